@@ -1,8 +1,8 @@
 """AWS: clients, time-outs, retries and what an error means. The only import of aioboto3.
 
 Retries are botocore's own `standard` mode, set explicitly because its defaults changed between
-versions. `TransactionCanceledException` is never retried there; `commit` classifies it. A page of
-`GetRecords` does not go through botocore's response parser: see `_StreamParserFactory`.
+versions. `TransactionCanceledException` is never retried there; `commit` classifies it. The calls
+that are made all the time take a shorter way through botocore: see `model.frequent_calls`.
 """
 
 import os
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 import aioboto3
 import anyio
 from aiobotocore.config import AioConfig
-from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
 from botocore import UNSIGNED
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.loaders import create_loader
 
+from streamkit.model.frequent_calls import ParserFactory, make_short
 from streamkit.observe.logger import get_logger
 from streamkit.observe.version import __version__
 
@@ -178,30 +178,6 @@ async def fetch_all(
     return found
 
 
-class _RawPageParser(AioJSONParser):  # type: ignore[misc]
-    """Leave a successful `GetRecords` reply as bytes; parse every other reply as botocore does."""
-
-    async def parse(self, response: dict[str, Any], shape: Any) -> Any:
-        operation = response.get("context", {}).get("operation_name")
-        if operation != "GetRecords" or response["status_code"] >= 300:
-            return await super().parse(response, shape)
-        metadata = {"HTTPStatusCode": response["status_code"], "HTTPHeaders": {}}
-        return {"Body": response["body"], "ResponseMetadata": metadata}
-
-
-class _StreamParserFactory(AioResponseParserFactory):  # type: ignore[misc]
-    """Makes parsers that leave the pages of a stream as bytes, which `stream` decodes.
-
-    botocore's own parser turns each attribute into Python objects that are then thrown away.
-    Measured, it costs ten times what the rest of the path does.
-    """
-
-    def create_parser(self, protocol_name: str) -> Any:
-        if protocol_name == "json":
-            return _RawPageParser(**self._defaults)
-        return super().create_parser(protocol_name)
-
-
 @lru_cache(maxsize=4)
 def _loader(data_path: str | None) -> Any:
     """Share botocore's loaded service models (40 ms each) between sessions."""
@@ -249,7 +225,10 @@ def _session(profile: str | None) -> AioSession:
 
 def _boto(profile: str | None, region: str | None) -> Any:
     session = _session(profile)
-    session.register_component("response_parser_factory", _StreamParserFactory())
+    session.register_component("response_parser_factory", ParserFactory())
+    if str(session.get_config_variable("endpoint_discovery_enabled")).lower() != "true":
+        for service in ("dynamodb", "dynamodb-streams"):
+            session.register(f"creating-client-class.{service}", make_short)
     return aioboto3.Session(botocore_session=session, region_name=region)
 
 

@@ -1,10 +1,27 @@
-"""Bugs of the local engine: what it would take, and AWS refuses, or the other way round."""
+"""Bugs of calls, and of the local engine: what it takes and AWS refuses, or the other way round."""
 
 from tests.mutants.mutant import Mutant
 
 _REFUSALS = "tests/unit/local/test_refusals.py"
+_FREQUENT = "tests/unit/test_frequent_calls.py"
 
 MUTANTS = (
+    Mutant(
+        "calls-signed-with-yesterdays-key",
+        "model/signature.py",
+        "if self._secret != (secret, scope):",
+        "if self._secret[0] != secret:",
+        "a process that runs past midnight is refused",
+        test=f"{_FREQUENT}::test_a_signer_follows_credentials_and_days",
+    ),
+    Mutant(
+        "calls-damaged-replies-accepted",
+        "model/frequent_calls.py",
+        "    return right and response.status_code < 300",
+        "    return response.status_code < 300",
+        "bytes that changed on their way are taken for an item",
+        test=f"{_FREQUENT}::test_a_reply_that_was_damaged_on_its_way_is_asked_for_again",
+    ),
     Mutant(
         "shortcut-retry-with-another-token",
         "local/shortcut.py",

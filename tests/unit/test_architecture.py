@@ -23,7 +23,7 @@ ARGUMENTS_MAX = 8
 PACKAGES_MAX, TOP_MODULES_MAX = 16, 10
 
 ORDER = """
-    errors observe aws model entity changes effects
+    errors observe model aws entity changes effects
     progress stream archive sinks core table settings fleet kinds
     app streamkit
     worker migrate aws_lambda operate
@@ -37,6 +37,7 @@ SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
     "aws": SDK - {"boto3"},
     "model.conditions": {"boto3"},
+    "model.frequent_calls": {"aiobotocore", "botocore"},
     "local.transport": {"aiobotocore", "botocore"},
 }
 """Which modules know the SDK, and which parts of it."""
@@ -84,6 +85,11 @@ MADE_OF_MUCH = {
 """Objects that are made of more, by the module that makes them, and why."""
 
 PRIVATE_FROM_OUTSIDE = {
+    "AioBaseClient._make_api_call": "botocore has no public place to make a call in another way",
+    "endpoint._get_response": "the same",
+    "endpoint._needs_retry": "the same",
+    "endpoint._update_retries_context": "the same",
+    "signer._choose_signer": "the same",
     "os._exit": "its name; the standard library has no other way to end a process at once",
     "otel_metrics._Gauge": "the type of what a public method returns has no public name",
     "handle._callback": "the virtual loop orders callbacks by their tasks; asyncio does not say which",

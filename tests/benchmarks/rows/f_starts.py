@@ -28,6 +28,7 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from tests.benchmarks.yardstick import Figure, in_turns, row
+from tests.calls import botocores_way
 from tests.tables import streamed
 
 ROOT = Path(__file__).parents[3]
@@ -183,6 +184,7 @@ def warm_batches(app: App) -> Figure:
     opened = partial(open_environment, connect_with=connected)
     rounds = []
     with (
+        botocores_way(),  # else the yardstick would become shorter with the clients' calls
         mock.patch.object(runtime, "open_environment", opened),
         mock.patch.object(runtime.Logger, "prepare", None),
     ):

@@ -21,6 +21,7 @@ from streamkit.testing.harness import table_of
 from tests.benchmarks.deals import Deal, page_body
 from tests.benchmarks.rows.b_decoding import SCHEMA
 from tests.benchmarks.yardstick import Figure, in_turns, row
+from tests.calls import botocores_way
 
 CALLS = 300
 STILL = SimpleNamespace(monotonic=lambda: 0.0, time=lambda: 1_714_557_600.0)
@@ -78,7 +79,8 @@ def counting() -> Figure:
 
 @row("metrics: metering a call", unit="µs", of="a call without a network", bar=0.15, less=True)
 def metering() -> Figure:
-    return asyncio.run(_metering())
+    with botocores_way():
+        return asyncio.run(_metering())
 
 
 async def _metering() -> Figure:

@@ -14,6 +14,7 @@ from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.transport import Response, session_class
 from tests.benchmarks.yardstick import Figure, in_turns, row
+from tests.calls import botocores_way
 
 CALLS = 400
 ROUNDS = 5
@@ -80,7 +81,8 @@ async def seconds_of(operation: Operation, *sessions: type) -> list[float]:
 def beside_the_client(operation: Operation) -> Figure:
     small = engine_with(100)
     sessions = session_class(small), session_class(small, intercept=nothing)
-    engine, client = asyncio.run(seconds_of(operation, *sessions))
+    with botocores_way():
+        engine, client = asyncio.run(seconds_of(operation, *sessions))
     return Figure(CALLS / engine, client / engine)
 
 

@@ -1,6 +1,10 @@
-"""The short way of a call ends as botocore's own: the same bytes, replies, exceptions and retries."""
+"""The short ways of a call end as botocore's own: the same replies, exceptions and retries.
+
+One is that of every client (`model.frequent_calls`), the other that of the engine's (`shortcut`).
+"""
 
 import asyncio
+import json
 import random
 import uuid
 from contextlib import asynccontextmanager
@@ -17,6 +21,7 @@ from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Response, session_class
 from streamkit.stream.decode import parse_page
 from streamkit.testing.clients import deferred
+from tests.calls import botocores_way
 
 KEY = {"pk": {"S": "a"}}
 SCHEMA = {
@@ -102,7 +107,7 @@ class Network:
         self.seen = []
 
     async def intercept(self, call, apply):
-        self.seen.append((call.operation, call.payload, call.url))
+        self.seen.append((call.operation, json.loads(call.payload), call.url))
         trouble = self.troubles.pop(0) if self.troubles else None
         if isinstance(trouble, Exception):
             raise trouble
@@ -120,6 +125,10 @@ async def opened(way, network):
         else connect(http_session=session, region="us-east-1")
     )
     async with opening as aws:
+        if way == "botocore":
+            with botocores_way():
+                yield aws
+            return
         if way == "short":
             for client in (aws.dynamodb, aws.streams, aws.beats, aws.dynamodb):
                 shorten(client)  # one of them twice, which changes nothing
@@ -145,14 +154,15 @@ def chance(monkeypatch):
 
 
 async def both(play, *troubles):
-    """Play the same on the long and on the short way, and with clients that are made late."""
+    """Play the same on botocore's way and on the short ones, and with clients that are made late."""
     ends = []
-    for way in ("long", "short", "deferred"):
+    for way in ("botocore", "frequent", "short", "deferred"):
         network = Network(*troubles)
         async with opened(way, network) as aws:
             ends.append((await play(aws), network.seen))
-    (long, long_seen), (short, short_seen), late = ends
-    assert long_seen == short_seen
+    (long, long_seen), (frequent, frequent_seen), (short, short_seen), late = ends
+    assert long_seen == frequent_seen == short_seen
+    assert frequent == long
     assert late == (short, short_seen)
     return long, short
 
