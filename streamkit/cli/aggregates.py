@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamkit.cli.options import AppArgument, InFlightOption, JsonOption
+from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, RequiredApp
 
 if TYPE_CHECKING:
     from streamkit.kinds.aggregate.backfill import BackfillCounts
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
-    help="List an app's aggregates, verify one against its source, or rebuild it.",
+    help="List an app's aggregates; verify one against its source, or rebuild it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")]
 
 _REASONS = 5
 """This many reasons why items are left out are shown, the most frequent ones."""
@@ -62,8 +64,8 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
 
 @aggregates.command()
 def verify(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")],
+    app: RequiredApp,
+    name: NameArgument,
     *,
     looks: Annotated[
         int, typer.Option(min=1, help="Look again at groups that differ at most this often.")
@@ -111,8 +113,8 @@ def verify(
 
 @aggregates.command()
 def rebuild(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")],
+    app: RequiredApp,
+    name: NameArgument,
     *,
     segments: Annotated[
         int, typer.Option(min=1, max=4096, help="Cut the scan into this many segments.")
@@ -161,6 +163,32 @@ def rebuild(
         _describe_rebuilt(done)
     if done.left_out:
         exit_with(ExitCode.PROBLEMS)
+
+
+@aggregates.command()
+def pause(
+    app: RequiredApp,
+    name: NameArgument,
+) -> None:
+    """Let a rebuild wait until it is resumed; its processes take no step, and stop reading.
+
+    They wait, and so does a `rebuild` that begins meanwhile. Workers go on, and count changes for
+    the rebuild; until it ends, the aggregate holds less than it will.
+    """
+    from streamkit.cli.consumers import pause_named
+
+    pause_named(app, f"rebuild {name}", paused=True)
+
+
+@aggregates.command()
+def resume(
+    app: RequiredApp,
+    name: NameArgument,
+) -> None:
+    """Let a paused rebuild go on, on the processes that wait, or with the same command."""
+    from streamkit.cli.consumers import pause_named
+
+    pause_named(app, f"rebuild {name}", paused=False)
 
 
 def _progress(name: str) -> "Callable[[BuildState, BackfillCounts], None]":

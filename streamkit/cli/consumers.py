@@ -1,7 +1,7 @@
 """`streamkit consumers`: list, pause, resume and delete; `streamkit rewind`."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -69,24 +69,55 @@ def list_(
     )
 
 
+OnlyOption = Annotated[
+    Literal["move", "rewind"] | None,
+    typer.Option("--only", help="Only this operation of the consumer, which goes on itself."),
+]
+
+
 @consumers.command()
-def pause(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
+def pause(
+    app: AppArgument = None, *, listener: ListenerOption = None, only: OnlyOption = None
+) -> None:
     """Stop the work of a consumer until it is resumed, on workers or on Lambda.
 
     Workers finish the commits that they have begun, and keep their shards. Lambda functions return
     every batch undone, so that it comes again. Parked changes wait too. AWS trims changes 24 hours
     after they were made, whether they were read or not: `status` says how long is left.
+
+    With --only, a move or a rewind that is under way waits, and takes no further step. Between two
+    hosts nobody reads the stream, so a move must go on within a day. A rewind can wait until it has
+    decided; a worker that starts meanwhile ends it.
     """
-    _set_paused(app, listener, paused=True)
+    _set_paused(app, listener, only, paused=True)
 
 
 @consumers.command()
-def resume(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
-    """Let a paused consumer continue where it stopped."""
-    _set_paused(app, listener, paused=False)
+def resume(
+    app: AppArgument = None, *, listener: ListenerOption = None, only: OnlyOption = None
+) -> None:
+    """Let a paused consumer, or its operation, continue where it stopped."""
+    _set_paused(app, listener, only, paused=False)
 
 
-def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
+def pause_named(
+    app: str | None, operation: str, listener: str | None = None, *, paused: bool
+) -> None:
+    """Pause or resume an operation of an app's consumer, and say so."""
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.operate.consumers import pause_operation
+
+    loaded = app_named(app, listener)
+    with_aws(lambda aws: pause_operation(loaded, aws, operation, paused=paused))
+    how = "waits until it is resumed" if paused else "goes on"
+    say(f"{operation} of {loaded.name} {how}")
+
+
+def _set_paused(app: str | None, listener: str | None, only: str | None, *, paused: bool) -> None:
+    if only is not None:
+        pause_named(app, only, listener, paused=paused)
+        return
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, with_aws
     from streamkit.fleet.hosting import LAMBDA

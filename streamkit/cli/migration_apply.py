@@ -11,14 +11,13 @@ import typer
 from streamkit.cli.migration_options import (
     AtOnceOption,
     PageOption,
-    RequiredApp,
     SegmentsOption,
     StayOption,
     ToOption,
     with_limits,
 )
 from streamkit.cli.migration_steps import change_and_join, join_to_rest
-from streamkit.cli.options import JsonOption
+from streamkit.cli.options import JsonOption, RequiredApp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

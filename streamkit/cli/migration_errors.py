@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamkit.cli.migration_options import NumberArgument, RequiredApp
-from streamkit.cli.options import JsonOption
+from streamkit.cli.migration_options import NumberArgument
+from streamkit.cli.options import JsonOption, RequiredApp
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws

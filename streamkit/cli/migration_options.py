@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.commands import Limit
 
-RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")]
 NumberArgument = Annotated[
     str,
     typer.Argument(metavar="ID", help="The number of the migration, such as 0003, or its name."),

@@ -16,12 +16,11 @@ from streamkit.cli.migration_options import (
     DetachOption,
     NumberArgument,
     PageOption,
-    RequiredApp,
     SegmentsOption,
     StayOption,
     with_limits,
 )
-from streamkit.cli.options import JsonOption
+from streamkit.cli.options import JsonOption, RequiredApp
 
 if TYPE_CHECKING:
     from streamkit.app import App

@@ -6,7 +6,7 @@ import typer
 
 from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
-from streamkit.cli.migration_options import NumberArgument, RequiredApp, ToOption, with_limits
+from streamkit.cli.migration_options import NumberArgument, ToOption, with_limits
 from streamkit.cli.migration_steps import (
     begin,
     contract,
@@ -22,6 +22,7 @@ from streamkit.cli.options import (
     EveryOption,
     JsonOption,
     LooksOption,
+    RequiredApp,
     WatchOption,
 )
 

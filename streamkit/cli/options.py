@@ -21,6 +21,7 @@ AppArgument = Annotated[
         help="The app, as MODULE:APP, or MODULE if it has only one app.",
     ),
 ]
+RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")]
 ListenerOption = Annotated[
     str | None,
     typer.Option(

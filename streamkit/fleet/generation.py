@@ -32,8 +32,8 @@ from streamkit.core.handler import Handler
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.fleet.hosting import LAMBDA, TO_WORKERS
-from streamkit.model.builds import Build, builds_text, read_builds, retired
+from streamkit.fleet.hosting import FROM_KCL, LAMBDA, TO_LAMBDA, TO_WORKERS
+from streamkit.model.builds import Build, build_mark, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.cursor import CursorStore
@@ -47,7 +47,8 @@ _AUDIT_MAX = 10
 """The most entries of the audit trail: together they stay below a kilobyte."""
 _ZERO = {"N": "0"}
 _TEXTS = ("host", "incarnation", "mover", "asks")
-"""Attributes that the consumer's item lacks when they are empty."""
+_TURNS = ("paused", "turns")
+"""Texts and numbers that the consumer's item lacks when they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,10 @@ class Generation:
     consumer, see `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted
     consumer of the same name had another, and what is stored under that no longer counts. `mover`
     is the token of a move to another host, `asks` that of a rewind question. `paused` is since when
-    functions do nothing (0: not paused). `audit` says who began which operation, and its steps;
-    older streamkits leave it as it is.
+    it does nothing (0: not paused), `held` are the marks of its operations that people have paused,
+    and `turns` counts the pauses and their ends: a late command that later ones have overtaken
+    does nothing. `audit` says who began which operation, and its steps; older streamkits leave
+    these as they are.
     """
 
     number: int
@@ -81,13 +84,45 @@ class Generation:
     mover: str = ""
     asks: str = ""
     paused: int = 0
+    held: frozenset[str] = frozenset()
+    turns: int = 0
     audit: Audit = ()
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The mark of each operation that waits if it is paused, by its name.
+
+        A mark is never used twice. Otherwise the next operation of the name would begin paused.
+        """
+        found = {
+            f"rebuild {name}": build_mark(name, build.number)
+            for name, build in self.builds.items()
+            if build.under_way
+        }
+        if self.mover or self.host in (TO_WORKERS, TO_LAMBDA, FROM_KCL):
+            found["move"] = move_mark(self.mover)
+        if self.asks:
+            found["rewind"] = f"rewind {self.asks}"
+        return found
+
+    def is_held(self, operation: str) -> bool:
+        """Return whether people have paused one of its operations."""
+        return self.marks.get(operation) in self.held
+
+    def without_pauses(self) -> "Generation":
+        """Return it without what a pause of one of its operations writes."""
+        return replace(self, held=frozenset(), turns=0, audit=())
 
     def noted(self, entry: AuditEntry | None) -> "Generation":
         """Return it with one more line in its audit trail, if there is one to add."""
         if entry is None:
             return self
         return replace(self, audit=noted(self.audit, entry, _AUDIT_MAX))
+
+
+def move_mark(token: str) -> str:
+    """Return the mark of a move in `held`, by which its mover's transactions know of a pause."""
+    return f"move {token}"
 
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
@@ -111,6 +146,8 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         mover=item.get("mover", empty)["S"],
         asks=item.get("asks", empty)["S"],
         paused=int(item.get("paused", _ZERO)["N"]),
+        held=frozenset(item["held"]["SS"]) if "held" in item else frozenset(),
+        turns=int(item.get("turns", _ZERO)["N"]),
         audit=read_audit(json.loads(item["audit"]["S"])) if "audit" in item else (),
     )
 
@@ -125,23 +162,20 @@ def next_generation(
     missed = {name for name, made in aggregates.items() if newest.aggregates.get(name) != made}
     gone = {name for name in newest.aggregates if name not in aggregates}
     before = [known for known in newest.known if known != fingerprint]
-    return Generation(
+    return replace(
+        newest,
         number=newest.number + 1,
         fingerprint=fingerprint,
         known=(*before, fingerprint)[-_KNOWN_MAX:],
         aggregates=aggregates,
         rebuild=(newest.rebuild | missed) - gone,
-        since=newest.since,
-        founded=newest.founded,
-        lost=newest.lost,
-        start=newest.start,
+        rewinding=False,
         builds={
             name: retired(build) if name in missed | gone else build
             for name, build in newest.builds.items()
         },
-        host=newest.host,
-        incarnation=newest.incarnation,
-        audit=newest.audit,
+        mover="",
+        asks="",
     )
 
 
@@ -190,7 +224,7 @@ async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
 async def begin_rewind(
     store: CursorStore, newest: Generation, since: int, now: int, said: AuditEntry | None = None
 ) -> Generation:
-    """Start the generation that reads again from a given time.
+    """Start the generation that reads again from a given time, once nobody has paused the rewind.
 
     Before this write nothing has changed; after it the old cursors do not count any more.
 
@@ -204,12 +238,18 @@ async def begin_rewind(
     Raises:
         LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
     """
-    number = newest.number + 1
-    rewound = replace(newest, number=number, since=since, founded=now, rewinding=True, asks="")
+    incarnation = newest.incarnation
     if newest.host == LAMBDA:  # earlier high-water marks do not count any more
-        rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])
-    rewound = rewound.noted(said)
-    await write_generation(store, newest, rewound)
+        incarnation = uuid.uuid4().hex[:8]
+
+    async def begun(now_is: Generation | None) -> Step[Generation | None]:
+        if now_is is None or now_is.without_pauses() != newest.without_pauses():
+            raise LeaseLost("the consumer has changed since the rewind was asked for")
+        after = replace(now_is, number=newest.number + 1, since=since, founded=now, rewinding=True)
+        return Step(replace(after, asks="", incarnation=incarnation).noted(said))
+
+    rewound = await consumer_operation(store, "rewind").change(begun, seen=newest)
+    assert rewound is not None  # noqa: S101 - it was begun
     return rewound
 
 
@@ -265,9 +305,13 @@ async def write_generation(
     await consumer_operation(store).step(newest, started, along)
 
 
-def consumer_operation(store: CursorStore) -> Operation[Generation | None]:
-    """Return the operation of a consumer's builds, moves and rewinds: they share its item."""
-    return Operation(store, partial(newest_generation, store), partial(transition, store))
+def consumer_operation(store: CursorStore, name: str = "") -> Operation[Generation | None]:
+    """Return the operation of a consumer's builds, moves and rewinds: they share its item.
+
+    `name` is one of `Generation.marks`: it waits while people have paused that one.
+    """
+    read, write = partial(newest_generation, store), partial(transition, store)
+    return Operation(store, read, write, held=lambda now: now is not None and now.is_held(name))
 
 
 def transition(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
@@ -289,6 +333,8 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
         "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
         "builds": {"S": builds_text(started.builds)} if started.builds else None,
         "audit": {"S": _audit_text(started.audit)} if started.audit else None,
+        "held": {"SS": sorted(started.held)} if started.held else None,
+        **{name: {"N": str(n)} if (n := getattr(started, name)) else None for name in _TURNS},
         **{name: {"S": text} if (text := getattr(started, name)) else None for name in _TEXTS},
     }
     action.sets |= {name: value for name, value in optional.items() if value is not None}
@@ -305,18 +351,11 @@ def _audit_text(audit: Audit) -> str:
 def _as_read(newest: Generation) -> Condition:
     """Return the condition that everything a decision was based on is still so."""
     conditions: list[ConditionBase] = [builds_are(newest.builds)]
-    for name in ("rebuild", "rewinding", *_TEXTS):  # a loss may mark aggregates at any time
-        value = getattr(newest, name)
-        there = Attr(name)
-        as_read = set(value) if name == "rebuild" else value
+    for name in ("rebuild", "held", "rewinding", *_TURNS, *_TEXTS):  # a loss marks at any time
+        value, there = getattr(newest, name), Attr(name)
+        as_read = set(value) if isinstance(value, frozenset) else value
         conditions.append(there.eq(as_read) if value else there.not_exists())
-    if newest.host in (LAMBDA, TO_WORKERS):
-        conditions.append(_number_is("paused", newest.paused))
     return reduce(and_, conditions, Attr("generation").eq(newest.number))
-
-
-def _number_is(name: str, value: int) -> ConditionBase:
-    return Attr(name).eq(value) if value else Attr(name).not_exists()
 
 
 def builds_are(builds: Mapping[str, Build]) -> ConditionBase:
@@ -359,21 +398,3 @@ def stepped(
     if advance:  # a move that is under way does not know this step: its mover is shut out
         after = replace(after, mover="")
     return after.noted(said)
-
-
-async def step_builds(
-    store: CursorStore,
-    newest: Generation,
-    builds: Mapping[str, Build],
-    *,
-    advance: bool = False,
-    said: AuditEntry | None = None,
-    along: Sequence[Action] = (),
-) -> None:
-    """Write a step of builds as in `stepped`; `along` is written together with it.
-
-    Raises:
-        LeaseLost: there is another generation by now, or another process took a step.
-    """
-    after = stepped(newest, builds, advance=advance, said=said)
-    await write_generation(store, newest, after, along)

@@ -1,27 +1,26 @@
-"""Pausing: a consumer does nothing until it is resumed, whatever host runs it.
+"""Pausing: a consumer, or one of its operations, waits until it is resumed, whatever host runs it.
 
-Workers see it beside the members, functions in the consumer's item; one transaction writes both.
-The consumer's item counts how often it was paused or resumed, so that a late command that other
-ones have overtaken does nothing.
+Workers see a consumer's pause beside the members, functions in the consumer's item; one transaction
+writes both. The processes of an operation see its pause in that item with their next step. The item
+counts how often something was paused or resumed, so that a late command that other ones have
+overtaken does nothing.
 
 In: a consumer's control items. Out: it is paused, or is not. On failure: `ConfigurationError`.
 """
 
-import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import DELETING, WORKERS, check_host
 from streamkit.fleet.members import Roster
-from streamkit.model.conditions import Attr, ConditionBase
-from streamkit.progress.actions import OURS
+from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.transaction import transact
-
-_TURNS = "turns"
+from streamkit.progress.operation import AuditEntry, Step
 
 
-async def set_paused(store: CursorStore, since: int) -> str:
+async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
     """Stop a consumer's reading since a moment (epoch seconds); 0 lets it continue.
 
     Returns:
@@ -31,33 +30,57 @@ async def set_paused(store: CursorStore, since: int) -> str:
         ConfigurationError: there is no such consumer, it is being deleted, or another process has
             paused or resumed it meanwhile.
     """
-    first: str | None = None
-    schemas = {store.space.schema.name: store.space.schema}
-    while True:
-        item = await store.item("consumer")
-        if item is None:
+
+    def paused(newest: Generation) -> Generation:
+        return replace(newest, paused=since and (newest.paused or since))
+
+    after = await _turn(store, paused, said, [Roster(store).pausing(since)])
+    return after.host or WORKERS
+
+
+async def set_held(
+    store: CursorStore, operation: str, said: AuditEntry, *, paused: bool
+) -> Generation:
+    """Pause or resume one of a consumer's operations, as `Generation.marks` name them.
+
+    Raises:
+        ConfigurationError: it is not under way, or another process has paused or resumed something
+            of this consumer meanwhile.
+    """
+
+    def held(newest: Generation) -> Generation:
+        if operation not in newest.marks:
+            raise ConfigurationError(
+                f"{store.space.consumer} has no {operation} that can be paused or resumed now"
+            )
+        mark = frozenset({newest.marks[operation]})
+        known = newest.held & frozenset(newest.marks.values())
+        return replace(newest, held=known | mark if paused else known - mark)
+
+    return await _turn(store, held, said)
+
+
+async def _turn(
+    store: CursorStore,
+    changed: Callable[[Generation], Generation],
+    said: AuditEntry,
+    along: Sequence[Action] = (),
+) -> Generation:
+    seen: list[int] = []
+
+    async def turned(newest: Generation | None) -> Step[Generation | None] | None:
+        if newest is None:
             raise ConfigurationError(f"{store.space.consumer} has not run on this stream yet")
-        host = item.get("host", {"S": ""})["S"]
-        if host == DELETING:
-            check_host(store.space.consumer, host, WORKERS)
-        turns = item.get(_TURNS, {"N": "0"})["N"]
-        if first not in (None, turns):
-            if ("paused" in item) == bool(since):
-                return host or WORKERS
+        if newest.host == DELETING:
+            check_host(store.space.consumer, newest.host, WORKERS)
+        after = changed(newest)
+        if after == newest:
+            return None
+        if newest.turns not in (seen or [newest.turns]):
             raise ConfigurationError("another command paused or resumed it meanwhile; try again")
-        first = turns
-        action = store.space.update("consumer")
-        action.sets[_TURNS] = {"N": str(int(turns) + 1)}
-        if since:
-            action.sets["paused"] = {"N": str(since)}
-        else:
-            action.removes.add("paused")
-        as_read = _is("host", host) & _is(_TURNS, int(turns))
-        action.guards.append((Guard(Attr("generation").exists() & as_read), OURS))
-        together = [action, Roster(store).pausing(since)]
-        if await transact(store.dynamodb, schemas, together, random.Random()) is None:
-            return host or WORKERS
+        seen.append(newest.turns)
+        return Step(replace(after, turns=newest.turns + 1).noted(said), along)
 
-
-def _is(name: str, value: str | int) -> ConditionBase:
-    return Attr(name).eq(value) if value else Attr(name).not_exists()
+    after = await consumer_operation(store).change(turned)
+    assert after is not None  # noqa: S101 - it would have been refused
+    return after

@@ -54,6 +54,8 @@ EVENTS: Mapping[str, str] = {
     "change.suspected": "a change that ended its host each time is parked without a run",
     "consumer.paused": "an operator paused this consumer: it reads nothing, and keeps its shards",
     "consumer.resumed": "a paused consumer continues",
+    "operation.paused": "people have paused a rebuild, a move or a rewind: its processes wait",
+    "operation.goes_on": "a rebuild, a move or a rewind is not paused any more",
     "consumer.halted": "a listener may have lost changes and has ended; other consumers go on",
     "consumer.fenced": "a consumer is being moved: its old host begins nothing any more",
     "consumer.waits": "a move waits for workers to stop",

@@ -31,7 +31,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import DELETING, LAMBDA
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.fleet.pausing import set_paused
+from streamkit.fleet.pausing import set_held, set_paused
 from streamkit.kinds.aggregate.sweep import Broom
 from streamkit.kinds.preflight import Finding
 from streamkit.model.conditions import Attr, absent
@@ -40,6 +40,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
+from streamkit.progress.operation import said_of
 from streamkit.stream.start import start_text
 
 
@@ -150,10 +151,11 @@ async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> s
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    return await set_paused(await _store(app, aws), int((clock or SystemClock()).time()))
+    said = said_of(clock or SystemClock(), "pause")
+    return await set_paused(await _store(app, aws), int(said.at), said)
 
 
-async def resume_consumer(app: App, aws: Aws) -> str:
+async def resume_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:
     """Let a paused consumer continue; nothing happens if it is not paused.
 
     Returns:
@@ -162,7 +164,33 @@ async def resume_consumer(app: App, aws: Aws) -> str:
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    return await set_paused(await _store(app, aws), 0)
+    said = said_of(clock or SystemClock(), "resume")
+    return await set_paused(await _store(app, aws), 0, said)
+
+
+async def pause_operation(
+    app: App, aws: Aws, operation: str, *, paused: bool = True, clock: Clock | None = None
+) -> Generation:
+    """Pause an operation of an app's consumer, or let it go on: a rebuild, a move or a rewind.
+
+    From this write on no process takes another step of it, and within seconds none scans for it;
+    they wait, and so do processes that begin the same command. The consumer's host goes on.
+
+    Args:
+        app: the app whose consumer it is.
+        aws: open clients.
+        operation: `rebuild NAME` of an aggregate, `move` or `rewind`.
+        paused: whether it waits, or goes on.
+        clock: for simulations.
+
+    Returns:
+        The consumer's generation, which has the audit trail.
+
+    Raises:
+        ConfigurationError: it is not under way, or has decided already.
+    """
+    said = said_of(clock or SystemClock(), f"{operation}: {'paused' if paused else 'resumed'}")
+    return await set_held(await _store(app, aws), operation, said, paused=paused)
 
 
 async def _store(app: App, aws: Aws) -> CursorStore:

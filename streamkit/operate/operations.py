@@ -52,10 +52,13 @@ async def operations(
 def _of_consumer(app: App, newest: Generation) -> Iterator[OperationStatus]:
     for name, build in sorted(newest.builds.items()):
         if build.under_way:
-            yield OperationStatus("rebuild", name, build.state)
-    if newest.host in (TO_WORKERS, TO_LAMBDA, FROM_KCL):
-        yield OperationStatus("move", app.name, newest.host)
+            held = newest.is_held(f"rebuild {name}")
+            yield OperationStatus("rebuild", name, build.state, held)
+    held = newest.is_held("move")
+    if newest.host in (TO_WORKERS, TO_LAMBDA, FROM_KCL) or held:
+        yield OperationStatus("move", app.name, newest.host, held)
     if newest.host == DELETING:
         yield OperationStatus("deletion", app.name, newest.host)
     if newest.rewinding or newest.asks:
-        yield OperationStatus("rewind", app.name, "decided" if newest.rewinding else "asked for")
+        phase, held = "decided" if newest.rewinding else "asked for", newest.is_held("rewind")
+        yield OperationStatus("rewind", app.name, phase, held)

@@ -38,8 +38,8 @@ from streamkit.fleet.generation import (
     Generation,
     ask_rewind,
     begin_rewind,
+    consumer_operation,
     finish_rewind,
-    newest_generation,
     withdraw_rewind,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
@@ -107,7 +107,7 @@ async def rewind(
     around = await survey(app, aws)
     store = CursorStore(aws.dynamodb, around.space(app))
     now = clock.time()
-    newest = await newest_generation(store)
+    newest = await _unless_paused(store)
     reasons = [*_too_far(to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
     if newest is None or reasons:
         raise RewindRefused(reasons)
@@ -131,6 +131,11 @@ async def rewind(
         ) from None
     dropped = await finish_rewind(store, newest)
     return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
+
+
+async def _unless_paused(store: CursorStore) -> Generation | None:
+    """Read the consumer's generation, once nobody has paused its rewind."""
+    return await consumer_operation(store, "rewind").resumed()
 
 
 async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:

@@ -9,6 +9,10 @@ leaves a state from which the same command goes on, on any machine. If two proce
 one writes; the other looks again, or refuses, as its command says. A process that stood still
 writes nothing, because the state is not as it was read any more.
 
+People may pause an operation: the state says so, and the write that says it makes the next step of
+each process fail. The processes wait, and go on when the state says so; so does a process that
+begins meanwhile.
+
 Each operation itself decides what it does in a phase, how it fences that work, and whether it waits
 for people: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds share one item)
 and `moving.fence`.
@@ -24,14 +28,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import anyio
+
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
 from streamkit.progress.verdicts import Invalid
 
+log = get_logger("streamkit.operation")
+
 S = TypeVar("S")
+
+_LOOK_SECONDS = 5.0
+"""Seconds between two looks at the state of an operation that is paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +113,29 @@ class Operation(Generic[S]):
     """The state of one operation.
 
     `read` reads it. `writes` returns the action that turns one state into another. It is guarded by
-    all that the decision was based on, and its own success makes its guard false.
+    all that the decision was based on, and its own success makes its guard false. `held` says
+    whether people have paused it; `run` and `change` wait then.
     """
 
     store: CursorStore
     read: Callable[[], Awaitable[S]]
     writes: Callable[[S, S], Action]
+    held: Callable[[S], bool] = lambda _: False
+
+    async def resumed(self, stopping: anyio.Event | None = None) -> S:
+        """Return the state, once nobody has paused the operation, or as soon as it has to stop."""
+        waited = False
+        while True:
+            state = await self.read()
+            if not self.held(state) or (stopping is not None and stopping.is_set()):
+                if waited:
+                    log.info("operation.goes_on")
+                return state
+            if not waited:
+                log.info("operation.paused")
+            waited = True
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await (stopping or anyio.Event()).wait()
 
     async def step(self, before: S, after: S, along: Sequence[Action] = ()) -> S:
         """Write the next state IF the state is as it was read; return it.
@@ -143,12 +172,13 @@ class Operation(Generic[S]):
         Args:
             decide: returns the step from a state, or None if there is nothing to do. It is asked
                 again about each state that is found, and an error that it raises ends the change.
-            seen: the state as it was read before; without it the state is read first.
+            seen: the state as it was read before; without it the state is read first. A state that
+                is read again is one in which the operation is not paused.
 
         Returns:
             The state after that.
         """
-        before = await self.read() if seen is None else seen
+        before = await self.resumed() if seen is None else seen
         while True:
             step = await decide(before)
             if step is None:
@@ -156,17 +186,20 @@ class Operation(Generic[S]):
             try:
                 return await self.step(before, step.after, step.along)
             except LeaseLost:
-                before = await self.read()
+                before = await self.resumed()
 
-    async def run(self, act: Callable[[S], Awaitable[bool]]) -> S:
+    async def run(
+        self, act: Callable[[S], Awaitable[bool]], stopping: anyio.Event | None = None
+    ) -> S:
         """Act on the state, whatever it is, until nothing is left to do; return it.
 
         Args:
             act: does what a state asks for, takes the step, and returns whether to look again. If
                 it raises `LeaseLost`, because another process took a step, that state is next.
+            stopping: an event that ends the wait for the end of a pause.
         """
         while True:
-            state = await self.read()
+            state = await self.resumed(stopping)
             try:
                 if not await act(state):
                     return state

@@ -50,7 +50,7 @@ def test_a_rewind_of_functions_that_looks_simpler_breaks(name):
 
 
 STEPS = {
-    "newest_generation": ["read"],
+    "_unless_paused": ["read"],
     "_parked": ["parked"],
     "live_workers": ["live"],
     "ask_rewind": ["ask"],

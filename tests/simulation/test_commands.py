@@ -7,6 +7,7 @@ it have said: `every_freeze` compares the items, the scenarios the rest.
 
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -23,6 +24,7 @@ from streamkit.operate.consumers import (
     delete_consumer,
     list_consumers,
     pause_consumer,
+    pause_operation,
     resume_consumer,
 )
 from streamkit.operate.fan_outs import cancel_fan_out
@@ -233,6 +235,42 @@ def rebuilt(harness):
     assert facts.state == "live"
 
 
+def paused_rebuild(harness):
+    """A rebuild is paused when it has just begun; a process that joins it waits."""
+    harness.put(*(Thing(name=name) for name in "abc"))
+    harness.settle()
+    harness.put(Things(things=77))
+    app, clock = harness.app, harness.world.clock
+
+    def build(seconds):
+        async def some(aws):
+            stopping = anyio.Event()
+            async with anyio.create_task_group() as group:
+
+                async def stop():
+                    await anyio.sleep(seconds)
+                    stopping.set()
+
+                group.start_soon(stop)
+                done = await rebuild_aggregate(
+                    app, aws, "Things", segments=1, stopping=stopping, clock=clock
+                )
+                group.cancel_scope.cancel()
+            return done
+
+        return harness._run(some(harness._aws))
+
+    assert build(0).state == "emptying"
+    pausing = partial(pause_operation, app, operation="rebuild Things", clock=clock)
+    harness.operate(pausing)
+    assert build(60).state == "emptying"
+    harness.operate(partial(pausing, paused=False))
+    harness.advance("60s")
+    assert build(600).done
+    harness.settle()
+    assert harness.get(Things.key()).things == 3
+
+
 class Items:
     """How the scenarios of moves write an item, and what is counted of it."""
 
@@ -260,6 +298,7 @@ COMMANDS = {
     "parked redrive": (redriven, counting),
     "parked discard": (dropped, counting),
     "aggregate rebuild": (rebuilt, counting),
+    "aggregate pause, aggregate resume": (paused_rebuild, counting),
     "fan-outs cancel": (
         lambda h: operators.cancelled(h, DOWN),
         lambda: operators.telling(PATIENT, DOWN),

@@ -13,7 +13,7 @@ import pytest
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
 from streamkit.core.ledger import LedgerEntry
 from streamkit.core.table_shape import TableShape
-from streamkit.fleet.generation import newest_generation, step_builds
+from streamkit.fleet.generation import newest_generation, stepped, write_generation
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate.consumers import delete_consumer
 from streamkit.progress.operation import operator as operator_name
@@ -320,7 +320,7 @@ def test_a_change_as_old_as_the_scan_asks_for_another_rebuild(harness_of):
     store = store_of(harness)
     newest = harness._run(newest_generation(store))
     late = replace(newest.builds["Sales"], scanned=int(harness.world.clock.time()) + 7200)
-    harness._run(step_builds(store, newest, {"Sales": late}))
+    harness._run(write_generation(store, newest, stepped(newest, {"Sales": late})))
     harness.advance("55m")
     harness.put(Sale(number=1, shop="a", amount=9))
     harness.settle()

@@ -2,8 +2,9 @@
 
 import random
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import anyio
 import pytest
 
 from streamkit.aws import connect
@@ -213,3 +214,30 @@ def test_a_refusal_names_every_reason_and_is_none_without_one():
         Refusal.raise_for(reason for reason in ("workers are alive", "changes are parked"))
     assert refused.value.reasons == ["workers are alive", "changes are parked"]
     assert str(refused.value) == "workers are alive\nchanges are parked"
+
+
+async def test_steps_of_a_paused_operation_wait_until_it_is_resumed(store):
+    looks, held = [], [True, True, False, False]
+
+    def is_held(state):
+        looks.append(state)
+        return held.pop(0)
+
+    operation = replace(errand(store), held=is_held)
+
+    async def once(state):
+        return Step(Errand(1, "me")) if not state.stage else None
+
+    assert await operation.change(once) == Errand(1, "me")
+    assert len(looks) == 3
+
+
+async def test_a_process_that_has_to_stop_does_not_wait_for_the_end_of_a_pause(store):
+    stopping = anyio.Event()
+    stopping.set()
+    operation = replace(errand(store), held=lambda _: True)
+
+    async def act(_):
+        return False
+
+    assert await operation.run(act, stopping) == Errand()

@@ -17,8 +17,9 @@ from streamkit.fleet.generation import (
     begin_move,
     begin_rewind,
     newest_generation,
-    step_builds,
+    stepped,
     withdraw_rewind,
+    write_generation,
 )
 from streamkit.fleet.hosting import DELETING, TO_LAMBDA
 from streamkit.fleet.joining import join_generation
@@ -269,6 +270,10 @@ def test_branches_join_a_node_to_its_parent_and_its_next_sibling(depths, drawn):
 async def newest_in(world, app=app):
     store = CursorStore(world.aws.dynamodb, (await survey(app, world.aws)).space(app))
     return store, await newest_generation(store)
+
+
+async def step_builds(store, newest, builds, **more):
+    await write_generation(store, newest, stepped(newest, builds, **more))
 
 
 @pytest.mark.parametrize(

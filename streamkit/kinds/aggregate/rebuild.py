@@ -36,8 +36,8 @@ from streamkit.fleet.generation import (
     consumer_operation,
     newest_generation,
     same_builds,
-    step_builds,
     stepped,
+    write_generation,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
@@ -198,9 +198,10 @@ class _Rebuild:
 
     async def run(self) -> Rebuilt:
         """Take step after step, from the state in the table."""
-        operation = consumer_operation(self.store)
-        await operation.change(self._begun)
-        build = self._required(await operation.run(self._act)).builds[self.name]
+        operation = consumer_operation(self.store, f"rebuild {self.name}")
+        await consumer_operation(self.store).change(self._begun)
+        last = await operation.run(self._act, self.stopping)
+        build = self._required(last).builds[self.name]
         left = await left_out(self.store, {self.name: build})
         counts, left_here = asdict(self.counts), left.get(self.name, 0)
         return Rebuilt(self.name, build.number, build.state, **counts, left_out=left_here)
@@ -334,7 +335,8 @@ class _Rebuild:
         along: Sequence[Action] = (),
     ) -> None:
         builds, said = {**generation.builds, self.name: build}, self._said(build)
-        await step_builds(self.store, generation, builds, advance=advance, said=said, along=along)
+        after = stepped(generation, builds, advance=advance, said=said)
+        await write_generation(self.store, generation, after, along)
 
     def _table_scan(self, generation: Generation, name: str, total: int) -> TableScan:
         return TableScan(
@@ -381,14 +383,15 @@ class _Rebuild:
         return finished
 
     async def _watch(self, build: Build, ending: anyio.Event) -> None:
-        """End the scan on request, or when it is not the scan of the build any more."""
+        """End the scan on request or if it is paused, or is not the build's scan any more."""
         while not ending.is_set():
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self.stopping.wait()
             self.progress(build.state, self.counts)
             newest = await newest_generation(self.store)
             now = newest.builds.get(self.name) if newest else None
-            if self.stopping.is_set() or now != build:
+            held = newest is not None and newest.is_held(f"rebuild {self.name}")
+            if self.stopping.is_set() or held or now != build:
                 ending.set()
 
 

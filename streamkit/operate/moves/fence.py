@@ -6,6 +6,8 @@ transactions checks that the token is still there: a second mover replaces it an
 first, and the end of the move removes it. Marks that follow from workers' positions need no token:
 they stay true.
 
+The same check shuts a mover out while people have paused its move; then the mover waits.
+
 A rebuild that begins removes the token, too. What must be true before a mover begins is checked in
 the write that stores its token.
 
@@ -22,7 +24,7 @@ import anyio
 
 from streamkit.core.tables import AppTables
 from streamkit.effects import Guard
-from streamkit.fleet.generation import Generation, consumer_operation
+from streamkit.fleet.generation import Generation, consumer_operation, move_mark
 from streamkit.fleet.hosting import LAMBDA, WORKERS
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.schema import TableSchema
@@ -30,7 +32,7 @@ from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import LEASE, Action, GuardSource, Verb
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Step, said_of
+from streamkit.progress.operation import Operation, Step, said_of
 from streamkit.progress.transaction import Send, transact
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 
@@ -78,7 +80,7 @@ class MoveFence:
             raised = replace(newest, mover=token, rebuild=newest.rebuild | needs_rebuild)
             return Step(raised.noted(said_of(clock, f"move from {newest.host!r}")))
 
-        began = await consumer_operation(store).change(raises)
+        began = await consumer_operation(store, "move").change(raises)
         assert began is not None  # noqa: S101 - it was raised
         return cls(store, clock, began)
 
@@ -95,7 +97,12 @@ class MoveFence:
 
     @property
     def _stands(self) -> Condition:
-        return Attr("mover").eq(self.began.mover)
+        mover = self.began.mover
+        return Attr("mover").eq(mover) & ~Attr("held").contains(move_mark(mover))
+
+    @property
+    def _operation(self) -> Operation[Generation | None]:
+        return consumer_operation(self.store, "move")
 
     async def transact(
         self, actions: Sequence[Action], rng: Random
@@ -115,12 +122,15 @@ class MoveFence:
     async def _transact(
         self, schemas: Mapping[str, TableSchema], actions: Sequence[Action], rng: Random
     ) -> RefusedCommit | Invalid | None:
-        async with self._turn:  # transactions that check the same item conflict with each other
-            everything = [*actions, self._check]
-            sent = await transact(self.store.dynamodb, schemas, everything, rng)
-        if isinstance(sent, RefusedCommit) and _SOURCE in sent.sources:
-            raise self.refusal
-        return sent
+        while True:
+            async with self._turn:  # transactions that check the same item conflict
+                everything = [*actions, self._check]
+                sent = await transact(self.store.dynamodb, schemas, everything, rng)
+            if not isinstance(sent, RefusedCommit) or _SOURCE not in sent.sources:
+                return sent
+            newest = await self._operation.resumed()
+            if newest is None or newest.mover != self.began.mover:
+                raise self.refusal
 
     async def turn(self, host: str) -> None:
         """Make this the consumer's host; if it is a host that runs it, the move is over.
@@ -138,4 +148,4 @@ class MoveFence:
             after = replace(newest, host=host, mover="" if ends else newest.mover)
             return Step(after.noted(said_of(self.clock, f"move: {host}")))
 
-        await consumer_operation(self.store).change(turned)
+        await self._operation.change(turned)

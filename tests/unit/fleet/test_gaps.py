@@ -22,7 +22,7 @@ from streamkit.fleet.generation import (
     begin_rewind,
     finish_rewind,
     newest_generation,
-    step_builds,
+    next_generation,
     stepped,
     withdraw_rewind,
     write_generation,
@@ -30,15 +30,18 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.pausing import set_held
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.view import FleetView
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.model.builds import Build
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import ControlSpace, Cursor, child_of, cursor_attributes
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.operation import AuditEntry
 from streamkit.progress.transaction import transact
 from streamkit.stream.asking import AskRate, asks_a_second
 from streamkit.stream.lineage import Shard, next_step
@@ -424,6 +427,10 @@ async def test_a_rewind_is_finished_although_aggregates_were_marked_meanwhile(st
     assert (found.rewinding, found.rebuild) == (False, meanwhile)
 
 
+async def step_builds(store, newest, builds, **more):
+    await write_generation(store, newest, stepped(newest, builds, **more))
+
+
 @pytest.mark.parametrize(
     "takes_back",
     [
@@ -469,3 +476,25 @@ async def test_heartbeats_have_a_client_of_their_own(store):
     engine = Engine(rng=random.Random(1))
     async with connect(http_session=session_class(engine)) as aws:
         assert aws.beats is not aws.dynamodb
+
+
+async def test_a_pause_is_of_one_build_and_the_next_one_begins_without_it(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    await step_builds(store, newest, {"Sales": Build(2, "scanning")})
+    held = await set_held(store, "rebuild Sales", AuditEntry(1, "ann", "paused"), paused=True)
+    assert held.is_held("rebuild Sales")
+    started = next_generation(held, "others", ())
+    assert started.held == held.held
+    again = replace(started, builds={"Sales": Build(3, "emptying")})
+    assert not again.is_held("rebuild Sales")
+
+
+async def test_a_step_that_was_decided_before_a_pause_is_not_taken_after_it(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    await step_builds(store, newest, {"Sales": Build(2, "scanning")})
+    before = await newest_generation(store)
+    said = AuditEntry(1, "ann", "paused or resumed")
+    for paused in (True, False):  # also when nothing shows any more that it was paused
+        await set_held(store, "rebuild Sales", said, paused=paused)
+        with pytest.raises(LeaseLost):
+            await step_builds(store, before, {"Sales": Build(2, "counting")})
