@@ -440,7 +440,7 @@ MUTANTS = (
     Mutant(
         "rewound-marks-stay",
         "fleet/generation.py",
-        "        rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])\n",
+        "        incarnation = uuid.uuid4().hex[:8]\n",
         "        pass\n",
         "after a rewind every change finds the mark of the first time",
         test="tests/simulation/test_lambda_operations.py::test_after_a_rewind_a_new_mapping_runs_every_change_since_the_moment_again",

@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "end-of-a-move-unasked",
         "operate/moves/fence.py",
-        "            if newest is None or newest.mover != self.began.mover:\n",
-        "            if newest is None:\n",
+        "            if newest is None or newest.mover != self.began.mover:\n                if newest",
+        "            if newest is None:\n                if newest",
         "a mover that was thought dead lets functions begin while another makes marks for them",
         test="tests/models/test_moves.py::test_movers_take_the_steps_of_the_model",
     ),
@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "moved-while-paused",
         "fleet/generation.py",
-        "    if newest.host in (LAMBDA, TO_WORKERS):\n",
-        "    if newest.host == LAMBDA:\n",
+        '"rewinding", *_TURNS, *_TEXTS):',
+        '"rewinding", *_TURNS * (newest.host != TO_WORKERS), *_TEXTS):',
         "a mover that goes on with a broken-off move overlooks a pause in the moment it begins",
         test="tests/simulation/test_moving_rivals.py::test_a_pause_in_the_moment_in_which_a_mover_begins_is_seen_by_it",
     ),

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "change-decided-once",
         "progress/operation.py",
-        "            except LeaseLost:\n                before = await self.read()\n",
+        "            except LeaseLost:\n                before = await self.resumed()\n",
         "            except LeaseLost:\n                return before\n",
         "a command is lost in silence when another process steps at the same moment",
         test="tests/unit/test_operation.py::test_a_change_is_decided_again_about_what_others_have_written_meanwhile",
