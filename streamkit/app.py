@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
+from streamkit.archive.objects import Archive
 from streamkit.aws import connect
 from streamkit.core.cascades import Cascades, same_items
 from streamkit.core.handler import Policy
@@ -36,6 +37,8 @@ from streamkit.stream.start import Start, check_start
 from streamkit.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
+WRITER = "archive"
+"""The name of the listener that writes an app's archive."""
 Lifespan = Callable[[], AsyncIterator[Any]]
 
 
@@ -60,6 +63,8 @@ class App(Registration):
         telemetry: hooks for metrics and traces, and where writers leave their trace.
         require_migrations: the last migration, or several, that the code needs: without it neither
             workers nor functions start, nor before all of a lower number and those that they need.
+        archive: where the stream's changes are kept for longer than a day: a `BucketArchive` or a
+            `DirectoryArchive`. A consumer of its own, `APP.archive`, writes it.
 
     Raises:
         DeclarationError: the name, `start` or `on_loss` cannot be.
@@ -79,6 +84,7 @@ class App(Registration):
         on_loss: OnLoss = "halt",
         telemetry: Telemetry | None = None,
         require_migrations: str | Iterable[str] = (),
+        archive: Archive | None = None,
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
@@ -99,12 +105,23 @@ class App(Registration):
         self.required = tuple(require_migrations)
         super().__init__(entities, policy or Policy())
         self.declared = Declaration.here(f"App({name!r})")
+        self.archive = archive
         self.listeners: dict[str, App] = {}
+        if archive is not None:
+            self.listener(WRITER, start="trim_horizon", on_loss="resume")
         self._lifespan: Lifespan | None = None
+
+    copies = False
+    """Whether it is the writer of an archive, which has no handlers."""
 
     @property
     def _parent(self) -> "App | None":
         return None
+
+    @property
+    def writer(self) -> "App":
+        """Return the consumer that writes this app's archive."""
+        return (self._parent or self).listeners[WRITER]
 
     def accept_losses(self) -> None:
         """Go on after a loss in this process, where the app would halt; a hook is still called."""
@@ -142,7 +159,8 @@ class App(Registration):
         ):
             if wrong:
                 raise DeclarationError(f"App({self.name!r}).listener({name!r}): {why}")
-        child = _Listener(
+        kind = _Writer if self.archive is not None and name == WRITER else _Listener
+        child = kind(
             self,
             f"{self.name}.{name}",
             table=self.table,
@@ -153,6 +171,7 @@ class App(Registration):
             start=self.start if start is None else start,
             on_loss=on_loss or self.on_loss,
             telemetry=self.telemetry,
+            archive=self.archive,
         )
         self.listeners[name] = child
         return child
@@ -255,13 +274,20 @@ async def _open(lifespan: Lifespan | None) -> AsyncIterator[tuple[Any, ...]]:
 class _Listener(App):
     """An app that is a listener of another one."""
 
-    def __init__(self, parent: App, name: str, **options: Any) -> None:
+    def __init__(self, parent: App, name: str, *, archive: Archive | None, **options: Any) -> None:
         super().__init__(name, **options)
+        self.archive = archive  # its app's, which has the writer
         self._head = parent
 
     @property
     def _parent(self) -> App | None:
         return self._head
+
+
+class _Writer(_Listener):
+    """The consumer that copies an app's stream to its archive."""
+
+    copies = True
 
 
 def consumers_of(apps: Sequence[App]) -> list[App]:

@@ -2,5 +2,6 @@
 
 from streamkit.archive.bucket import BucketArchive
 from streamkit.archive.directory import DirectoryArchive
+from streamkit.archive.objects import Archive, Flush
 
-__all__ = ["BucketArchive", "DirectoryArchive"]
+__all__ = ["Archive", "BucketArchive", "DirectoryArchive", "Flush"]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from streamkit.archive.objects import Objects, Stored
+from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 from streamkit.aws import AwsError, ErrorKind, open_client, patiently, trouble_of
 from streamkit.errors import DeclarationError
 
@@ -32,6 +32,7 @@ class BucketArchive:
     Attributes:
         url: `s3://BUCKET`, or `s3://BUCKET/PREFIX`.
         kms_key: a key of KMS that encrypts the objects; by default the bucket's own setting counts.
+        flush: when what was read is stored.
 
     Raises:
         DeclarationError: the URL is not of this form.
@@ -39,6 +40,7 @@ class BucketArchive:
 
     url: str
     kms_key: str = ""
+    flush: Flush = FLUSH
 
     def __post_init__(self) -> None:
         """Check the URL."""

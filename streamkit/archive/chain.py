@@ -82,10 +82,10 @@ class Chain:
         follow it: then it stays, and ends where the next one begins.
         """
         lines = lines or Lines()
-        filled = msgspec.structs.replace(
-            link, count=lines.count, first=lines.first, until=lines.until
-        )
-        sealed, body = filled.sealed(lines.body())
+        if lines.count:
+            held = {"count": lines.count, "first": lines.first, "until": lines.until}
+            link = msgspec.structs.replace(link, **held)
+        sealed, body = link.sealed(lines.body())
         name = self.name(link.after)
         while not await self.objects.create(name, body):
             stored = await self.objects.read(name)
@@ -100,6 +100,35 @@ class Chain:
                 if await self.objects.replace(name, body, stored.tag):
                     return sealed
         return sealed
+
+    async def extend(self, link: Link, lines: Lines | None = None) -> Link:
+        """Store a link, behind what others have stored meanwhile.
+
+        Returns:
+            The last link up to the end of this one, or beyond it: others may have read further.
+        """
+        lines = lines or Lines()
+        while True:
+            there = await self.add(link, lines)
+            ends = link.kind != "end" or there.kind == "end"
+            if there.last >= link.last and ends:
+                return there
+            link = msgspec.structs.replace(link, after=there.last, last=max(link.last, there.last))
+            lines = lines.behind(there.last)
+
+    async def tip(self, position: str) -> Link | None:
+        """Return the last link behind a position; None if none follows it.
+
+        Normally none does, or one, whose writer died before it wrote its cursor.
+        """
+        if await self.objects.read(self.name(position)) is None:
+            return None
+        begin = (await self.positions())[-1]
+        try:
+            found = await self.at(begin)
+        except DamagedLink:  # the next writer replaces it
+            return msgspec.structs.replace(self.link(begin, begin), reason="damaged")
+        return None if found is None else found[0]
 
     def link(self, after: str, last: str) -> Link:
         """Return a link of this shard, without records."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from streamkit.archive.objects import Objects, Stored
+from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 from streamkit.errors import ConfigurationError
 
 _UNFINISHED = ".unfinished-"
@@ -31,9 +31,11 @@ class DirectoryArchive:
 
     Attributes:
         path: the directory; it is made if there is none.
+        flush: when what was read is stored.
     """
 
     path: str | Path
+    flush: Flush = FLUSH
 
     @property
     def place(self) -> str:

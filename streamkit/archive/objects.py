@@ -17,6 +17,22 @@ class Stored:
     tag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """When a writer stores what it has read: after so many seconds, or so many compressed bytes.
+
+    A smaller `seconds` lets the archive follow the stream more closely, and costs more requests:
+    each is one `PutObject` for each shard that is written to.
+    """
+
+    seconds: float = 300.0
+    size: int = 5_000_000
+
+
+FLUSH = Flush()
+"""When a writer stores what it has read, unless the archive says otherwise."""
+
+
 class Objects(Protocol):
     """The objects of one archive, by name; folders are separated by slashes."""
 
@@ -39,6 +55,10 @@ class Archive(Protocol):
     @property
     def place(self) -> str:
         """Return where it is, for people."""
+
+    @property
+    def flush(self) -> Flush:
+        """Return when its writer stores what it has read."""
 
     def opened(self) -> AbstractAsyncContextManager[Objects]:
         """Open it; the objects may be used until the context ends."""

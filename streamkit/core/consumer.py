@@ -16,7 +16,10 @@ from streamkit.stream.decode import Router
 
 
 class Consumer(Protocol):
-    """The entities and handlers of one reader of one table's stream, with its name."""
+    """The entities and handlers of one reader of one table's stream, with its name.
+
+    One that `copies` writes an archive, and has no handlers.
+    """
 
     name: str
     table: str
@@ -24,6 +27,7 @@ class Consumer(Protocol):
     control_table: str | None
     tables: tuple[str, ...]
     declared: Declaration
+    copies: bool
 
     @property
     def handlers(self) -> Sequence[Handler]:

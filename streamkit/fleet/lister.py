@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from streamkit.aws import Aws
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.cursors import LISTER
 from streamkit.model.builds import read_builds
@@ -29,7 +28,7 @@ from streamkit.progress.pacing import Pacing
 from streamkit.progress.verdicts import Again, RefusedCommit
 from streamkit.stream.asking import AskRate
 from streamkit.stream.lineage import Shard, forgotten, next_step
-from streamkit.stream.listing import Listing, is_gone, list_children, list_shards
+from streamkit.stream.listing import Listing, StreamLineage
 from streamkit.stream.loss import mark_rebuild
 
 log = get_logger("streamkit.lister")
@@ -54,8 +53,7 @@ class Lister:
     cursor.
     """
 
-    aws: Aws
-    stream_arn: str
+    lineage: StreamLineage
     store: CursorStore
     committer: Committer
     clock: Clock
@@ -118,13 +116,13 @@ class Lister:
         shards: list[Shard] = []
         for parent in sorted(parents):
             await self._turn()
-            listing = await list_children(self.aws, self.stream_arn, parent)
+            listing = await self.lineage.children(parent)
             self.enabled = listing.enabled
             shards += listing.shards
         return await self._create_all(Listing(tuple(shards), self.enabled))
 
     async def _list(self) -> Listing:
-        return await list_shards(self.aws, self.stream_arn, turn=self._turn)
+        return await self.lineage.listed(self._turn)
 
     async def _turn(self) -> None:
         """Wait for a turn, if this worker still leads.
@@ -141,8 +139,10 @@ class Lister:
         created: list[Cursor] = []
         while True:
             await self._learn(listing.shards)
+            older = await self.lineage.older(listing.shards, self.cursors)
+            await self._learn(older)
             step = next_step(
-                listing.shards,
+                (*listing.shards, *older),
                 self.cursors,
                 gone=frozenset(self.gone),
                 generation=self.committer.cursor.generation,
@@ -152,7 +152,7 @@ class Lister:
             await self._create(made)
             created += made
             self.cursors |= {cursor.name: cursor for cursor in made}
-            probed = [shard for shard in step.probe if await self._is_gone(shard)]
+            probed = [shard for shard in step.probe if await self.lineage.is_gone(shard)]
             if not probed:
                 return created
             self.gone.update(probed)
@@ -213,12 +213,10 @@ class Lister:
             await self._commit(fold([leave(name) for name in sorted(over & names)]))
         self._tidied = over
 
-    async def _is_gone(self, shard: str) -> bool:
-        return await is_gone(self.aws, self.stream_arn, shard)
-
     async def _create(self, cursors: Sequence[Cursor]) -> None:
         for start in range(0, len(cursors), _PER_COMMIT):
             left = list(cursors[start : start + _PER_COMMIT])
+            await self.lineage.created(left)
             while left:
                 actions = [a for cursor in left for a in creation(self.store.space, cursor)]
                 there = await self._commit(fold(actions))

@@ -63,7 +63,7 @@ def _control(app: Consumer, around: AppTables) -> Iterator[Finding]:
 
 
 def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
-    if not app.handlers:
+    if not (app.handlers or app.copies):
         yield Finding("error", f"{app.declared}: no handler is registered")
     for entity in app.entities:
         spec = spec_of(entity)

@@ -5,7 +5,7 @@ the lister lists, and it pauses between pages. An answer about children is filte
 because a server that does not know `ShardFilter` returns every shard.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import anyio
 
 from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.errors import StreamSilent
+from streamkit.progress.control import Cursor
 from streamkit.stream.lineage import Shard
 
 _SILENT_SECONDS = 20.0
@@ -83,6 +84,40 @@ async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
             return True
         raise
     return False
+
+
+@dataclass(frozen=True)
+class StreamLineage:
+    """The shards of a stream and how they descend from each other, as the service says.
+
+    With an archive there are more: see `streamkit.archive.lineage`.
+    """
+
+    aws: Aws
+    stream_arn: str
+
+    async def listed(self, turn: Callable[[], Awaitable[None]]) -> Listing:
+        """Return every shard that the stream lists; `turn` waits until it may be asked again."""
+        return await list_shards(self.aws, self.stream_arn, turn=turn)
+
+    async def children(self, parent: str) -> Listing:
+        """Return the children of a shard that are known by now; an empty answer is not final."""
+        return await list_children(self.aws, self.stream_arn, parent)
+
+    async def is_gone(self, shard_id: str) -> bool:
+        """Ask the service whether a shard does not exist any more."""
+        return await is_gone(self.aws, self.stream_arn, shard_id)
+
+    async def older(
+        self,
+        listed: Collection[Shard],  # noqa: ARG002 - an archive needs them
+        cursors: Mapping[str, Cursor],  # noqa: ARG002
+    ) -> tuple[Shard, ...]:
+        """Return shards that the stream does not list any more, and that are to be read."""
+        return ()
+
+    async def created(self, shards: Collection[Cursor]) -> None:
+        """Record shards whose cursors are about to be created."""
 
 
 async def _bounded(call: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:

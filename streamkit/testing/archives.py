@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from streamkit.archive.objects import Objects, Stored
+from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 
 
 @dataclass
@@ -14,10 +14,12 @@ class MemoryArchive:
     Attributes:
         objects: the bytes of each object, by name.
         calls: how often each method was called.
+        flush: when what was read is stored.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
+    flush: Flush = FLUSH
 
     @property
     def place(self) -> str:

@@ -14,6 +14,10 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
+from streamkit.archive.lineage import LongLineage, RecordedLineage
+from streamkit.archive.objects import Flush, Objects
+from streamkit.archive.shards import ArchivedShards
+from streamkit.aws import Aws
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
@@ -37,12 +41,13 @@ from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import ByteBudget, Pacing
 from streamkit.settings import Settings
 from streamkit.stream.asking import AskRate
+from streamkit.stream.listing import StreamLineage
 from streamkit.stream.loss import Losses
 from streamkit.stream.polling import PollingPool
 from streamkit.stream.sharing import SharedReads
 from streamkit.table import Table
 from streamkit.worker.automatic_retries import LaneRetries
-from streamkit.worker.reading import Reading
+from streamkit.worker.reading import ArchiveUse, Reading
 from streamkit.worker.shardset import ShardSet
 from streamkit.worker.watchdog import watch_stream
 
@@ -149,6 +154,7 @@ def assemble(
     settings: Settings,
     place: ProcessPlace,
     group: anyio.abc.TaskGroup,
+    objects: Objects | None = None,
 ) -> Crew:
     """Build the crew of one worker; nothing runs yet.
 
@@ -160,6 +166,7 @@ def assemble(
         settings: durations and bounds.
         place: among the workers of this process; its name is this worker's.
         group: everything runs in it.
+        objects: its app's archive, open, if there is one.
     """
     aws, clock, rng = machine.aws, machine.clock, machine.rng
     store = CursorStore(aws.dynamodb, around.space(app))
@@ -168,13 +175,16 @@ def assemble(
     losses = Losses(app.on_loss, table, store, aggregates, lost)
     over = anyio.Event()
     view = _view(app, machine, store, losses, settings, place, over)
+    use = None if objects is None else _archive_use(app, aws, around, objects)
     reading = Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),
         settings.pace,
         AskRate(lambda: view.asks),
         losses,
+        _lineage(aws, around, use),
         place.reads,
+        archive=use,
     )
     retries = LaneRetries.of(app, machine, around, dispatcher, wrote=reading.writes.note)
     hook = app.telemetry.on_shard
@@ -193,6 +203,22 @@ def assemble(
     sweeping = Sweeping(store, clock, rng)
     leadership = Leadership(coordinator, store, lister, settings.list_interval, sweeping.once)
     return Crew(coordinator, shards, leadership, claims, settings, over)
+
+
+def _archive_use(app: App, aws: Aws, around: AppTables, objects: Objects) -> ArchiveUse:
+    """Build what an app with an archive needs of it."""
+    space = around.space(app.writer)
+    shards = ArchivedShards(objects, f"{app.table}/{space.label}")
+    flush = app.archive.flush if app.archive is not None else Flush()
+    return ArchiveUse(shards, flush, CursorStore(aws.dynamodb, space), app.copies)
+
+
+def _lineage(aws: Aws, around: AppTables, use: ArchiveUse | None) -> StreamLineage:
+    """Return who says which shards there are."""
+    arn = around.table.stream_arn or ""
+    if use is None:
+        return StreamLineage(aws, arn)
+    return (RecordedLineage if use.copies else LongLineage)(aws, arn, use.shards)
 
 
 def _view(
@@ -231,8 +257,7 @@ def _lister(
     store, control, joined = view.known.store, around.control, view.rollout.joined
     dynamodb, rng = machine.aws.dynamodb, machine.rng
     return Lister(
-        machine.aws,
-        around.table.stream_arn or "",
+        reading.lineage,
         store,
         Committer(dynamodb, store.space, lead, {control.name: control}, rng),
         machine.clock,

@@ -12,10 +12,13 @@ the table ends the worker.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.abc
 
+from streamkit.archive.reader import CopyReader, LongPages, LongReader
+from streamkit.archive.tail import Tail
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
@@ -30,12 +33,12 @@ from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pacing
-from streamkit.stream.listing import list_children
-from streamkit.stream.reader import ShardReader, StreamPages
+from streamkit.stream.reader import PageSource, ShardReader, StreamPages
 from streamkit.worker.automatic_retries import LaneRetries
+from streamkit.worker.copying import CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import ShardPipeline
-from streamkit.worker.reading import Reading
+from streamkit.worker.reading import ArchiveUse, Reading
 
 log = get_logger("streamkit.worker")
 
@@ -182,24 +185,41 @@ class ShardSet:
 
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
         arn = self.around.table.stream_arn or ""
-        stage = self._stage(cursor)
-        turning = GoLive(self._builds, lambda: stage.cursor, self.store, self.view.rollout.doubt)
-        shared = None
+        shared, use = None, self.reading.archive
         if self.reading.reads is not None:
             shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
-        pages, clock, rng = (
-            shared or StreamPages(self.machine.aws),
-            self.machine.clock,
-            self.machine.rng,
-        )
         joined = self.view.rollout.joined
-        reader = ShardReader(pages, arn, cursor, clock, rng, joined.founded if joined else 0)
+        begin = (arn, cursor, self.machine.clock, self.machine.rng, joined.founded if joined else 0)
+        pages: PageSource = shared or StreamPages(self.machine.aws)
+        if use is not None and use.copies:
+            copying = self._copy_stage(cursor, use)
+            turning = self._turning(copying)
+            parts = (copying, turning, self.reading, self, self.group, shared)
+            return CopyPipeline(CopyReader(pages, *begin), *parts)
+        if use is not None:
+            chain = use.shards.chain(cursor.name)
+            long = LongPages(pages, chain, arn, partial(use.writer.read, cursor.name))
+            reader: ShardReader = LongReader(long, *begin)
+        else:
+            reader = ShardReader(pages, *begin)
+        stage = CommitStage(*self._commits(cursor))
+        turning = self._turning(stage)
         return ShardPipeline(reader, stage, turning, self.reading, self, self.group, shared)
 
-    def _stage(self, cursor: Cursor) -> CommitStage:
+    def _turning(self, stage: CommitStage) -> GoLive:
+        return GoLive(self._builds, lambda: stage.cursor, self.store, self.view.rollout.doubt)
+
+    def _copy_stage(self, cursor: Cursor, use: ArchiveUse) -> CopyStage:
+        chain, pk = use.shards.chain(cursor.name), self.around.table.pk
+        tail = Tail(chain, pk, use.flush, cursor.position)
+        lineage = self.reading.lineage
+        return CopyStage(tail, lineage, lambda: len(self.running), *self._commits(cursor))
+
+    def _commits(self, cursor: Cursor) -> tuple[Any, ...]:
+        """Return the parts of a shard's commit stage."""
         space, rng = self.store.space, self.machine.rng
         planner = Planner(space, self.machine.clock, cursor.name)
-        return CommitStage(
+        return (
             self.dispatcher,
             planner,
             Committer(
@@ -294,9 +314,8 @@ class ShardSet:
         """
         if not self.reading.asks.may_ask():
             return []
-        arn = self.around.table.stream_arn or ""
         try:
-            listing = await list_children(self.machine.aws, arn, parent)
+            listing = await self.reading.lineage.children(parent)
         except StreamSilent:
             return []
         self.enabled = listing.enabled

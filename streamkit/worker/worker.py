@@ -16,13 +16,14 @@ refuses a commit under a lease that was lost, whatever this process believes.
 """
 
 import random
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import anyio
 
 from streamkit.app import App
+from streamkit.archive.objects import Objects
 from streamkit.aws import Aws
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.routes import Channels
@@ -78,6 +79,7 @@ class Worker:
         self._stop = anyio.Event()
         self._ended = False
         self._crew: Crew | None = None
+        self._objects: Objects | None = None
 
     @property
     def name(self) -> str:
@@ -147,6 +149,7 @@ class Worker:
         async with (
             self.app.resources() if opened is None else nullcontext(opened) as resources,
             open_outlets(self.app.sinks, self._machine.clock) as outlets,
+            _opened(self.app) as self._objects,
         ):
             require(findings(self.app, around, resources))
             while not await self._live(around, resources, outlets, until_idle):
@@ -165,7 +168,7 @@ class Worker:
         try:
             async with anyio.create_task_group() as group:
                 parts = (self.app, self._machine, around, self.dispatcher, self._settings)
-                crew = self._crew = assemble(*parts, self._place, group)
+                crew = self._crew = assemble(*parts, self._place, group, self._objects)
                 await crew.join()
                 log.info(
                     "worker.started", worker=self.name, app=self.app.name, table=self.app.table
@@ -210,3 +213,8 @@ class Worker:
             Channels(outlets, self.meters, self.tracing),
             concurrency=self._settings.concurrency,
         )
+
+
+def _opened(app: App) -> AbstractAsyncContextManager[Objects | None]:
+    """Open the app's archive, if it has one."""
+    return nullcontext() if app.archive is None else app.archive.opened()

@@ -20,6 +20,7 @@ from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.asking import AskRate
+from streamkit.stream.listing import StreamLineage
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.generations import (
     BOUNDS,
@@ -218,7 +219,9 @@ class Driver:
         worker, store, rng = self.workers[n], self.stores[n], random.Random(0)
         pacing, asks, clock = Pacing(Pace(), rng), AskRate(lambda: 1000), self.bench.clock
         committer = worker.stages[LISTER]
-        lister = Lister(self.bench.aws[n], self.arn, store, committer, clock, pacing, asks)
+        lister = Lister(
+            StreamLineage(self.bench.aws[n], self.arn), store, committer, clock, pacing, asks
+        )
         try:
             await self.bench.actors[n].does(lister.children_of([self.names[ROOT]]))
         except LeaseLost:

@@ -13,6 +13,7 @@ from streamkit.progress.control import START, ControlSpace, Cursor, child_of
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.asking import AskRate
+from streamkit.stream.listing import StreamLineage
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.lineage import (
     BOUNDS,
@@ -167,7 +168,7 @@ class Driver:
     def lister(self, n):
         pacing, asks = Pacing(Pace(), random.Random(0)), AskRate(lambda: 1000)
         aws, store, committer = self.bench.aws[n], self.stores[n], self.committers[n]
-        return Lister(aws, self.arn, store, committer, self.clock, pacing, asks)
+        return Lister(StreamLineage(aws, self.arn), store, committer, self.clock, pacing, asks)
 
     async def lists(self, n, listed):
         for shard, name in enumerate(self.ids):

@@ -31,8 +31,7 @@ def body_of(*numbers, pad=0):
 
 def lines_of(*numbers, pad=0):
     lines = Lines()
-    for record in parse_page(body_of(*numbers, pad=pad)).records:
-        lines.add(record)
+    lines.add(parse_page(body_of(*numbers, pad=pad)).records)
     return lines
 
 
@@ -57,8 +56,7 @@ def test_a_record_that_cannot_be_read_comes_back_as_it_was():
     page = parse_page(broken)
     assert page.flawed
     lines = Lines()
-    for record in page.records:
-        lines.add(record)
+    lines.add(page.records)
     (back,) = records_of(lines.body())
     assert back.flawed
     assert back.records == page.records
@@ -77,8 +75,7 @@ def test_a_large_link_is_read_in_pages():
     numbers = range(1, 20_000)
     lines = Lines()
     rng = random.Random(0)
-    for record in parse_page(body_of(*numbers)).records:
-        lines.add(record)
+    lines.add(parse_page(body_of(*numbers)).records)
     for _ in range(3):
         pages = list(records_of(lines_of(*range(1, 3000), pad=rng.randrange(900)).body()))
     assert [r.sequence_number for p in pages for r in p.records] == [str(n) for n in range(1, 3000)]

@@ -22,6 +22,7 @@ from streamkit.progress.fenced import Fenced
 from streamkit.progress.verdicts import RefusedCommit
 from streamkit.stream.asking import AskRate
 from streamkit.stream.lineage import Shard, forgotten
+from streamkit.stream.listing import StreamLineage
 from streamkit.worker.shardset import ShardSet
 from tests.unit.fleet.test_coordinator import LEASE, Fleet
 
@@ -110,7 +111,9 @@ class Commits:
 async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(there):
     clock = SimpleNamespace(time=lambda: 1000.0)
     commits = Commits(*there)
-    lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
+    lister = Lister(
+        StreamLineage(None, "arn"), SimpleNamespace(space=SPACE), commits, clock, None, None
+    )
     await lister._create([Cursor(name, seat=name) for name in "abcd"])
     assert commits.there == set("abcd")
 
@@ -127,7 +130,9 @@ async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_w
 
     clock = SimpleNamespace(time=lambda: 1000.0)
     commits = Adopting()
-    lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
+    lister = Lister(
+        StreamLineage(None, "arn"), SimpleNamespace(space=SPACE), commits, clock, None, None
+    )
     await lister._create([Cursor("a", seat="a")])
     assert commits.there == {"a"}
 
@@ -149,7 +154,7 @@ async def test_a_leader_that_stood_still_while_it_listed_asks_no_more_once_anoth
     clock = SimpleNamespace(monotonic=lambda: now[0])
     aws = SimpleNamespace(streams=SimpleNamespace(describe_stream=describe_stream))
     store = SimpleNamespace(read=read, space=SPACE)
-    lister = Lister(aws, "arn", store, commits, clock, None, AskRate(lambda: 9))
+    lister = Lister(StreamLineage(aws, "arn"), store, commits, clock, None, AskRate(lambda: 9))
     await lister.require_lease()
     with pytest.raises(LeaseLost):
         await lister.once()

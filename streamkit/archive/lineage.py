@@ -1,0 +1,75 @@
+"""Lineage with an archive: what its writer records, and what its readers ask beside the stream.
+
+The stream is asked first, always: shards move from the stream to the archive, never back, so that
+in this order none is overlooked.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from streamkit.archive.shards import ArchivedShards
+from streamkit.progress.control import Cursor
+from streamkit.stream.lineage import Shard
+from streamkit.stream.listing import Listing, StreamLineage
+
+
+@dataclass(frozen=True)
+class RecordedLineage(StreamLineage):
+    """The lineage as the writer of an archive sees it: the stream's, written down."""
+
+    archive: ArchivedShards
+
+    async def created(self, shards: Collection[Cursor]) -> None:
+        """Record shards whose cursors are about to be created."""
+        if shards:
+            await self.archive.check_format()
+        for cursor in shards:
+            await self.archive.note(cursor.name, cursor.parent)
+
+
+@dataclass(frozen=True)
+class LongLineage(StreamLineage):
+    """The lineage as the readers of an archive see it: the stream's, and the archive's.
+
+    Only shards that descend from one with a cursor are asked for: older ones are none of this
+    consumer's, or it has read them long ago.
+    """
+
+    archive: ArchivedShards
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    async def children(self, parent: str) -> Listing:
+        """Return the children of a shard: the stream's, or else the archive's."""
+        listing = await super().children(parent)
+        if listing.shards:
+            return listing
+        found = await self.archive.children(parent)
+        return replace(listing, shards=tuple(Shard(name, parent) for name in found))
+
+    async def older(
+        self, listed: Collection[Shard], cursors: Mapping[str, Cursor]
+    ) -> tuple[Shard, ...]:
+        """Return the unlisted descendants of unlisted shards that this consumer has begun."""
+        ids = {shard.id for shard in listed}
+        parents = {cursor.parent for cursor in cursors.values()}
+        todo = [
+            name
+            for name, cursor in cursors.items()
+            if name not in ids and not (cursor.finished and name in parents)
+        ]
+        found: dict[str, Shard] = {}
+        while todo:
+            parent = todo.pop()
+            for name in await self._children_of(parent):
+                if name not in ids and name not in found and name not in cursors:
+                    found[name] = Shard(name, parent)
+                    todo.append(name)
+        return tuple(found.values())
+
+    async def _children_of(self, parent: str) -> tuple[str, ...]:
+        if parent not in self._known:
+            children = tuple(await self.archive.children(parent))
+            if not children:
+                return ()  # they may be recorded later
+            self._known[parent] = children
+        return self._known[parent]

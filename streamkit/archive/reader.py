@@ -1,0 +1,266 @@
+"""Readers beside an archive: the one that follows it into the stream, and its writer's.
+
+    stream ──trimmed──► archive ──► its end ──► stream, after the last position ──trimmed──► archive
+                           │                       the stream is asked for the records behind what
+                           ▼                       was read, never for its oldest ones
+                    a hole, or a missing or
+                    damaged link: RetentionLost, with exactly its range
+
+In: a shard and a cursor's position. Out: pages, as every reader gives them (`stream.reader`): who
+reads them does not know where they come from. On failure: `RetentionLost`, for what the archive
+says is lost. As long as it says nothing about a position that is trimmed, the reader waits.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from streamkit.archive.chain import Chain
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, key_of, records_of
+from streamkit.errors import RetentionLost, StreamkitError
+from streamkit.observe.logger import get_logger
+from streamkit.progress.control import Cursor
+from streamkit.stream.decode import Page
+from streamkit.stream.reader import PageSource, ShardReader
+
+log = get_logger("streamkit.archive")
+
+_ARCHIVED = "archive "
+"""The beginning of iterators that lead into an archive; those of the service have no spaces."""
+_UNDECIDED_SECONDS = 30.0
+"""The pause until a reader asks the archive again about a position that is trimmed."""
+
+
+class NotDecided(StreamkitError):
+    """The stream does not have a position any more, and the archive says nothing about it yet."""
+
+
+class WriterAhead(StreamkitError):
+    """The writer of the archive was at this position, too, and has looked at the stream since.
+
+    Nothing behind the position was created before `seen`, in epoch seconds.
+    """
+
+    def __init__(self, seen: float) -> None:
+        super().__init__("the archive's writer has nothing to store either")
+        self.seen = seen
+
+
+class LongPages:
+    """The pages of a shard: the stream's, and the archive's for iterators that lead there.
+
+    `written` returns the cursor of the archive's writer: None if it has none. `lost` is the range
+    of a loss that is not settled yet.
+    """
+
+    def __init__(
+        self,
+        source: PageSource,
+        chain: Chain,
+        stream_arn: str,
+        written: Callable[[], Awaitable[Cursor | None]],
+    ) -> None:
+        self.chain = chain
+        self.lost: Link | None = None
+        self._gone = False
+        self._hole = ""
+        self._source, self._arn, self._written = source, stream_arn, written
+        self._pages: Iterator[Page] = iter(())
+        self._link: Link | None = None
+        self._at = ""
+        self._asked = ""
+
+    async def get_iterator(self, **where: str) -> str:
+        """Return an iterator of the stream."""
+        return await self._source.get_iterator(**where)
+
+    async def get_records(self, iterator: str) -> Page:
+        """Return the page of an iterator, from the stream or the archive.
+
+        Raises:
+            RetentionLost: the archive says that what follows is lost.
+            NotDecided: it says nothing, and the stream does not have it any more.
+        """
+        if not iterator.startswith(_ARCHIVED):
+            page = await self._source.get_records(iterator)
+            self._asked = ""
+            return page
+        position = iterator.removeprefix(_ARCHIVED)
+        if self._link is None or position != self._at:
+            await self._find(position)
+        return await self._next(position)
+
+    def archived(self, position: str, *, gone: bool = False) -> str:
+        """Return an iterator to what the archive has after a position.
+
+        `gone` says that the stream does not have the shard any more.
+        """
+        self._gone = gone or self._gone
+        return _ARCHIVED + key_of(position)
+
+    def settled(self) -> Link | None:
+        """Return the range of the loss that is settled now, if the archive had named it."""
+        lost, self.lost = self.lost, None
+        return lost
+
+    async def _find(self, position: str) -> None:
+        """Go to the link around a position."""
+        self._link, self._pages, begin = None, iter(()), position
+        if await self.chain.objects.read(self.chain.name(position)) is None:
+            begin = await self.chain.around(position) or position
+        await self._open(begin, position)
+
+    async def _open(self, begin: str, position: str) -> bool:
+        """Open the link that begins somewhere, if it leads further than a position."""
+        try:
+            found = await self.chain.at(begin)
+        except DamagedLink as damaged:
+            raise await self._missing(position, str(damaged)) from damaged
+        if found is None or (found[0].last <= position and found[0].kind != "end"):
+            return False
+        link, body = found
+        if link.kind == "hole":
+            self._hole = link.last
+            text = f"{link.reason}, says {self.chain.name(begin)}"
+            raise self._loss(msgspec.structs.replace(link, after=position), text)
+        self._link, self._pages, self._at, self._asked = link, records_of(body), position, ""
+        return True
+
+    async def _next(self, position: str) -> Page:
+        """Return the next page of the archive, or of the stream behind its end."""
+        while True:
+            for page in self._pages:
+                if page.records[-1].position > position:
+                    self._at = page.records[-1].position
+                    return msgspec.structs.replace(page, next_iterator=_ARCHIVED + self._at)
+            if self._link is not None:
+                if self._link.kind == "end":
+                    return Page()
+                position, self._link = self._link.last, None
+            if not await self._open(position, position):
+                return await self._leave(position)
+
+    async def _leave(self, position: str) -> Page:
+        """Read on in the stream, behind the end of the archive."""
+        if position in (self._asked, ORIGIN):
+            raise await self._missing(position, "")
+        self._asked = position
+        kind, number = "AFTER_SEQUENCE_NUMBER", int(position)
+        if self._hole == position:
+            kind, number = "AT_SEQUENCE_NUMBER", number + 1  # no record has the hole's last number
+        iterator = await self._source.get_iterator(
+            StreamArn=self._arn,
+            ShardId=self.chain.shard,
+            ShardIteratorType=kind,
+            SequenceNumber=str(number),
+        )
+        return await self._source.get_records(iterator)
+
+    async def _missing(self, position: str, text: str) -> StreamkitError:
+        """Return what it means that the archive does not lead on from a position."""
+        # In this order: an object is older than a cursor behind it, and than the next object. So if
+        # the link is missing *after* these two were seen, it was removed.
+        cursor = await self._written()
+        until = await self.chain.next_after(position)
+        if not text and await self.chain.objects.read(self.chain.name(position)) is not None:
+            return NotDecided("it was decided this very moment")
+        if until is None and not text:
+            if cursor is None:  # its writer has never seen the shard, or has forgotten it
+                until = BEYOND if self._gone else None
+            elif cursor.finished:
+                until = BEYOND
+            elif key_of(cursor.position) == position:
+                return WriterAhead(cursor.seen)
+            else:
+                until = key_of(cursor.position)
+        if until is None or until <= position:
+            return NotDecided(text or "the archive says nothing about records that are trimmed")
+        text = text or f"{self.chain.name(position)} is missing"
+        return self._loss(self.chain.link(position, until), text)
+
+    def _loss(self, lost: Link, text: str) -> RetentionLost:
+        self.lost = lost
+        after, last = lost.after.lstrip("0") or "0", lost.last.lstrip("0")
+        until = "its end" if lost.last == BEYOND else last
+        return RetentionLost(
+            f"shard {lost.shard}: records after {after} up to {until} are lost: {text}",
+            shard=lost.shard,
+            after=lost.after,
+            until=lost.until,
+            gone=lost.last == BEYOND,
+        )
+
+
+class LongReader(ShardReader):
+    """Reads a shard from wherever it is: the stream, or an archive that reaches further back.
+
+    `undecided` says that it waits for the archive to say whether records are lost.
+    """
+
+    def __init__(self, pages: LongPages, *parts: Any) -> None:
+        super().__init__(pages, *parts)
+        self.undecided = False
+        self._long = pages
+
+    async def read(self) -> Page | None:
+        """Return the next page, or None if the call has to be made again, after `wait` seconds.
+
+        Raises:
+            RetentionLost: the archive says that records are lost.
+            ClientError: the stream, or the archive, may not be read with these credentials.
+        """
+        try:
+            page = await super().read()
+        except WriterAhead as ahead:
+            if self.seen < ahead.seen:
+                self.seen, self.wait, self._iterator = ahead.seen, 0.0, None
+                return None
+            self._wait_undecided()
+            return None
+        except NotDecided:
+            self._wait_undecided()
+            return None
+        except RetentionLost as lost:
+            if self._long.lost is not None:
+                raise
+            log.info("archive.read", shard=self.shard_id, after=self.position, reason=str(lost))
+            self._iterator = self._long.archived(self.position, gone=lost.gone)
+            self.wait = 0.0
+            return None
+        if page is not None:
+            self.undecided = False
+        return page
+
+    def _wait_undecided(self) -> None:
+        self.wait, self._iterator, self.undecided = _UNDECIDED_SECONDS, None, True
+        log.often("archive.undecided", level="warning", by=self.shard_id, shard=self.shard_id)
+
+    def resume(self, loss: RetentionLost) -> None:
+        """Go on after a settled loss, behind it."""
+        lost, seen = self._long.settled(), self.seen
+        super().resume(loss)
+        if lost is not None:
+            self.position, self.seen = lost.last, max(seen, loss.until)
+            self._iterator = self._long.archived(lost.last)
+
+
+class CopyReader(ShardReader):
+    """Reads a shard for the writer of its archive, who may go on where another has stopped."""
+
+    _behind_hole = False
+
+    def go_to(self, tip: Link) -> None:
+        """Read on behind the last link that is stored."""
+        self.position, self.dated, self._iterator = tip.last, int(tip.until), None
+        self._behind_hole = tip.kind == "hole"
+        self.ended = tip.kind == "end"
+
+    async def _open(self) -> str:
+        if not self._behind_hole:
+            return await super()._open()
+        self._behind_hole = False
+        number = str(int(self.position) + 1)  # no record has the number at the position
+        return await self._iterator_at(
+            ShardIteratorType="AT_SEQUENCE_NUMBER", SequenceNumber=number
+        )

@@ -1,0 +1,146 @@
+"""Copying: the pipeline of a shard whose pages go to an archive.
+
+It is the pipeline of every shard (`pipeline`), with three differences. A page is not dispatched: it
+is added to the tail of the shard's chain. Before the position is written, the tail is stored: the
+object is the commit, and the cursor follows it. When records were trimmed before they could be
+copied, a hole says so.
+
+In: a leased cursor. Out: links of the shard's chain. On failure: what the archive refuses ends the
+worker; a lost lease is normal, and does no harm: a link is created only if there is none.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+
+from streamkit.archive.link import ORIGIN, Link
+from streamkit.archive.reader import CopyReader
+from streamkit.archive.tail import Tail
+from streamkit.core.by_item import Run
+from streamkit.core.outcome import PendingChange
+from streamkit.core.stage import CommitStage
+from streamkit.errors import RetentionLost
+from streamkit.observe.logger import get_logger
+from streamkit.progress.control import Cursor
+from streamkit.stream.decode import Page
+from streamkit.stream.listing import StreamLineage
+from streamkit.worker.pipeline import ShardPipeline
+
+log = get_logger("streamkit.archive")
+
+_MEMORY_BYTES = 64_000_000
+"""What the tails of all shards of a worker take together, compressed, about."""
+
+
+class CopyStage(CommitStage):
+    """Writes the position of a shard that is copied, after what was copied is stored.
+
+    `lineage` is told of the shard's children. `shards` returns how many shards share the memory for
+    tails.
+    """
+
+    def __init__(
+        self, tail: Tail, lineage: StreamLineage, shards: Callable[[], int], *parts: Any
+    ) -> None:
+        super().__init__(*parts)
+        self.tail = tail
+        self._lineage = lineage
+        self._shards = shards
+        self._storing = anyio.Lock()
+        self._closed = False
+
+    @property
+    def persist_due(self) -> float:
+        """Return the seconds until the tail must be stored, or the position written."""
+        if self.tail.waits:
+            # A position with the time of the last look would hide from the next owner that
+            # records are missing: nothing is written until the hole is.
+            return self.pacing.quiet_seconds
+        room = _MEMORY_BYTES // max(self._shards(), 1)
+        return min(super().persist_due, self.tail.due(self._clock.monotonic(), room))
+
+    def enqueue(self, works: Sequence[PendingChange], *, business: bool) -> None:  # noqa: ARG002
+        """Add the end of a page; how soon it is written is a matter of the tail."""
+        super().enqueue(works, business=False)
+
+    def keep(self, page: Page) -> int:
+        """Add a page to the tail; return how many of its records are the application's."""
+        return self.tail.add(page.records, self._clock.monotonic())
+
+    async def persist(self) -> None:
+        """Store the tail, then write the position."""
+        if self.tail.waits:
+            return
+        await self.store()
+        await super().persist()
+
+    async def store(self, *, end: bool = False) -> None:
+        """Store what was read, behind what others have stored."""
+        async with self._storing:
+            if self._closed:
+                return
+            dated = int(self.tail.dated)
+            for part in self.tail.take("end" if end else "data"):
+                there = await self.tail.chain.extend(part.link, part.lines)
+                told = log.error if part.link.kind == "hole" else log.info
+                told("archive.stored", shard=self.shard, kind=there.kind, records=part.lines.count)
+                self._stand_behind(there, dated)
+
+    def follow(self, link: Link) -> None:
+        """Go on behind a link that an earlier owner, or another worker, has stored."""
+        self._stand_behind(link, int(link.until))
+
+    def _stand_behind(self, link: Link, dated: int) -> None:
+        self.tail.go_to(link.last)
+        self._closed = link.kind == "end"
+        if link.last > ORIGIN:
+            self._position, self._dated = link.last, dated
+
+    async def finish(self, children: Sequence[Cursor]) -> list[Cursor]:
+        """Close the chain, and then the shard.
+
+        Raises:
+            LeaseLost: another worker owns the shard.
+        """
+        if self.tail.waits:
+            self.tail.lose(gone=True)
+        await self.store(end=True)
+        await self._lineage.created(children)
+        return await super().finish(children)
+
+
+class CopyPipeline(ShardPipeline):
+    """Copies one shard to an archive."""
+
+    reader: CopyReader
+    stage: CopyStage
+
+    async def begin(self) -> None:
+        """Find where the chain ends, and begin to poll there."""
+        tip = await self.stage.tail.chain.tip(self.cursor.position)
+        if tip is not None:
+            log.info("archive.followed", shard=self.shard, last=tip.last)
+            self.stage.follow(tip)
+            self.reader.go_to(tip)
+        if not self.reader.ended:
+            self.reading.pool.add(self.poll)
+
+    async def _dispatch(self, page: Page) -> tuple[list[PendingChange], list[Run], int]:
+        return [], [], self.stage.keep(page)
+
+    async def _process_flawed(self, page: Page) -> None:
+        """Copy records that cannot be read, too: who reads the archive sets them aside."""
+        works, _, business = await self._dispatch(page)
+        self._note_traffic(page, business)
+        self._hand_over(page, works, business)
+        self._go_on(0.0)
+
+    async def _settle(self, lost: RetentionLost) -> None:
+        """Record a hole: this is decided now, for all readers."""
+        await self.stage.quiet.wait()
+        await self.stage.store()
+        await self.reading.losses.settle(lost)
+        self.stage.tail.lose(gone=lost.gone)
+        self.reader.resume(lost)
+        self._go_on(0.0)
