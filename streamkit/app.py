@@ -159,8 +159,7 @@ class App(Registration):
         ):
             if wrong:
                 raise DeclarationError(f"App({self.name!r}).listener({name!r}): {why}")
-        kind = _Writer if self.archive is not None and name == WRITER else _Listener
-        child = kind(
+        child = _Listener(
             self,
             f"{self.name}.{name}",
             table=self.table,
@@ -277,17 +276,12 @@ class _Listener(App):
     def __init__(self, parent: App, name: str, *, archive: Archive | None, **options: Any) -> None:
         super().__init__(name, **options)
         self.archive = archive  # its app's, which has the writer
+        self.copies = archive is not None and name.endswith(f".{WRITER}")
         self._head = parent
 
     @property
     def _parent(self) -> App | None:
         return self._head
-
-
-class _Writer(_Listener):
-    """The consumer that copies an app's stream to its archive."""
-
-    copies = True
 
 
 def consumers_of(apps: Sequence[App]) -> list[App]:
