@@ -21,7 +21,7 @@ from streamkit.stream.decode.envelope import POSITION_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadLink:
     """A link that is ready to be stored, with its records."""
 
     link: Link
@@ -86,11 +86,11 @@ class Tail:
         if gone:
             self._behind_gap = self.last = BEYOND
 
-    def take(self, kind: LinkKind = "data") -> list[Part]:
+    def take(self, kind: LinkKind = "data") -> list[ReadLink]:
         """Return the links that were read, and begin again behind them."""
         if self.waits:
             return []
-        parts: list[Part] = []
+        parts: list[ReadLink] = []
         begin, lines = self.begin, self._lines
         if self._gap and self._gap < self._behind_gap:
             hole = msgspec.structs.replace(
@@ -99,11 +99,11 @@ class Tail:
                 reason="they were trimmed before they were archived",
                 until=self._resumed,
             )
-            parts.append(Part(hole, Lines()))
+            parts.append(ReadLink(hole, Lines()))
             begin = self._behind_gap
         if begin < self.last or kind == "end":
             link = msgspec.structs.replace(self.chain.link(begin, self.last), kind=kind)
-            parts.append(Part(link, lines))
+            parts.append(ReadLink(link, lines))
         self.begin, self._lines, self._gap, self._behind_gap = self.last, Lines(), "", ""
         return parts
 
