@@ -83,8 +83,10 @@ class CopyStage(CommitStage):
             dated = int(self.tail.dated)
             for part in self.tail.take("end" if end else "data"):
                 there = await self.tail.chain.extend(part.link, part.lines)
-                told = log.error if part.link.kind == "hole" else log.info
-                told("archive.stored", shard=self.shard, kind=there.kind, records=part.lines.count)
+                if part.link.kind == "hole":
+                    log.error("archive.hole", shard=self.shard, last=there.last)
+                else:
+                    log.info("archive.stored", shard=self.shard, records=part.lines.count)
                 self._stand_behind(there, dated)
 
     def follow(self, link: Link) -> None:
