@@ -51,8 +51,8 @@ class PairBalance:
 
     def add(self, other: "PairBalance") -> None:
         """Add the sums of another part."""
-        for bucket, one in enumerate(other._sums):  # noqa: SLF001 - of the same class
-            self._add(bucket, one)
+        theirs = other._sums  # noqa: SLF001 - of the same class
+        self._sums = [(mine + one) % _MODULUS for mine, one in zip(self._sums, theirs, strict=True)]
         self.copies += other.copies
 
     def packed(self) -> bytes:

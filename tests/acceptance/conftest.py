@@ -27,6 +27,7 @@ import structlog
 from streamkit.cli import main
 from streamkit.observe.logs import OwnHandler
 from streamkit.operate.permissions.place import AccountPlace
+from tests.authority import one_authority
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0
@@ -146,7 +147,8 @@ def permitted():
 
 def clean_environment(**more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "STREAMKIT_"))}
-    return {**kept, "NO_COLOR": "1", "AWS_CONFIG_FILE": os.devnull, **more}
+    quiet = {"NO_COLOR": "1", "AWS_CONFIG_FILE": os.devnull, "AWS_CA_BUNDLE": one_authority()}
+    return {**kept, **quiet, **more}
 
 
 @contextmanager
@@ -199,8 +201,8 @@ class Shop:
         self.env = clean_environment(
             **server,
             SHOP_TABLE=table,
-            STREAMKIT_POLL_FLOOR="0.01",
-            STREAMKIT_POLL_CEILING="0.05",
+            STREAMKIT_POLL_FLOOR="0.05",
+            STREAMKIT_POLL_CEILING="0.2",
             STREAMKIT_HEARTBEAT="0.2",
             STREAMKIT_LEASE="1",
             STREAMKIT_LIST_INTERVAL="0.3",

@@ -22,6 +22,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.config import Config
 
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
+from tests.authority import one_authority
 from tests.integration.shop_app import link
 from tests.simulation.shop import TABLE
 from tests.tables import streamed
@@ -101,6 +102,7 @@ class Site:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CA_BUNDLE": one_authority(),
             "AWS_ENDPOINT_URL": url,
             "STREAMKIT_LOG_FORMAT": "json",
             "STREAMKIT_POLL_FLOOR": "0.05",
