@@ -14,7 +14,9 @@ from streamkit.cli.migration_options import (
     SegmentsOption,
     StayOption,
     ToOption,
+    with_first,
     with_limits,
+    with_max_errors,
 )
 from streamkit.cli.migration_steps import change_and_join, join_to_rest
 from streamkit.cli.options import JsonOption, RequiredApp
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from streamkit.migrate.order import MigrationOrder
 
 
+@with_first
+@with_max_errors
 @with_limits
 def apply(
     app: RequiredApp,

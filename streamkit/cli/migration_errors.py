@@ -1,5 +1,6 @@
 """`streamkit migrate errors`: the items that a migration could not transform."""
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,11 +20,34 @@ errors = typer.Typer(
 ItemArgument = Annotated[
     str, typer.Argument(metavar="ITEM", help="The item, as `errors list` names it.")
 ]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help="Only items of this kind, such as transform.")
+]
+KeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="JSON",
+        help='The item with this key, as in \'{"PK": "ORDER#1", "SK": "ORDER"}\'; repeatable.',
+    ),
+]
 
 
 @errors.command("list")
-def list_(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
-    """List the items that failed, with the reason of each; keys are hashed."""
+def list_(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    kind: KindOption = None,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details", help="Show keys and the messages of exceptions, which may hold item data."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the items that failed: how many for which reason, then each; keys are hashed."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_errors
     from streamkit.cli.printing import print_json
@@ -32,15 +56,17 @@ def list_(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False)
 
     loaded = app_with_migrations(app)
     found = with_aws(lambda aws: list_errors(loaded, aws, number))
+    found = [one for one in found if kind in (None, one.kind)]
     if json:
-        print_json([one.to_dict() for one in found])
+        more = [{"key": one.key, "detail": one.detail} if details else {} for one in found]
+        print_json([one.to_dict() | beside for one, beside in zip(found, more, strict=True)])
     else:
-        describe_errors(found)
+        describe_errors(found, details=details)
 
 
 @errors.command()
 def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
-    """Print one failed item as JSON, with its key."""
+    """Print one failed item as JSON, with its key and the message of the exception."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.printing import print_json
@@ -51,7 +77,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
     found = with_aws(lambda aws: list_errors(loaded, aws, number))
     for one in found:
         if one.id == item:
-            print_json({**one.to_dict(), "key": one.key})
+            print_json({**one.to_dict(), "detail": one.detail, "key": one.key})
             return
     typer.echo("there is no such item (any more); `errors list` shows all", err=True)
     exit_with(ExitCode.PROBLEMS)
@@ -68,6 +94,9 @@ def retry(
             help="The items, as `errors list` names them; without any, all items.",
         ),
     ] = None,
+    *,
+    kind: KindOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Try items again once the code or the data is mended; exit with 7 if one fails."""
     from streamkit.cli.exits import ExitCode
@@ -77,8 +106,8 @@ def retry(
     from streamkit.migrate.mending import retry_errors
 
     loaded = app_with_migrations(app)
-    names = set(items) if items else None
-    right, wrong = with_aws(lambda aws: retry_errors(loaded, aws, number, names))
+    names = _names(items, key)
+    right, wrong = with_aws(lambda aws: retry_errors(loaded, aws, number, names, kind=kind))
     say(f"{right} items are right now, {wrong} are not")
     if right and not wrong:
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
@@ -93,13 +122,16 @@ def waive(
     items: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ITEM...", help="The items, as `errors list` names them; or say --all."
+            metavar="ITEM...",
+            help="The items, as `errors list` names them; or say --all, --kind or --key.",
         ),
     ] = None,
     *,
     every: Annotated[
         bool, typer.Option("--all", help="Waive all items that have failed so far.")
     ] = False,
+    kind: KindOption = None,
+    key: KeyOption = None,
     reason: Annotated[
         str,
         typer.Option(
@@ -114,15 +146,39 @@ def waive(
     from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.mending import waive_errors
 
-    if every == bool(items):
-        raise typer.BadParameter("name items as `errors list` does, or say --all")
-    loaded, names = app_with_migrations(app), set(items or ())
+    named = _names(items, key)
+    if every == bool(named or kind):
+        raise typer.BadParameter("name items as `errors list` does, or say --all, --kind or --key")
+    loaded = app_with_migrations(app)
 
     async def work(aws: "Aws") -> int:
-        return await waive_errors(loaded, aws, number, None if every else names, reason)
+        return await waive_errors(loaded, aws, number, named, reason, kind=kind)
 
     count = with_aws(work)
     say(f"{count} items were waived")
-    if count < len(names):
+    if kind is None and count < len(named or ()):
         typer.echo("some of these items have not failed, or are right again", err=True)
         exit_with(ExitCode.PROBLEMS)
+
+
+def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:
+    """Return the names of the items that are named, or whose keys are given; None for all.
+
+    Raises:
+        BadParameter: a key is not a JSON object of strings and numbers.
+    """
+    import json
+
+    from streamkit.migrate.errors import error_id
+    from streamkit.model.codec import encode
+
+    found = {*(items or ())}
+    for text in keys or ():
+        try:
+            given = json.loads(text, parse_float=Decimal)
+            key = {n: v if isinstance(v, dict) else encode(v) for n, v in given.items()}
+        except (ValueError, TypeError, AttributeError):
+            said = f'--key {text}: not an object as in {{"PK": "ORDER#1"}}'
+            raise typer.BadParameter(said) from None
+        found.add(error_id(key))
+    return found or None

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,13 +87,47 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+_MAX_ERRORS: dict[str, Any] = {
+    "max_errors": Annotated[
+        str | None,
+        typer.Option(
+            "--max-errors",
+            metavar="0.1%|N",
+            help="Block it when more items than this share or number failed; 0 means no limit.",
+        ),
+    ],
+}
+_FIRST: dict[str, Any] = {
+    "first": Annotated[
+        int | None,
+        typer.Option(
+            "--first", min=1, help="Pause after about this many items, to look at them first."
+        ),
+    ],
+}
+
+
 def with_limits(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that limit a migration; the command takes them as `**limits`."""
+    return _with(command, _LIMITS)
+
+
+def with_max_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that has limits --max-errors, too."""
+    return _with(command, _MAX_ERRORS)
+
+
+def with_first(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that has limits --first, too."""
+    return _with(command, _FIRST)
+
+
+def _with(command: Callable[..., None], more: Mapping[str, Any]) -> Callable[..., None]:
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in _LIMITS.items()
+        for name, annotation in more.items()
     ]
     command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     return command
@@ -106,12 +141,16 @@ async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit"
     """
     from streamkit.migrate.commands import Limit, share_of
 
-    asked = Limit(limits["max_rcu"], limits["max_wcu"])
+    text = limits.get("max_errors")
+    errors = None if text is None else _errors(text)
+    asked = Limit(limits["max_rcu"], limits["max_wcu"], errors, limits.get("first"))
     if limits["share"] is None:
         return asked
     found = await share_of(app, aws, _share(limits["share"]))
-    return Limit(
-        _smaller(asked.max_reads, found.max_reads), _smaller(asked.max_writes, found.max_writes)
+    return replace(
+        asked,
+        max_reads=_smaller(asked.max_reads, found.max_reads),
+        max_writes=_smaller(asked.max_writes, found.max_writes),
     )
 
 
@@ -119,14 +158,19 @@ def _smaller(one: float | None, other: float | None) -> float | None:
     return min((limit for limit in (one, other) if limit), default=None)
 
 
-def _share(text: str) -> float:
+def _errors(text: str) -> float:
+    """Read `--max-errors`: a share below 1, or a number of items."""
+    return float(text) if text.isdecimal() else min(_share(text, "--max-errors"), 0.999)
+
+
+def _share(text: str, option: str = "--share") -> float:
     number = text.removesuffix("%")
     try:
         share = float(number) / 100
     except ValueError:
         share = 0.0
     if number == text or not 0 < share <= 1:
-        raise typer.BadParameter(f"--share {text} is no share of 1% to 100%; write it as in 50%")
+        raise typer.BadParameter(f"{option} {text} is no share up to 100%; write it as in 50%")
     return share
 
 

@@ -18,7 +18,9 @@ from streamkit.cli.migration_options import (
     PageOption,
     SegmentsOption,
     StayOption,
+    with_first,
     with_limits,
+    with_max_errors,
 )
 from streamkit.cli.options import JsonOption, RequiredApp
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from streamkit.migrate.state import State
 
 
+@with_first
+@with_max_errors
 @with_limits
 def begin(
     app: RequiredApp,
@@ -101,6 +105,7 @@ def resume(
     )
 
 
+@with_max_errors
 @with_limits
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
@@ -111,7 +116,9 @@ def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
         return await set_limit(loaded, aws, number, await limit_of(loaded, aws, limits))
 
     if not any(value is not None for value in limits.values()):
-        raise typer.BadParameter("no limit is given; give --max-wcu, --max-rcu or --share")
+        raise typer.BadParameter(
+            "no limit is given; give --max-wcu, --max-rcu, --share or --max-errors"
+        )
     _told(app, number, change)
 
 

@@ -1,11 +1,11 @@
 """The output of the migration commands: plans, progress, verifications, errors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from streamkit.cli.printing import is_rich, moment, say, seconds, table
 from streamkit.migrate.commands import Listed
 from streamkit.migrate.diffs import Diff
-from streamkit.migrate.errors import ItemError
+from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import StepCost
 from streamkit.migrate.findings import Verified
 from streamkit.migrate.planning import MigrationPlan
@@ -13,6 +13,7 @@ from streamkit.migrate.progress import Progress
 from streamkit.migrate.sampling import SampleEstimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
+from streamkit.progress.scan.places import place_text
 
 _SHOWN = 50
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
@@ -131,6 +132,11 @@ def limits_of(state: State) -> str:
         for units, limit in (("WCU", state.max_writes), ("RCU", state.max_reads))
         if limit is not None
     ]
+    if state.max_errors:
+        errors = f"{state.max_errors:.4g}" if state.max_errors >= 1 else f"{state.max_errors:.4%}"
+        limits.append(f"at most {errors} errors")
+    if state.first:
+        limits.append(f"a pause after the first {state.first} items")
     return ", ".join(limits) or "no limit"
 
 
@@ -182,13 +188,34 @@ def describe_history(state: State) -> None:
 # -- errors and verifications ----------------------------------------------------------------------
 
 
-def describe_errors(errors: Iterable[ItemError]) -> None:
-    """Print failed items, without their keys."""
-    rows = [(o.id, o.kind, o.text, moment(int(o.at)), o.waived or "-") for o in errors]
-    if not rows:
+def describe_errors(errors: Sequence[ItemError], *, details: bool) -> None:
+    """Print failed items by their reasons, then each; keys and messages only with `details`."""
+    if not errors:
         say("no item has failed")
         return
-    table(("item", "kind", "what", "when (UTC)", "waived"), rows)
+    heads = ("kind", "what", "where", "items", "waived", "since (UTC)", "such as")
+    table(heads, [_group_row(group) for group in groups_of(errors)])
+    say()
+    shown = ("item", "kind", "phase", "since (UTC)", "when (UTC)", "waived")
+    table(
+        (*shown, "key", "message")[: 8 if details else 6],
+        [
+            (*_error_row(one), place_text(one.key), one.detail or one.text)[: 8 if details else 6]
+            for one in errors[:_SHOWN]
+        ],
+    )
+    if len(errors) > _SHOWN:
+        say(f"and {len(errors) - _SHOWN} more; --json shows all")
+
+
+def _group_row(one: ErrorGroup) -> tuple[str, ...]:
+    since = moment(int(one.since))
+    return one.kind, one.text, one.place or "-", str(one.items), str(one.waived), since, one.example
+
+
+def _error_row(one: ItemError) -> tuple[str, ...]:
+    since, at = moment(int(one.since)), moment(int(one.at))
+    return one.id, one.kind, one.phase or "-", since, at, one.waived or "-"
 
 
 def describe_verified(found: Verified) -> None:

@@ -47,10 +47,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Units a second that a migration may use; None leaves a limit as it is, 0 removes it."""
+    """Units a second that a migration may use; None leaves a limit as it is, 0 removes it.
+
+    `max_errors` and `first` are as in `State`.
+    """
 
     max_reads: float | None = None
     max_writes: float | None = None
+    max_errors: float | None = None
+    first: int | None = None
 
 
 async def share_of(app: App, aws: Aws, share: float) -> Limit:
@@ -182,6 +187,8 @@ async def begin(
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
     order = order_of(app)
+    if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
+        raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     _require_squashed(app, await squashed(app, book))
     total = segments or await _segments(app, aws)
 
@@ -202,6 +209,7 @@ async def begin(
             began=now,
             note="",
             verified={},
+            first=0,
         )
         return limited(fresh, limit).noted(now, who, "begin")
 
@@ -266,7 +274,9 @@ def limited(state: State, limit: Limit | None) -> State:
         return state
     reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
     writes = state.max_writes if limit.max_writes is None else limit.max_writes or None
-    return replace(state, max_reads=reads, max_writes=writes)
+    errors = state.max_errors if limit.max_errors is None else limit.max_errors
+    first = state.first if limit.first is None else limit.first
+    return replace(state, max_reads=reads, max_writes=writes, max_errors=errors, first=first)
 
 
 def require_same(migration: Migration, state: State, *, accept_change: bool) -> None:

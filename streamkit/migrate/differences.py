@@ -14,7 +14,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.agreement import image_digest, key_of
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.in_place import describe
+from streamkit.migrate.failing import located
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.orphans import PairBalance, PairSearch, pair_digest
 from streamkit.migrate.state import SWITCHED
@@ -123,7 +123,7 @@ class ItemInspection:
                 return await self._of_source(key, item)
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            text = f"the function raised: {describe(error)}"
+            text = f"the function raised: {located(error)}"
             return ItemDifference(error_id(key), "fails", text, key, image_digest(item))
 
     def trace(

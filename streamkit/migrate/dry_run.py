@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from streamkit.entity import Entity
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.in_place import describe
+from streamkit.migrate.failing import located
 from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import (
     BadIndexKey,
@@ -149,7 +149,7 @@ class DryRun:
         try:
             found = self._reversed(after, rewrite)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            yield "reverse", describe(error)
+            yield "reverse", located(error)
             return
         if found is None:
             return
@@ -284,5 +284,5 @@ def _fault(error: Exception) -> tuple[Fault, str]:
     if isinstance(error, ItemTooLarge):
         return "too large", "an item would be larger than 400 KB"
     if isinstance(error, BadIndexKey):
-        return "bad key", describe(error)
-    return "transform", describe(error)
+        return "bad key", located(error)
+    return "transform", located(error)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.migrate.agreement import Agreement, is_ours, key_of
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Rewrite, plain
 from streamkit.migrate.writes import Key, WireItem, check, delete, rewritten, whole
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE

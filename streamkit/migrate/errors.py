@@ -7,7 +7,7 @@ table itself.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,26 @@ from streamkit.progress.scan.places import place_of, place_text
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an item failed: `kind` for programs, `text` for people, `phase` of the migration.
+
+    `detail` is the message of the user's exception, which may hold item data, `place` the file and
+    line of the user's code that raised it.
+    """
+
+    kind: str
+    text: str
+    phase: str = ""
+    detail: str = ""
+    place: str = ""
+
+    @property
+    def short_place(self) -> str:
+        """The file's name and the line, without the folders."""
+        return self.place.replace("\\", "/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class ItemError:
     """One item that is not in the new shape: `kind` for programs, `text` for people.
 
@@ -32,7 +52,8 @@ class ItemError:
     switch; `key` is the new one's).
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
-    is written later.
+    is written later. `since` is when the item first failed, `at` when it did last; `phase`,
+    `detail` and `place` are of the last failure, see `Reason`.
     """
 
     id: str
@@ -42,16 +63,59 @@ class ItemError:
     at: float
     waived: str = ""
     shown: str = ""
+    since: float = 0.0
+    phase: str = ""
+    detail: str = ""
+    place: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """Why it failed."""
+        return Reason(self.kind, self.text, self.phase, self.detail, self.place)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types, without the key."""
+        """Return the fields as JSON types, without the key and the message of the exception."""
         return {
             "id": self.id,
             "kind": self.kind,
             "text": self.text,
             "at": self.at,
             "waived": self.waived,
+            "since": self.since,
+            "phase": self.phase,
+            "place": self.place,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """The items that failed for one reason; `example` is the one that failed first."""
+
+    kind: str
+    text: str
+    place: str
+    items: int
+    waived: int
+    since: float
+    example: str
+
+
+def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
+    """Return failed items by the reason, most items first; `errors` are the oldest first."""
+    found: dict[tuple[str, str, str], list[ItemError]] = {}
+    for one in errors:
+        found.setdefault((one.kind, one.text, one.reason.short_place), []).append(one)
+    groups = [
+        ErrorGroup(
+            *why,
+            items=len(ones),
+            waived=sum(bool(one.waived) for one in ones),
+            since=min(one.since for one in ones),
+            example=ones[0].id,
+        )
+        for why, ones in found.items()
+    ]
+    return sorted(groups, key=lambda group: -group.items)
 
 
 def error_id(key: Mapping[str, Wire]) -> str:
@@ -80,8 +144,7 @@ class ErrorBook:
     async def add(
         self,
         key: Mapping[str, Wire],
-        kind: str,
-        text: str,
+        reason: Reason,
         at: float,
         *,
         name: str = "",
@@ -91,8 +154,7 @@ class ErrorBook:
 
         Args:
             key: the key of the item.
-            kind: the kind of error, for programs.
-            text: the error, for people.
+            reason: why.
             at: when, in epoch seconds.
             name: the name of the record; by default the hash of the key.
             shown: a digest of what a person would decide about.
@@ -102,13 +164,21 @@ class ErrorBook:
         action = self._space.update("error", self._migration, name)
         action.sets |= {
             "name": {"S": name},
-            "what": {"S": kind},
-            "text": {"S": text[:500]},
+            "what": {"S": reason.kind},
+            "text": {"S": reason.text[:500]},
+            "phase": {"S": reason.phase},
+            "detail": {"S": reason.detail[:1000]},
+            "place": {"S": reason.place},
             "item": {"S": place_text(key)},
             "at": {"N": f"{at:.0f}"},
             "shown": {"S": shown},
         }
-        return bool(_read(await self._store.write(action)).waived)
+        found = await self._store.write(action)
+        if "since" not in found:
+            first = self._space.update("error", self._migration, name)
+            first.sets["since"] = action.sets["at"]
+            await self._store.write(first)
+        return bool(_read(found).waived)
 
     async def clear(self, key: Mapping[str, Wire]) -> None:
         """Delete an item's record, because it is right now."""
@@ -186,4 +256,6 @@ def _read(item: Mapping[str, Any]) -> ItemError:
         at=float(item["at"]["N"]),
         waived=item.get("waived", {"S": ""})["S"] if shown == decided else "",
         shown=shown,
+        since=float(item.get("since", item["at"])["N"]),
+        **{name: item.get(name, {"S": ""})["S"] for name in ("phase", "detail", "place")},
     )

@@ -17,25 +17,23 @@ what DynamoDB finds invalid, is written down as an error of the item; other item
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import anyio
 
 from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.calls import DONE, Calls, Outcome
-from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Image, Rewrite, Transform, plain, wire
 from streamkit.migrate.writes import delete, mark_text, unchanged, update
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.verdicts import Invalid, RefusedCommit
-
-log = get_logger("streamkit.migrate")
 
 _TRIES = 20
 """Tries of one item that changes each time; its last change is in the stream, too."""
@@ -46,31 +44,6 @@ _HOLD_SECONDS = 5.0
 _SILENCES = 3
 """So many holds in a row without a write prove that other code writes in answer to rewrites."""
 _REMEMBERED = 10_000
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was done, in items: `scanned` were read, `changed` were rewritten.
-
-    `waived` of the `errors` are of items that are waived.
-    """
-
-    scanned: int = 0
-    changed: int = 0
-    skipped: int = 0
-    gone: int = 0
-    conflicts: int = 0
-    errors: int = 0
-    waived: int = 0
-
-    def add(self, other: "Tally") -> None:
-        """Add the numbers of another tally."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the numbers by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 class RewriteBudget:
@@ -104,15 +77,11 @@ class RewriteBudget:
 class InPlace:
     """Rewrites items where they are."""
 
-    def __init__(
-        self, transform: Transform, calls: Calls, book: ErrorBook, clock: Clock, writer: str
-    ) -> None:
+    def __init__(self, transform: Transform, calls: Calls, failed: FailedItems) -> None:
         self.transform = transform
         self._calls = calls
-        self._book = book
-        self._clock = clock
-        self._writer = writer
-        self._budget = RewriteBudget(clock)
+        self._failed = failed
+        self._budget = RewriteBudget(failed.clock)
 
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
         """Bring one item, as it was read, into the new shape.
@@ -131,19 +100,21 @@ class InPlace:
                     tally.skipped += 1
                     return
                 if live and await self._is_turned_back(key):
-                    await self._fail(key, tally, "ping_pong", "it is turned back again and again")
+                    await self._failed.note(
+                        key, tally, "ping_pong", "it is turned back again and again"
+                    )
                     return
                 outcome = await self._write(key, image, rewrite)
             except Exception as error:
                 if ends_run(error):
                     raise
-                await self._fail(key, tally, "transform", describe(error))
+                await self._failed.note(key, tally, "transform", error)
                 return
             if outcome is DONE:
                 tally.changed += 1
                 return
             if isinstance(outcome, Invalid):
-                await self._fail(key, tally, "invalid", outcome.text)
+                await self._failed.note(key, tally, "invalid", outcome.text)
                 return
             now = outcome.items.get(0) if isinstance(outcome, RefusedCommit) else None
             if now is None:
@@ -151,7 +122,7 @@ class InPlace:
                 return
             tally.conflicts += 1
             image = plain(now)
-        await self._fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+        await self._failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.
@@ -185,16 +156,10 @@ class InPlace:
         schema = self.transform.schema
         held = unchanged(schema, image, rewrite.reads | rewrite.sets.keys() | rewrite.removes)
         if rewrite.delete:
-            return await delete_marked(self._calls, schema, key, held, self._writer)
+            return await delete_marked(self._calls, schema, key, held, self._failed.writer)
         sets, removes = wire(rewrite.sets), rewrite.removes
-        action = update(schema, key, held, self._writer, sets=sets, removes=removes)
+        action = update(schema, key, held, self._failed.writer, sets=sets, removes=removes)
         return await self._calls.write(action)
-
-    async def _fail(self, key: Mapping[str, Wire], tally: Tally, kind: str, text: str) -> None:
-        tally.errors += 1
-        known: dict[str, Any] = {"migration": self._writer, "kind": kind, "item": error_id(key)}
-        log.often("migration.item_failed", level="warning", by=kind, **known)
-        tally.waived += await self._book.add(key, kind, text, self._clock.time())
 
 
 async def delete_marked(
@@ -221,12 +186,6 @@ async def delete_marked(
     if marked is not DONE:
         return marked
     return await calls.write(delete(schema, key, [*held, Attr(MARK).eq(text)]))
-
-
-def describe(error: BaseException) -> str:
-    """Return an error's class, and its text if it is one of ours, which never contain item data."""
-    own = type(error).__module__.startswith("streamkit.")
-    return f"{type(error).__name__}: {error}" if own else type(error).__name__
 
 
 def ends_run(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ right now. A waived item stays as it is, and verifications ignore it; the audit 
 what, and the record why.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -17,10 +17,10 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import migration_of, open_book, require_begun
 from streamkit.migrate.errors import ErrorBook, ItemError
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened, open_migration
 from streamkit.migrate.rate import Rate, Share, UnitLimits
 from streamkit.migrate.state import State
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.view import MigrationView, Place
 from streamkit.migrate.work import MigrationWork
 from streamkit.progress.activity import first_error
@@ -42,21 +42,32 @@ async def retry_errors(
     app: App,
     aws: Aws,
     number: str,
-    names: set[str] | None = None,
+    names: Collection[str] | None = None,
     *,
+    kind: str | None = None,
     clock: Clock | None = None,
 ) -> tuple[int, int]:
-    """Retry failed items, all or these; return how many are right now, and how many not.
+    """Retry failed items, all, these or of a kind; return how many are right now, how many not.
 
     An item whose rewrites were reverted each time is looked at again after some seconds.
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
-        return await _retry(work, opened.errors, names)
+        tried = _chosen(await opened.errors.all(), names, kind)
+        return await _retry(work, opened.errors, tried)
 
 
-async def _retry(work: MigrationWork, errors: ErrorBook, names: set[str] | None) -> tuple[int, int]:
-    tried = [one for one in await errors.all() if names is None or one.id in names]
+def _chosen(
+    errors: Sequence[ItemError], names: Collection[str] | None, kind: str | None
+) -> list[ItemError]:
+    """Return the errors with these names, or all, and of these those of a kind."""
+    named = [one for one in errors if names is None or one.id in names]
+    return [one for one in named if kind in (None, one.kind)]
+
+
+async def _retry(
+    work: MigrationWork, errors: ErrorBook, tried: Sequence[ItemError]
+) -> tuple[int, int]:
     right = []
     for error in tried:
         tally = Tally()
@@ -78,12 +89,13 @@ async def waive_errors(
     app: App,
     aws: Aws,
     number: str,
-    names: set[str] | None,
+    names: Collection[str] | None,
     reason: str,
     *,
+    kind: str | None = None,
     clock: Clock | None = None,
 ) -> int:
-    """Waive items, these or all that have failed, for a reason; return how many.
+    """Waive items, these, all that have failed or those of a kind, for a reason; return how many.
 
     Raises:
         ConfigurationError: no reason was given.
@@ -93,8 +105,8 @@ async def waive_errors(
     book = await open_book(app, aws)
     errors = ErrorBook(book.store, migration_of(app, number).id)
     who = operator()
-    if names is None:
-        names = {error.id for error in await errors.open()}
+    if names is None or kind is not None:
+        names = {error.id for error in _chosen(await errors.open(), names, kind)}
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()

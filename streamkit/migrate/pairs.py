@@ -26,9 +26,11 @@ from typing import Any
 
 from streamkit.migrate.agreement import Agreement, Conflict, Late, is_ours
 from streamkit.migrate.calls import DONE, Calls
-from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.in_place import Tally, describe, ends_run
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.in_place import ends_run
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain, wire
 from streamkit.migrate.writes import (
     Key,
@@ -43,14 +45,10 @@ from streamkit.migrate.writes import (
 )
 from streamkit.model.conditions import Attr, absent, as_it_was
 from streamkit.model.copies import BASE, COPY, MOVED
-from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, Verb, Wire, item_ref
-from streamkit.progress.clock import Clock
 from streamkit.progress.scan.places import place_text
 from streamkit.progress.transaction import ACTIONS_MAX
 from streamkit.progress.verdicts import Invalid
-
-log = get_logger("streamkit.migrate")
 
 _TRIES = 20
 
@@ -59,22 +57,24 @@ _TRIES = 20
 class Pairs:
     """Keeps targets in step with their sources.
 
-    `switched` says whether targets are the truth, in the phase `phase`. `writer` is the migration's
-    name in marks.
+    `switched` says whether targets are the truth.
     """
 
     transform: Transform
     calls: Calls
-    book: ErrorBook
-    clock: Clock
-    writer: str
+    failed: FailedItems
     switched: bool = False
-    phase: str = ""
     agreement: Agreement = field(init=False)
 
     def __post_init__(self) -> None:
         """Prepare to look at what old code writes."""
-        self.agreement = Agreement(self.transform, self.calls, self.book, self.writer)
+        failed = self.failed
+        self.agreement = Agreement(self.transform, self.calls, failed.book, failed.writer)
+
+    @property
+    def writer(self) -> str:
+        """The migration's name in marks."""
+        return self.failed.writer
 
     @property
     def id(self) -> str:
@@ -117,7 +117,7 @@ class Pairs:
             try:
                 outcome = await attempt()
             except Conflict as error:
-                await self.fail(
+                await self.failed.note(
                     error.key or key,
                     tally,
                     error.kind,
@@ -129,7 +129,7 @@ class Pairs:
             except Exception as error:
                 if ends_run(error):
                     raise
-                await self.fail(key, tally, "transform", describe(error))
+                await self.failed.note(key, tally, "transform", error)
                 return
             if outcome is None:
                 tally.skipped += 1
@@ -138,13 +138,13 @@ class Pairs:
                 tally.changed += 1
                 return
             if isinstance(outcome, Invalid) and invalid:
-                await self.fail(key, tally, "invalid", outcome.text)
+                await self.failed.note(key, tally, "invalid", outcome.text)
                 return
             # DynamoDB does not say of a transaction with an invalid action whether the item had
             # changed.
             invalid = isinstance(outcome, Invalid)
             tally.conflicts += 1
-        await self.fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+        await self.failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
 
     async def attempt(
         self, key: Key, old: WireItem | None, *, switch: bool, carry: bool = True
@@ -264,14 +264,3 @@ class Pairs:
         if there is None or there.get(name) != value:
             return []
         return [delete(schema, target.key, as_left(there, name))]
-
-    async def fail(
-        self, key: Key, tally: Tally, kind: str, text: str, *, name: str = "", shown: str = ""
-    ) -> None:
-        """Write down that an item could not be brought into the new shape."""
-        tally.errors += 1
-        name = name or error_id(key)
-        known: dict[str, Any] = {"migration": self.writer, "kind": kind, "item": name}
-        log.often("migration.item_failed", level="warning", by=kind, **known)
-        at = self.clock.time()
-        tally.waived += await self.book.add(key, kind, text, at, name=name, shown=shown)

@@ -5,15 +5,17 @@ page are added to the tally of the pass in the commit that moves the segment. A 
 page. On failure: an item's failure is counted; too many failures end the pass.
 """
 
+import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
 from streamkit.migrate.expenses import PAGE_WRITES
-from streamkit.migrate.in_place import Tally
-from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.state import State
+from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork
 from streamkit.progress.activity import first_error
 from streamkit.progress.scan.pages import Reply, ScanPages
@@ -26,8 +28,16 @@ Waived items do not count, so that the pass ends however many there are.
 """
 
 
+_FIRST_PAGES = 5
+"""Pages, at least, of the first items: the last page is finished, whatever is too much."""
+
+
 class TooManyErrors(Exception):
-    """So many items failed that the cause is not in the items."""
+    """So many items failed that the cause is not in the items; the text says how many."""
+
+
+class FirstDone(Exception):
+    """The first items are done that a person wants to look at; the text says how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +51,16 @@ class PassPace:
 
 @dataclass
 class Passing:
-    """One process's part of one pass; `errors` counts items that failed here and are not waived."""
+    """One process's part of one pass; `errors` counts items that failed here and are not waived.
+
+    `present` returns the state of the migration as it is known now.
+    """
 
     work: MigrationWork
     tallies: TallyBook
     pace: PassPace
     rng: random.Random
+    present: Callable[[], State]
     errors: int = 0
 
     async def visit(self, segment: LeasedSegment, reply: Reply) -> None:
@@ -54,6 +68,7 @@ class Passing:
 
         Raises:
             TooManyErrors: so many items failed that the cause is not in the items.
+            FirstDone: the first items are done.
         """
         work = self.work
         tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
@@ -63,7 +78,33 @@ class Passing:
         async with work.calls.rate.paced(PAGE_WRITES):
             await segment.advance(reply.get("LastEvaluatedKey"), [action])
         if self.errors > ERRORS_MAX:
-            raise TooManyErrors
+            raise TooManyErrors(f"more than {ERRORS_MAX} items failed")
+        await self._brake(tally)
+
+    async def _brake(self, page: Tally) -> None:
+        """End the pass early, if a person wants that of what all processes have done in it.
+
+        One failure alone is no share.
+        """
+        state, most = self.present(), self.present().max_errors
+        counts = self.pauses_early or (most and page.errors)
+        if not counts or state.phase not in ("scanning", "verifying"):
+            return
+        done = await self.tallies.read(self.work.state.pass_name)
+        failed, seen = done.errors - done.waived, done.changed + done.skipped + done.errors
+        allowed = most if most >= 1 else most * max(seen, 1 / most) if most else math.inf
+        if failed > allowed:
+            raise TooManyErrors(f"{failed} of {seen} items failed, more than --max-errors allows")
+        if self.pauses_early and seen >= state.first:
+            raise FirstDone(
+                f"the first {seen} items were visited: {done.changed} changed, {done.errors}"
+                " failed; look at them, then `streamkit migrate resume`, or `rollback`"
+            )
+
+    @property
+    def pauses_early(self) -> bool:
+        """Whether the pass pauses after the first items, so that few more are to be under way."""
+        return self.present().first > 0 and self.present().phase == "scanning"
 
     @property
     def pages(self) -> ScanPages:
@@ -74,7 +115,10 @@ class Passing:
             index = work.migration.index
             assert index is not None  # noqa: S101 - what blind means
             request |= {"IndexName": index.name, "ConsistentRead": False}
-        return ScanPages(work.calls.scan, work.table.name, self.pace.page, request)
+        size = self.pace.page
+        if self.pauses_early:
+            size = max(1, min(size, self.present().first // _FIRST_PAGES))
+        return ScanPages(work.calls.scan, work.table.name, size, request)
 
     @property
     def _is_blind(self) -> bool:

@@ -22,10 +22,9 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, Roster
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
-from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore

@@ -33,7 +33,7 @@ from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.opening import open_migration
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.passing import ERRORS_MAX, Passing, PassPace, TooManyErrors
+from streamkit.migrate.passing import FirstDone, Passing, PassPace, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate, Share
 from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
@@ -248,6 +248,8 @@ class Runner:
             self._interrupt = anyio.Event()
             state = self.state
             if state.waits:
+                if state.first and not stay:
+                    return  # a person looks at the first items, and then begins again
                 await self._next_change()
             elif self._catches_up:
                 self._catches_up = not await self.capture.caught_up(state)
@@ -332,14 +334,18 @@ class Runner:
         if state.does in _DELETING and not state.attempt:
             await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted
-        part, at_once = Passing(self._work, self.tallies, self.pace, self.rng), self.pace.segments
+        part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
+        at_once = 1 if part.pauses_early else self.pace.segments
         try:
             complete = await scan.run(
                 part.pages, part.visit, self.owner, at_once=at_once, stopping=self._interrupt
             )
-        except TooManyErrors:
+        except TooManyErrors as error:
             complete = False
-            await self._give_up(state, f"more than {ERRORS_MAX} items failed")
+            await self._give_up(state, str(error))
+        except FirstDone as done:
+            complete = False
+            await self._step(state, state.phase, str(done), note=str(done), desired="pause")
         if self.state.pass_name != state.pass_name:
             await scan.delete()  # this process may have made them again since others deleted them
         return complete

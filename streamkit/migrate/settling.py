@@ -15,8 +15,8 @@ import anyio
 from streamkit.migrate.agreement import image_digest
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.differences import ItemDifference, ItemInspection
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock

@@ -86,7 +86,9 @@ class State:
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
     `switched` is when the switch was begun; `stage` is of `contracting`, "" is the stage that
-    deletes. `refused` is how often a contraction has gone back to `soaking`.
+    deletes. `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
+    many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
+    pauses; 0 is no limit.
     """
 
     id: str
@@ -109,6 +111,8 @@ class State:
     switched: float = 0.0
     stage: Stage = ""
     refused: int = 0
+    max_errors: float = 0.0
+    first: int = 0
 
     @property
     def consumer(self) -> str:

@@ -73,7 +73,7 @@ async def resume(
 
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
-        later = replace(state, desired="run", digest=migration.digest)
+        later = replace(state, desired="run", digest=migration.digest, first=0)
         if state.phase == "blocked":
             later = replace(later, phase="verifying", attempt=state.attempt + 1)
         return state if later == state else replace(later, note="")

@@ -24,9 +24,10 @@ from streamkit.migrate.agreement import (
 )
 from streamkit.migrate.calls import DONE, Outcome
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.in_place import Tally, delete_marked
+from streamkit.migrate.in_place import delete_marked
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.reverse import Reverse
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Rewrite, Target, alike, plain, visible, wire
 from streamkit.migrate.writes import (
     Key,
@@ -176,7 +177,7 @@ class Switched:
         if MOVED in source:
             return await pairs.calls.transact([change, *checks])
         # It never was whole, or its parts are moved out for good, and this process is late.
-        holds = pairs.book.phase_holds(pairs.phase)
+        holds = pairs.failed.book.phase_holds(pairs.failed.phase)
         outcome = await pairs.calls.transact([holds, change, *checks])
         return None if isinstance(outcome, RefusedCommit) and 0 in outcome.items else outcome
 

@@ -5,14 +5,38 @@ once, whatever happens. The numbers are spread over a few items, because segment
 time.
 """
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from decimal import Decimal
 
-from streamkit.migrate.in_place import Tally
 from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
 
 _SPREAD = 8
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done, in items: `scanned` were read, `changed` were rewritten.
+
+    `waived` of the `errors` are of items that are waived.
+    """
+
+    scanned: int = 0
+    changed: int = 0
+    skipped: int = 0
+    gone: int = 0
+    conflicts: int = 0
+    errors: int = 0
+    waived: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add the numbers of another tally."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 class TallyBook:

@@ -17,10 +17,12 @@ from streamkit.migrate.agreement import digest_of
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.ending import Ending
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import InPlace, Tally, describe
+from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.in_place import InPlace
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
 from streamkit.migrate.writes import update
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
@@ -68,8 +70,8 @@ class MigrationWork:
         self.schema = schemas.source
         self.calls = calls
         self._book = book
-        self._clock = clock
-        writer = f"{app}.{migration.id}"
+        failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase)
+        self._failed = failed
         back = state.direction == "back" and not migration.is_pairs
         if back and migration.reverse is None:
             raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
@@ -79,19 +81,10 @@ class MigrationWork:
             schemas.target,
             schemas.entities,
         )
-        self.in_place = InPlace(self.transform, calls, book, clock, writer)
-        self.pairs = Pairs(
-            self.transform,
-            calls,
-            book,
-            clock,
-            writer,
-            switched=state.phase in SWITCHED,
-            phase=state.phase,
-        )
+        self.in_place = InPlace(self.transform, calls, failed)
+        self.pairs = Pairs(self.transform, calls, failed, state.phase in SWITCHED)
         self.switched = Switched(self.pairs)
         self.ending = Ending(self.pairs)
-        self._writer = writer
         self._target: Matcher | None = None
         if migration.target is not None and migration.is_pairs:
             self._target = Matcher(migration.target, schemas.target, schemas.entities)
@@ -156,7 +149,7 @@ class MigrationWork:
             own, there = spec_of(self.migration.entity).type, attribute(typed)
             held.append(any_of(there.not_exists(), there.eq(own)))
         sets = {TOUCH: {"S": touch}}
-        action = update(self.schema, self._key(item), held, self._writer, sets=sets)
+        action = update(self.schema, self._key(item), held, self._failed.writer, sets=sets)
         outcome = await self.calls.write(action)
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
@@ -177,16 +170,10 @@ class MigrationWork:
         try:
             right = self.migration.check(self.transform.entity(now))
         except Exception as error:  # noqa: BLE001 - whatever the application's check raises
-            await self._fail(key, tally, "check", describe(error))
+            await self._failed.note(key, tally, "check", error)
             return
         if not right:
-            await self._fail(key, tally, "check", "the migration's own check says no")
-
-    async def _fail(
-        self, key: Item, tally: Tally, kind: str, text: str, *, shown: str = ""
-    ) -> None:
-        tally.errors += 1
-        tally.waived += await self._book.add(key, kind, text, self._clock.time(), shown=shown)
+            await self._failed.note(key, tally, "check", "the migration's own check says no")
 
     async def failing(self) -> int:
         """Retry what has failed; return how many items are still not right."""
@@ -325,7 +312,7 @@ class MigrationWork:
         ours = old is None or self._by_us(old, new)
         if not ours and old is not None and visible(old) != visible(new):
             text, shown = "a copy was written, and not by us", digest_of(new)
-            await self._fail(self._key(new), Tally(), "late", text, shown=shown)
+            await self._failed.note(self._key(new), Tally(), "late", text, shown=shown)
         return True
 
     def _is_end(self, old: Item | None, new: Item | None) -> bool:
@@ -341,7 +328,7 @@ class MigrationWork:
     def _by_us(self, old: Item | None, new: Item) -> bool:
         """Return whether a change is this migration's own."""
         mark = new.get(MARK, {"S": ""})
-        ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._writer}")
+        ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._failed.writer}")
         touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
         return ours and not touched and (old is None or old.get(MARK) != mark)
 

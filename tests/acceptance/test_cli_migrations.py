@@ -154,6 +154,20 @@ def appended(status: str) -> Set[Order] | None:
 """
 
 
+def test_a_canary_looks_at_the_first_items_and_ends_until_a_person_resumes_it(shop):
+    write(shop, RIGHT)
+    for number in range(60):
+        shop.put(number, "NEW")
+    paused = apply(shop, "--first", "20", "--max-errors", "1%")
+    assert (paused.returncode, "items were visited" in paused.stdout) == (8, True)
+    assert shop.run("migrate", "limit", "shop:app", "0001", "--max-errors", "x").returncode == 2
+    told = shop.run("migrate", "limit", "shop:app", "0001", "--max-errors", "0.1%")
+    assert "at most 0.1000% errors" in told.stdout
+    assert shop.run("migrate", "resume", "shop:app", "0001").returncode == 0
+    assert join(shop).returncode == 0
+    assert status_count(shop) == 60
+
+
 def checked(shop):
     return json.loads(shop.run("migrate", "check", "shop:app", "--json").stdout)
 
@@ -220,6 +234,21 @@ def test_items_that_fail_wait_for_people(shop):
     assert (error["kind"], error["text"]) == ("transform", "ValueError")
     shown = shop.run("migrate", "errors", "show", "shop:app", "0001", error["id"])
     assert json.loads(shown.stdout)["key"]["pk"] == {"S": "ORDER#1"}
+    assert json.loads(shown.stdout)["detail"] == "BAD"
+    seen = [
+        shop.run("migrate", "errors", "list", "shop:app", "0001", *more).stdout
+        for more in ((), ("--details",), ("--kind", "check"))
+    ]
+    assert [("0001_prefixed.py:14" in one, "BAD" in one) for one in seen[:2]] == [
+        (True, False),
+        (True, True),
+    ]
+    assert "no item has failed" in seen[2]
+    key = ("--key", '{"pk": "ORDER#1", "sk": "ORDER"}')
+    assert (
+        "0 items are right now, 1"
+        in shop.run("migrate", "errors", "retry", "shop:app", "0001", *key).stdout
+    )
     assert shop.run("migrate", "errors", "retry", "shop:app", "0001").returncode == 7
     assert "blocked" in shop.run("status", "shop:app", "--no-stream").stdout
     waive = ("migrate", "errors", "waive", "shop:app", "0001")

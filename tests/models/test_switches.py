@@ -13,9 +13,9 @@ from streamkit.core.tables import survey
 from streamkit.migrate.agreement import base_of, is_ours
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import BASE, COPY, FROM
 from streamkit.testing.chance import repeatable

@@ -9,8 +9,8 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.core.parked.queues import list_parked, open_store
 from streamkit.migrate.calls import DONE
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
+from streamkit.migrate.tallies import Tally
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.progress.verdicts import Invalid

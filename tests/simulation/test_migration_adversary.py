@@ -15,9 +15,9 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
 from streamkit.migrate.capture import capture_app
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY, FROM
 from streamkit.model.origin import read_mark

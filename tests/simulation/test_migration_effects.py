@@ -13,11 +13,11 @@ from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.mending import waive_errors
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY
 from streamkit.model.origin import MARK, read_mark

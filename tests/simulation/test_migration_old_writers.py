@@ -14,8 +14,8 @@ from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.testing.loop import run_virtually

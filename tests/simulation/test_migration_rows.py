@@ -19,11 +19,13 @@ from streamkit.local.transport import Response
 from streamkit.migrate import capture, commands, in_place, pairs
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import InPlace, Tally
+from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.in_place import InPlace
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.conditions import Attr, absent, any_of, present
@@ -44,8 +46,9 @@ class Site:
         calls = Calls(aws.dynamodb, Rate(world.clock), (around.table, around.control))
         book = ErrorBook(StateBook(aws.dynamodb, around.control, app.name).store, "0001")
         self.transform = Transform(self.migration, self.schema)
-        self.in_place = InPlace(self.transform, calls, book, world.clock, "shop.0001")
-        self.pairs = Pairs(self.transform, calls, book, world.clock, "shop.0001")
+        failed = FailedItems(book, world.clock, "shop.0001")
+        self.in_place = InPlace(self.transform, calls, failed)
+        self.pairs = Pairs(self.transform, calls, failed)
         self.calls = calls
 
     async def put(self, entity, **beside):

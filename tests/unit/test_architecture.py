@@ -57,7 +57,7 @@ RECORDS = {
     "progress.actions.Action": "an effect fills it while it is rendered",
     "kinds.aggregate.backfill.BackfillCounts": "numbers that count",
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
-    "migrate.in_place.Tally": "numbers that count",
+    "migrate.tallies.Tally": "numbers that count",
     "migrate.sampling.Part": "what is read of a segment, page after page",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
     "core.failures.DispatchCounts": "numbers that count",

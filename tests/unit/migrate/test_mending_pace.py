@@ -11,7 +11,7 @@ from streamkit import App
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.migrate import commands
-from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.errors import ErrorBook, Reason
 from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.verifying import verify_migration
@@ -46,7 +46,7 @@ async def beside_a_runner():
             await aws.dynamodb.put_item(TableName="Shop", Item=item)
             if number >= ITEMS - FAILED:
                 key = {name: item[name] for name in schema.key_attributes}
-                await book.add(key, "transform", "it failed", clock.time())
+                await book.add(key, Reason("transform", "it failed"), clock.time())
         await anyio.sleep(1200)
         began = clock.monotonic()
 

@@ -158,7 +158,11 @@ def test_a_plan_finds(bug):
 def test_a_plan_names_the_failing_class_and_never_item_data():
     plan = plan_of(raises, [Order(number=n, status="SECRET") for n in range(8)])
     (problem,) = [problem for problem in plan.problems if problem.kind == "transform"]
-    assert (problem.text, problem.items, problem.share) == ("RuntimeError", 8, 1.0)
+    assert (problem.text, problem.items, problem.share) == (
+        f"RuntimeError at test_migration_plans.py:{raises.__code__.co_firstlineno + 1}",
+        8,
+        1.0,
+    )
     assert len(problem.examples) == 5
     assert "SECRET" not in str(plan.to_dict())
 
@@ -177,7 +181,8 @@ def test_a_reverse_that_raises_is_found():
         raise LookupError(label)
 
     plan = plan_of(label, [Order(number=1)], reverse=back)
-    assert [p.text for p in plan.problems if p.kind == "reverse"] == ["LookupError"]
+    (said,) = [p.text for p in plan.problems if p.kind == "reverse"]
+    assert said == f"LookupError at test_migration_plans.py:{back.__code__.co_firstlineno + 1}"
 
 
 def test_items_that_wait_for_their_deletion_are_a_warning():

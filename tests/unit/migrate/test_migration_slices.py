@@ -14,7 +14,6 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.progress import (
     Progress,
     ProgressReader,
@@ -27,6 +26,7 @@ from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
+from streamkit.migrate.tallies import Tally
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

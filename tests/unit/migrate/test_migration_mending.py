@@ -1,0 +1,247 @@
+"""Failed items tell what to mend, are mended by kind, and stop a bad release while it is cheap."""
+
+import random
+
+import anyio
+import pytest
+
+from streamkit import App, Item, Set
+from streamkit.errors import ConfigurationError
+from streamkit.migrate import commands, mending, steps
+from streamkit.migrate.errors import groups_of
+from streamkit.migrate.passing import PassPace
+from streamkit.migrate.running import Runner
+from tests.unit.migrate import test_migration_order
+from tests.unit.migrate.test_migration_order import Order, labelled
+
+
+def fussy(item: Item) -> Set[Order]:
+    if item["number"] % 10 == 3:
+        raise ValueError(f"the secret of {item['number']}")
+    if item["number"] % 10 == 5:
+        raise LookupError(f"no {item['number']}")
+    return Set(label=f"{item['number']}")
+
+
+RAISED = fussy.__code__.co_firstlineno
+
+
+def shop(function=fussy, **options):
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, **options)(function)
+    return app
+
+
+def at_orders(test, orders, app=None):
+    """Run a test at a table with so many orders."""
+
+    async def filled(site):
+        for number in range(3, orders):
+            item = {"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}}
+            await site.aws.dynamodb.put_item(
+                TableName="Shop", Item=item | {"number": {"N": f"{number}"}}
+            )
+        await anyio.sleep(1200)  # or the stream brings them before the scan does
+        return await test(site)
+
+    return test_migration_order.at_table(filled, app or shop())
+
+
+async def listed(site):
+    return await mending.list_errors(site.app, site.aws, "0001")
+
+
+async def joined(site, **pace):
+    runner = Runner(
+        site.app,
+        site.aws,
+        site.app.migrations["0001"],
+        clock=site.world.clock,
+        rng=random.Random(1),
+        pace=PassPace(**{"segments": 4, "page": 20, "items": 4} | pace),
+    )
+    return await runner.run()
+
+
+def labels(site):
+    return sum("label" in item for item in site.world.items("Shop"))
+
+
+# -- what a failure says ---------------------------------------------------------------------------
+
+
+def test_a_failure_names_the_line_of_the_users_code_and_its_message_only_on_request():
+    async def test(site):
+        await site.begin("0001")
+        await joined(site)
+        return await listed(site)
+
+    (failed,) = at_orders(test, 4)
+    assert (failed.kind, failed.text, failed.detail) == (
+        "transform",
+        "ValueError",
+        "the secret of 3",
+    )
+    assert failed.place == f"{__file__}:{RAISED + 2}"
+    assert failed.phase == "verifying"
+    assert "secret" not in str(failed.to_dict())
+
+
+def test_since_stays_when_an_item_fails_again():
+    async def test(site):
+        await site.begin("0001")
+        await joined(site)
+        (first,) = await listed(site)
+        await anyio.sleep(600)
+        await steps.resume(site.app, site.aws, "0001", by="op")
+        await joined(site)
+        return first, *await listed(site)
+
+    first, again = at_orders(test, 4)
+    assert first.since <= first.at < again.at
+    assert again.since == first.since
+
+
+def test_failures_are_grouped_by_their_reason_with_an_example():
+    async def test(site):
+        await site.begin("0001")
+        await joined(site)
+        return await listed(site)
+
+    found = at_orders(test, 25)
+    groups = groups_of(found)
+    assert [(one.kind, one.text, one.place, one.items) for one in groups] == [
+        ("transform", "ValueError", f"test_migration_mending.py:{RAISED + 2}", 3),
+        ("transform", "LookupError", f"test_migration_mending.py:{RAISED + 4}", 2),
+    ]
+    assert groups[0].example in {one.id for one in found}
+
+
+# -- retry and waive by kind -----------------------------------------------------------------------
+
+
+def test_items_of_one_kind_are_waived_and_retried_and_others_are_not():
+    def right(order: Order) -> bool:
+        return order.number != 7
+
+    async def test(site):
+        await site.begin("0001")
+        await joined(site)
+        before = sorted(one.kind for one in await listed(site))
+        count = await mending.waive_errors(
+            site.app, site.aws, "0001", None, "known", kind="check", clock=site.world.clock
+        )
+        waived = sorted(one.kind for one in await listed(site) if one.waived)
+        site.app = shop(labelled, check=right)
+        tried = await mending.retry_errors(
+            site.app, site.aws, "0001", kind="transform", clock=site.world.clock
+        )
+        return before, count, waived, tried
+
+    before, count, waived, tried = at_orders(test, 9, shop(check=right))
+    assert before == ["check", "transform", "transform"]
+    assert (count, waived) == (1, ["check"])
+    assert tried == (2, 0)
+
+
+# -- a bad release is stopped ----------------------------------------------------------------------
+
+
+def failing(item: Item) -> Set[Order]:
+    raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("most", "failed"), [(0.01, 8), (5, 8), (0.5, 30)], ids=["a share", "a number", "a half"]
+)
+def test_a_migration_is_blocked_once_more_items_fail_than_a_person_allows(most, failed):
+    def bad(item: Item) -> Set[Order] | None:
+        if item["number"] % 5:
+            return None
+        raise ValueError
+
+    async def test(site):
+        await site.begin("0001", limit=commands.Limit(max_errors=most))
+        state = await joined(site, segments=1)
+        return state, await listed(site)
+
+    state, found = at_orders(test, 150, shop(bad))
+    assert state.phase == "blocked"
+    if failed == 8:
+        assert "more than --max-errors allows" in state.note
+        assert len(found) <= 12
+    else:
+        assert len(found) == 30
+
+
+def test_one_failure_alone_is_no_share_and_waived_ones_do_not_count():
+    async def test(site):
+        await site.begin("0001", limit=commands.Limit(max_errors=0.001))
+        state = await joined(site)
+        assert "could not be migrated" in state.note
+        await mending.waive_errors(
+            site.app, site.aws, "0001", None, "known", clock=site.world.clock
+        )
+        await steps.resume(site.app, site.aws, "0001", by="op")
+        return (await joined(site)).phase
+
+    assert at_orders(test, 5) == "done"
+
+
+def test_a_canary_pauses_after_its_first_items_and_a_resume_does_the_rest():
+    async def test(site):
+        await site.begin("0001", limit=commands.Limit(first=40))
+        state = await joined(site)
+        first = labels(site)
+        again = await joined(site)
+        assert (state.phase, state.desired) == (again.phase, again.desired) == ("scanning", "pause")
+        assert labels(site) == first
+        assert state.note.startswith(
+            f"the first {first} items were visited: {first} changed, 0 failed"
+        )
+        state = await steps.resume(site.app, site.aws, "0001", by="op")
+        assert (state.first, state.note) == (0, "")
+        state = await joined(site)
+        return first, state.phase, labels(site)
+
+    first, phase, after = at_orders(test, 200, shop(labelled))
+    assert 40 <= first <= 48
+    assert (phase, after) == ("done", 200)
+
+
+def test_a_canary_that_went_wrong_is_rolled_back():
+    async def test(site):
+        await site.begin("0001", limit=commands.Limit(first=40))
+        await joined(site)
+        first = labels(site)
+        await site.roll_back("0001")
+        state = await joined(site)
+        return first, state.phase, labels(site)
+
+    app = shop(labelled, reverse=test_migration_order.unlabelled)
+    first, phase, after = at_orders(test, 100, app)
+    assert first >= 40
+    assert (phase, after) == ("rolled back", 0)
+
+
+def test_an_aggregate_has_no_canary():
+    from typing import Annotated
+
+    from streamkit import Aggregate, Count, Key
+
+    class Orders(Aggregate[Order], pk="ORDERS", sk="ORDERS"):
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["Orders"]:
+            return cls.key()
+
+    app = App("shop", table="Shop")
+    app.aggregate(Orders)
+    app.migration("0001", Orders, mode="aggregate")
+
+    async def test(site):
+        with pytest.raises(ConfigurationError, match="no --first"):
+            await site.begin("0001", limit=commands.Limit(first=40))
+
+    at_orders(test, 3, app)
