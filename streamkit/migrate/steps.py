@@ -210,7 +210,7 @@ async def rollback(
                 " written since is kept"
             )
         back = replace(state, direction="back", desired="run", attempt=0, note="", stage="")
-        back = replace(back, digest=migration.digest)
+        back = replace(back, digest=migration.digest, first=0)
         if not migration.is_pairs:
             back = replace(back, phase="capturing", run=state.run + 1, began=now)
         elif state.phase in SWITCHED:

@@ -268,6 +268,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_mending.py::test_a_failure_names_the_line_of_the_users_code_and_its_message_only_on_request",
     ),
     Mutant(
+        "canary-of-a-rollback",
+        "migrate/steps.py",
+        "        back = replace(back, digest=migration.digest, first=0)\n",
+        "        back = replace(back, digest=migration.digest)\n",
+        "a rollback pauses after its first items, as the canary did",
+        test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_went_wrong_is_rolled_back",
+    ),
+    Mutant(
         "repeated-beside-a-later-one",
         "migrate/order.py",
         '            begun = [one for one in begun if one.phase != "done"]\n',
