@@ -101,7 +101,8 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
         async def attempt():
             return left.pop(0)
 
-        await Pairs.persist(SimpleNamespace(fail=fail), {}, tally, attempt)
+        noted = SimpleNamespace(failed=SimpleNamespace(note=fail))
+        await Pairs.persist(noted, {}, tally, attempt)
         return tally, left
 
     invalid = Invalid((), "ValidationError")
