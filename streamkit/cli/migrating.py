@@ -16,6 +16,7 @@ from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_views import progress_line
 from streamkit.cli.printing import is_rich, say
+from streamkit.cli.running import collect_seldom
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
@@ -53,6 +54,7 @@ async def run_to_rest(
     Raises:
         ConfigurationError: the table, the permissions or the definition are wrong.
     """
+    collect_seldom()
     try:
         async with anyio.create_task_group() as group:
             reader = ProgressReader(app, aws)

@@ -1,6 +1,5 @@
 """`streamkit worker`: apps and their listeners run in one process until a signal or until idle."""
 
-import gc
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +12,7 @@ from streamkit import __version__
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.running import reach
+from streamkit.cli.running import collect_seldom, reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.migrate.required import require_migrations
@@ -30,18 +29,6 @@ from streamkit.worker.report import sample_for_ever
 from streamkit.worker.workers import Workers
 
 log = get_logger("streamkit.process")
-
-
-def _tune_collection() -> None:
-    """Let the garbage collector look at what a worker allocates in pages, and rarely at the rest.
-
-    With Python's own thresholds it takes a third of the CPU time: a page of a thousand changes
-    begins dozens of collections, and each of the largest goes through every imported module.
-    Measured, memory stays the same: what changes leave behind has no cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 async def run_workers(
@@ -65,7 +52,7 @@ async def run_workers(
         ConfigurationError: an app does not fit its table, or may not use it.
         RetentionLost: records may have been trimmed before they were read.
     """
-    _tune_collection()
+    collect_seldom()
     log.info(
         "process.started",
         version=__version__,

@@ -16,12 +16,13 @@ from math import ceil
 from typing import Any, Final, Literal
 
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.transform import Rewrite, item_size, wire
+from streamkit.migrate.transform import Rewrite, wire
 from streamkit.migrate.work import TOUCH
 from streamkit.migrate.writes import mark_text
 from streamkit.model.copies import BASE, COPY
 from streamkit.model.origin import MARK
 from streamkit.model.schema import IndexSchema, TableSchema
+from streamkit.model.sizes import item_size
 from streamkit.progress.actions import Wire
 
 Step = Literal["scan", "rewrite", "verify", "switch", "contract"]

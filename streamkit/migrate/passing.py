@@ -128,11 +128,10 @@ class Passing:
     async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
         """Visit the items of a page, some at once, and add up."""
         work = self.work
-        limiter = anyio.Semaphore(self.pace.items)
-        blind = self._is_blind
+        blind, left = self._is_blind, iter(self._shuffled(items))
 
-        async def one(item: dict[str, Any]) -> None:
-            async with limiter:
+        async def some() -> None:
+            for item in left:
                 own = Tally()
                 if blind and work.transform.matches(item):
                     await work.touch(item, own, blind=True)
@@ -142,8 +141,8 @@ class Passing:
 
         try:
             async with anyio.create_task_group() as group:
-                for item in self._shuffled(items):
-                    group.start_soon(one, item)
+                for _ in range(min(self.pace.items, len(items))):
+                    group.start_soon(some)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
 

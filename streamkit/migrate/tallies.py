@@ -31,8 +31,9 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Add the numbers of another tally."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        for name in self.__slots__:
+            if number := getattr(other, name):
+                setattr(self, name, getattr(self, name) + number)
 
     def to_dict(self) -> dict[str, int]:
         """Return the numbers by name."""

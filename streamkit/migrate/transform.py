@@ -20,6 +20,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
+from streamkit.model.sizes import item_size, size_at_most
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.stream.decode import ImageDecoder
 
@@ -140,6 +141,8 @@ class Transform:
         if schema.type_attribute is not None:
             own.add(schema.type_attribute)
         self._own = own
+        self._known = set(self._names) | set(self._names.values())
+        self._key_types = _key_types(schema)
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Return whether an item, in wire form, is one of the migration's entity."""
@@ -243,7 +246,7 @@ class Transform:
                     f"{self.migration.declared}: Set without a key sets the item itself; other"
                     " items are returned as entities"
                 )
-        known = set(self._names) | set(self._names.values())
+        known = self._known
         fields = {name: value for name, value in part.fields.items() if name in known}
         for name, value in self.migration.entity.set_attributes(self.schema, fields).items():
             if value is None:
@@ -299,25 +302,34 @@ class Transform:
         if beside and rewrite.changes_item:
             how = f"mode={self.migration.mode!r}" if self.migration.to is None else "to="
             raise TransformError(f"{declared}: {how} leaves the item itself as it is")
-        for name, (kind, what) in self._key_types().items():
-            value = rewrite.sets.get(name)
+        for name in self._key_types.keys() & rewrite.sets.keys():
+            kind, what = self._key_types[name]
+            value = rewrite.sets[name]
             if value is not None and (kind not in encode(value) or value in ("", b"")):
                 raise BadIndexKey(f"{declared}: {name} is a key of {what} and must be {kind}")
-        after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
-        sizes = [item_size(wire(after)), *(item_size(t.item) for t in rewrite.targets)]
-        if max(sizes) > ITEM_BYTES_MAX:
+        if any(item_size(target.item) > ITEM_BYTES_MAX for target in rewrite.targets) or (
+            rewrite.sets and _is_too_large(shown, rewrite)
+        ):
             raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")
         keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
         if any(key in keys[:place] for place, key in enumerate(keys)):
             raise TransformError(f"{declared}: it returns two items with one key")
 
-    def _key_types(self) -> dict[str, tuple[str, str]]:
-        found = {}
-        for index in self.schema.indexes.values():
-            found[index.pk] = (index.pk_type, index.name)
-            if index.sk is not None and index.sk_type is not None:
-                found[index.sk] = (index.sk_type, index.name)
-        return found
+
+def _key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
+    """Return the type of each attribute that is an index's key, and the index's name."""
+    found = {}
+    for index in schema.indexes.values():
+        found[index.pk] = (index.pk_type, index.name)
+        if index.sk is not None and index.sk_type is not None:
+            found[index.sk] = (index.sk_type, index.name)
+    return found
+
+
+def _is_too_large(shown: Image, rewrite: Rewrite) -> bool:
+    """Return whether an item would be too large; most are so small that they need no encoding."""
+    after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
+    return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
 
 
 def _parts(result: Any, declared: Declaration) -> list[Any]:
@@ -328,31 +340,6 @@ def _parts(result: Any, declared: Declaration) -> list[Any]:
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         return list(result)
     raise TransformError(f"{declared}: it returned a {type(result).__name__}, not effects")
-
-
-def item_size(item: Mapping[str, Wire]) -> int:
-    """Return an upper bound of the bytes of an item as DynamoDB counts them."""
-    return sum(len(name.encode()) + _size(value) for name, value in item.items())
-
-
-def _size(attribute: Mapping[str, Any]) -> int:
-    ((kind, value),) = attribute.items()
-    match kind:
-        case "S":
-            return len(value.encode())
-        case "N":
-            return 2 + len(value) // 2
-        case "B":
-            return len(value)
-        case "M":
-            return 3 + sum(1 + len(n.encode()) + _size(v) for n, v in value.items())
-        case "L":
-            return 3 + sum(1 + _size(member) for member in value)
-        case "SS" | "BS":
-            return sum(len(m.encode() if isinstance(m, str) else m) for m in value)
-        case "NS":
-            return sum(2 + len(m) // 2 for m in value)
-    return 1
 
 
 class _Tracked(Mapping[str, Any]):

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
+from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.server import serve
 from streamkit.local.stream_settings import StreamSettings
@@ -110,8 +111,9 @@ class Serving:
             assert status == 200, body
 
     async def put_deals(self, number: int) -> None:
-        """Write so many deals."""
+        """Write so many deals, so long ago that the stream does not remember it."""
         await self.put([image(n, "PLACED") for n in range(number)])
+        Control(self.engine).trim(TABLE)
 
     def _found(self, prefix: str) -> list[dict[str, Any]]:
         found, start = [], {}

@@ -1,8 +1,9 @@
 """Migrations: the CPU time of their scan, against raw writes of the same items.
 
 Measured is the phase in which the work is done, with the capture that runs beside it: the table is
-scanned, and every item written. The raw way scans the table, too, and makes the same conditional
-write of each item, without any of the bookkeeping that lets a migration be killed at any instant.
+scanned, and every item written. The items were there before the stream began to remember. The raw
+way scans the table, too, and makes the same conditional write of each item, as many at the same
+time, without any of the bookkeeping that lets a migration be killed at any instant.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any
 
 from streamkit import App, Change, Entity, Set
 from streamkit.aws import Aws
+from streamkit.cli.running import collect_seldom
 from streamkit.migrate.commands import begin
 from streamkit.migrate.running import Runner
 from tests.benchmarks.acting import acting, at_once, pages_of
@@ -75,6 +77,7 @@ async def migrated(aws: Aws, mode: str) -> float:
     app.migration("0001", Offer, mode=mode)(status_category if mode == "in_place" else moved)
     migration = app.migrations["0001"]
     await begin(app, aws, migration)
+    collect_seldom()
     runner = Runner(app, aws, migration)
     spent = 0.0
     running = asyncio.create_task(runner.run())
@@ -151,7 +154,7 @@ def beside_raw(mode: str, raw_calls: Any, prefix: str) -> Figure:
     return median_of(rounds)
 
 
-@row("migration in place", unit="items/CPU s", of="raw conditional updates", bar=0.24)
+@row("migration in place", unit="items/CPU s", of="raw conditional updates", bar=0.7)
 def in_place() -> Figure:
     return beside_raw("in_place", raw_updates, "DEAL#")
 
