@@ -316,15 +316,15 @@ class Sharing:
         Args:
             listed: the shards that have a cursor, as far as the lister knows.
         """
-        before = set(self.known.open)
-        await self.known.read((listed - self._listed | before) - self.shards.held.keys())
+        before, held = set(self.known.open), self.shards.held
+        await self.known.read((listed - self._listed | before) - held.keys())
         self._listed = listed
         if self.known.open.keys() - before:
             self.presence.tell()
-        now, unread = self.clock.monotonic(), {}
+        now, unread, held = self.clock.monotonic(), {}, self.shards.held
         late: list[Cursor] = []
         for name, cursor in self.known.open.items():
-            if name in self.shards.held or cursor.owner in self.members:
+            if name in held or cursor.owner in self.members:
                 continue
             place = (name, cursor.epoch)
             unread[place] = self._unread.get(place, now)

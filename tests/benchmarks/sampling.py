@@ -66,7 +66,7 @@ class Sampler:
         parts = [f"{spent}; the search for garbage took {garbage:.0%}"]
         for title, counts in (("own time", self._own), ("with all that it calls", self._whole)):
             parts.append(f"\n{title}")
-            for name, count in counts.most_common(lines):
+            for name, count in counts.copy().most_common(lines):  # samples may go on
                 parts.append(f"{count / found:7.1%}  {name}")
         return "\n".join(parts)
 

@@ -194,6 +194,12 @@ def test_an_idle_fleet_costs_what_is_estimated_and_writes_heartbeats_only(name):
     assert operations["DescribeStream"] <= listings * (fleet.shards / 100 + 1)
 
 
+@pytest.mark.parametrize(("workers", "most"), [(1, 15), (2, 75)])
+def test_a_quiet_shard_costs_few_table_reads_a_minute(workers, most):
+    fleet = Fleet(workers, 1, Settings(), seconds=600.0)
+    assert measured(fleet).total("read") / workers / 10 <= most
+
+
 @pytest.mark.parametrize("name", BUSY)
 def test_a_busy_fleet_costs_what_is_estimated_and_writes_no_position_alone(name):
     fleet, bill = BUSY[name], measured(BUSY[name])
