@@ -121,3 +121,14 @@ def test_items_that_a_rebuild_leaves_out_are_reported_and_nothing_is_called_righ
     assert json.loads(counted.run("aggregate", "list", "counted", "--json").stdout)[0]["state"] == (
         "live"
     )
+
+
+def test_what_is_not_under_way_can_be_neither_paused_nor_resumed(counted):
+    for command in (
+        ("aggregate", "pause", "counted", "ByNumber"),
+        ("aggregate", "resume", "counted", "ByNumber"),
+        ("consumers", "pause", "counted", "--only", "move"),
+    ):
+        done = counted.run(*command)
+        assert done.returncode == 4, done.stdout
+        assert "that can be paused or resumed now" in done.stderr

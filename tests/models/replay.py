@@ -1,16 +1,19 @@
 """The replay of a model's traces: processes of the real code whose calls happen when a step says so.
 
-A `Bench` is a table on the local engine, in virtual time. An `Actor` is a process on it: it does
-one thing at a time (`begins`), and each of its calls that `holds` says is held before it reaches
-the table, until a step lets it arrive, loses it, or lets its reply be lost; others pass at once.
+An `Actor` is a process of the real code: it does one thing at a time (`begins`), and each of its
+calls that counts is held before it reaches the table, until a step lets it arrive, loses it, or
+lets its reply be lost; others pass at once. A `Driver` has the steps of a model. Small parts run on
+a `Bench`, a table on the local engine; whole workers, functions and commands in a `World`.
 """
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
+
+import anyio
 
 from streamkit.aws import Aws
 from streamkit.core.outcome import PendingChange
@@ -29,21 +32,26 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fold import fold
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 from streamkit.progress.transaction import transact
+from streamkit.testing.chance import repeatable
 from streamkit.testing.clients import deferred
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
+from streamkit.testing.world import Process
 from tests.models.explorer import follow
 from tests.tables import streamed
 from tests.works import SCHEMA
 
-_LOOKS_MAX = 1000
-"""Looks, up to a virtual minute apart, after which an actor is taken to be stuck."""
+A = TypeVar("A", bound="Actor")
+
+_PATIENCE_SECONDS = 60_000.0
+"""Virtual seconds after which an actor is taken to be stuck."""
 
 
 @dataclass(eq=False)
 class Held:
     """A call that has not reached the table yet; `reply` is what its caller waits for."""
 
+    name: str
     call: Call
     apply: Callable[[], Response]
     reply: asyncio.Future[Response]
@@ -63,48 +71,87 @@ class Held:
         self.reply.set_result(Response.of_error(error))
 
 
-@dataclass(eq=False)
-class Actor:
-    """A process. `held` are its calls that wait for a step; `task` is what it does.
+class Actor(Process):
+    """A process whose calls that count are held, each until a step lets it arrive.
 
-    With `loses` the reply of its next write is lost that is not held.
+    In between no other process does anything, so what it does from one such call to the next is one
+    step, as it is in a model. `counts` names a call that is held; it returns "" for others. `held`
+    are the calls; `task` is what it does. With `loses` the reply of its next write is lost that is
+    not held.
     """
 
-    holds: Callable[[Call], bool]
-    held: list[Held] = field(default_factory=list)
-    task: asyncio.Task[Any] | None = None
-    loses: bool = False
+    def __init__(self, counts: Callable[[Call], str], name: str = "an actor") -> None:
+        super().__init__(name)
+        self._counts, self._moved = counts, anyio.Event()
+        self.held: list[Held] = []
+        self.task: asyncio.Task[Any] | None = None
+        self.loses = False
 
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
         """Stand between the process's clients and the engine."""
-        if not self.holds(call):
+        await self._runs()
+        name = self._counts(call)
+        if not name:
             reply = apply()
             if self.loses and call.operation in WRITES:
                 self.loses = False
                 raise TimeoutError("the reply never came")
             return reply
-        held = Held(call, apply, asyncio.get_running_loop().create_future())
+        held = Held(name, call, apply, asyncio.get_running_loop().create_future())
         self.held.append(held)
-        return await held.reply
+        self._moved.set()
+        reply = await held.reply
+        await self._runs()
+        return reply
+
+    def start(self, doing: Coroutine[Any, Any, Any]) -> None:
+        """Let it begin to do something."""
+        assert self.task is None or self.task.done(), "it does one thing at a time"
+        self.task = asyncio.create_task(doing)
+        self.task.add_done_callback(lambda _: self._moved.set())
 
     async def begins(self, doing: Coroutine[Any, Any, Any]) -> None:
         """Let it do something, up to its first call that is held or to the end."""
-        assert self.task is None or self.task.done(), "it does one thing at a time"
-        self.task = asyncio.create_task(doing)
+        self.start(doing)
         await self.settles()
 
     async def settles(self) -> None:
         """Wait until it is done, or has a call that is held."""
-        for look in range(_LOOKS_MAX):
-            await asyncio.sleep(min(0.01 * 2**look, 60.0))
-            if self.task is None or self.task.done() or self.waiting is not None:
-                return
-        raise AssertionError("it neither ends nor calls")
+        with anyio.fail_after(_PATIENCE_SECONDS):
+            while not self.ended and self.waiting is None:
+                self._moved = anyio.Event()
+                await self._moved.wait()
 
     @property
     def waiting(self) -> Held | None:
         """Return the call that it waits for."""
         return next((held for held in self.held if not held.reply.done()), None)
+
+    @property
+    def at(self) -> str:
+        """Return what `counts` said of the call that it waits for; "" if there is none."""
+        return self.waiting.name if self.waiting else ""
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it does nothing."""
+        return self.task is None or self.task.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return what it has raised, if it has ended."""
+        done = self.task is not None and self.task.done() and not self.task.cancelled()
+        return self.task.exception() if self.task is not None and done else None
+
+    async def step(self) -> None:
+        """Let the calls arrive that it waits for, and let it go on to the next, or to its end."""
+        self.let_go()
+        await self.settles()
+
+    def let_go(self) -> None:
+        """Let the calls arrive that it waits for."""
+        while self.waiting is not None:
+            self.waiting.arrives()
 
     async def does(self, doing: Coroutine[Any, Any, Any]) -> Any:
         """Let it do something to the end, whatever it calls; return its result, or raise."""
@@ -116,16 +163,44 @@ class Actor:
         assert self.task is not None
         await self.settles()
         while self.waiting is not None:
-            self.waiting.arrives()
-            await self.settles()
+            await self.step()
         return self.task.result()
 
-    async def dies(self) -> None:
-        """Let it do nothing any more; what it has called may still arrive."""
+    async def dies(self, *, after: bool = False) -> None:
+        """Let it do nothing any more; with `after`, what it waits for reaches the table first.
+
+        Another process may take its clients. A call that it has given up may still arrive.
+        """
+        if after and self.waiting is not None:
+            self.waiting.apply()
+        self.kill()
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
-        self.task, self.held = None, []
+        self.task, self.held, self.dead, self.frozen = None, [], anyio.Event(), None
+
+
+@dataclass
+class Troupe:
+    """The actors of a trace, which die with it."""
+
+    actors: list[Actor] = field(default_factory=list)
+
+    def enters(self, actor: A) -> A:
+        """Return an actor that has entered."""
+        self.actors.append(actor)
+        return actor
+
+    @classmethod
+    @asynccontextmanager
+    async def on_stage(cls) -> AsyncIterator["Troupe"]:
+        """Return a troupe, and let all of it die in the end."""
+        troupe = cls()
+        try:
+            yield troupe
+        finally:
+            for actor in troupe.actors:
+                await actor.dies()
 
 
 @dataclass
@@ -144,43 +219,28 @@ class Bench:
         found = [item for item in body["Items"] if item["pk"]["S"].startswith(prefix)]
         return [i for i in found if kind is None or i.get("_sk_kind") == {"S": kind}]
 
-    def clear(self) -> None:
-        """Delete every item: what a trace leaves would slow the next one down."""
-        for item in self.items(""):
-            key = {name: item[name] for name in ("pk", "sk")}
-            self.engine.call("dynamodb", "DeleteItem", {"TableName": SCHEMA.name, "Key": key})
 
-
-def transactions(call: Call) -> bool:
-    """Return whether a call is a transaction: what most replays hold."""
-    return call.operation == "TransactWriteItems"
+def transactions(call: Call) -> str:
+    """Name a call if it is a transaction: what most replays hold."""
+    return "transaction" if call.operation == "TransactWriteItems" else ""
 
 
 @asynccontextmanager
 async def bench(
-    actors: int, *, holds: Callable[[Call], bool] = transactions
+    actors: int, *, holds: Callable[[Call], str] = transactions
 ) -> AsyncIterator[Bench]:
     """Open a table, and so many actors on it."""
     clock = VirtualClock()
     engine = Engine(clock=clock.time, rng=random.Random(0), shards=1)
     status, _ = engine.call("dynamodb", "CreateTable", streamed(SCHEMA.name, "pk", "sk"))
     assert status == 200
-    them = [Actor(holds) for _ in range(actors)]
-    async with _clients(engine, them) as aws:
+    async with Troupe.on_stage() as troupe, AsyncExitStack() as clients:
+        them = [troupe.enters(Actor(holds, f"actor {n}")) for n in range(actors)]
+        aws = []
+        for actor in them:
+            session = session_class(engine, intercept=actor.intercept, read_timeout=False)
+            aws.append(await clients.enter_async_context(deferred(session, engine.region)))
         yield Bench(engine, Control(engine), clock, them, aws)
-
-
-@asynccontextmanager
-async def _clients(engine: Engine, actors: Sequence[Actor]) -> AsyncIterator[list[Aws]]:
-    if not actors:
-        yield []
-        return
-    session = session_class(engine, intercept=actors[0].intercept, read_timeout=False)
-    async with (
-        deferred(session, engine.region) as aws,
-        _clients(engine, actors[1:]) as others,
-    ):
-        yield [aws, *others]
 
 
 class Dispatcher:
@@ -219,31 +279,44 @@ class Driver(Protocol):
     async def state(self) -> Any:
         """Return what the code and the table are now, in the model's terms."""
 
-    async def close(self) -> None:
-        """End what is still under way."""
+
+def on_bench(
+    drive: Callable[[Bench], Driver],
+    *,
+    actors: int = 2,
+    holds: Callable[[Call], str] = transactions,
+) -> Callable[[], AbstractAsyncContextManager[Driver]]:
+    """Return what opens a bench, and a driver on it.
+
+    Args:
+        drive: makes the driver of a trace.
+        actors: how many processes there are.
+        holds: which calls of theirs wait for a step.
+    """
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Driver]:
+        async with bench(actors, holds=holds) as place:
+            yield drive(place)
+
+    return opened
 
 
 def replay(
     model: Any,
     traces: Iterable[Sequence[Any]],
-    drive: Callable[[Bench, int], Driver],
+    opened: Callable[[], AbstractAsyncContextManager[Driver]],
     seen: Callable[[Any], Any],
-    *,
-    actors: int = 2,
-    holds: Callable[[Call], bool] = transactions,
 ) -> int:
     """Drive the code through the steps of each trace that can happen in the model.
 
-    After each step the code has to be where the model is. Traces share a table: a driver is given
-    its number, for names of its own.
+    Before the first step and after each one the code has to be where the model is.
 
     Args:
         model: the right one.
         traces: its own walks, or counter-examples of naive variants.
-        drive: makes the driver of a trace.
+        opened: opens the driver of a trace.
         seen: of a world of the model, what a driver's `state` returns of the code.
-        actors: how many processes there are.
-        holds: which calls of theirs wait for a step.
 
     Returns:
         How many steps were compared.
@@ -254,10 +327,11 @@ def replay(
 
     async def scenario() -> int:
         compared = 0
-        async with bench(actors, holds=holds) as place:
-            for number, trace in enumerate(traces):
-                driver, taken = drive(place, number), list[Any]()
+        for trace in traces:
+            taken = list[Any]()
+            async with opened() as driver:
                 await driver.begin()
+                assert await driver.state() == seen(model.first())
                 for step, world in follow(model, trace):
                     taken.append(step)
                     try:
@@ -267,8 +341,7 @@ def replay(
                     there, wanted = await driver.state(), seen(world)
                     assert there == wanted, f"after {taken}: {there} is not {wanted}"
                     compared += 1
-                await driver.close()
-                place.clear()
         return compared
 
-    return run_virtually(scenario)
+    with repeatable(1):
+        return run_virtually(scenario)

@@ -37,7 +37,7 @@ from tests.models.generations import (
     helps,
     is_read,
 )
-from tests.models.replay import replay, stage_of, transactions, write
+from tests.models.replay import on_bench, replay, stage_of, transactions, write
 from tests.works import SCHEMA, add, done, handler, work
 
 WALKS = 1000 if LARGE else 100
@@ -83,7 +83,7 @@ def handlers_of(version):
 def holds(call):
     """Hold transactions, and what starts a generation."""
     update = call.operation == "UpdateItem" and b'"#consumer"' not in call.payload
-    return transactions(call) or (update and b"#consumer" in call.payload)
+    return transactions(call) or ("update" if update and b"#consumer" in call.payload else "")
 
 
 class Running:
@@ -123,9 +123,9 @@ class Running:
 class Driver:
     """Two workers of a consumer whose shard has one child, and a person who rebuilds."""
 
-    def __init__(self, bench, number):
-        self.bench, self.key = bench, f"x{number}"
-        self.space = ControlSpace.of(SCHEMA, f"app{number}", "label")
+    def __init__(self, bench):
+        self.bench, self.key = bench, "x"
+        self.space = ControlSpace.of(SCHEMA, "app", "label")
         self.stores = [CursorStore(aws.dynamodb, self.space) for aws in bench.aws]
         self.store, self.operator = self.stores[OPERATOR], bench.actors[OPERATOR]
         self.workers, self.started = [None, None], 0
@@ -146,10 +146,6 @@ class Driver:
             made, listed = creation(self.space, Cursor(name, generation=1))
             actions = [made, *([listed] if name != NAME else [])]  # no directory lists the lister
             await self.operator.does(write(self.store, actions))
-
-    async def close(self):
-        for actor in self.bench.actors:
-            await actor.dies()
 
     async def do(self, step):
         name, *rest = step
@@ -302,7 +298,8 @@ def seen(world):
 
 
 def replayed(bound, traces):
-    return replay(Model(Rules(), bound), traces, Driver, seen, actors=OPERATOR + 1, holds=holds)
+    opened = on_bench(Driver, actors=OPERATOR + 1, holds=holds)
+    return replay(Model(Rules(), bound), traces, opened, seen)
 
 
 def often(step):

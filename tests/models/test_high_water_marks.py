@@ -30,11 +30,9 @@ from streamkit.core.tables import survey
 from streamkit.operate.consumers import delete_consumer
 from streamkit.operate.redrive import redrive
 from streamkit.progress.cursor import CursorStore
-from streamkit.testing.chance import repeatable
-from streamkit.testing.loop import run_virtually
-from tests.models.explorer import LARGE, explore, follow, told, walks
+from tests.models.explorer import LARGE, explore, walks
 from tests.models.high_water_marks import FAILS, ITEMS, LOG, NAIVE, REGIMES, Model, Rules
-from tests.models.puppets import Puppet
+from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import (
     Stream,
     environment_of,
@@ -117,30 +115,37 @@ def sends(call):
 class Functions:
     """Real functions, a mapping and a redriver, to which a trace happens."""
 
-    def __init__(self, world, aws, around, fails, name):
+    def __init__(self, world, aws, around, fails, troupe):
         self.failing = [True] if fails else []
         # A change that blocks does so until the time is over; nothing else is under way then.
         self.seconds = 60 if fails == "blocks" else 1e9
-        self.world, self.aws, self.app, self.name = world, aws, app_of(fails, self.failing), name
+        self.world, self.aws, self.app, self.troupe = (
+            world,
+            aws,
+            app_of(fails, self.failing),
+            troupe,
+        )
         self.stream, self.store = (
             Stream(world, TABLE),
             CursorStore(aws.dynamodb, around.space(self.app)),
         )
         self.records, self.gone, self.current, self.payloads = [], 0, -1, []
-        self.runs: list[tuple[Puppet, tuple[int, int], bool] | None] = [None, None]
-        self.redriver: Puppet | None = None
+        self.runs: list[tuple[Actor, tuple[int, int], bool] | None] = [None, None]
+        self.redriver: Actor | None = None
 
     def names(self):
-        return [f"{self.name}-{item}" for item in range(ITEMS)]
+        return [f"t-{item}" for item in range(ITEMS)]
 
-    async def happen(self, group, step):
-        self.group = group
+    async def begin(self):
+        await self.write()
+
+    async def do(self, step):
         verb, *rest = step
         await getattr(self, verb.replace(" ", "_"))(*rest)
 
     async def write(self):
         item, number = LOG[len(self.records)]
-        order = Order(name=f"{self.name}-{item}", number=number)
+        order = Order(name=f"t-{item}", number=number)
         key = {"PK": {"S": f"ORDER#{order.name}"}, "SK": {"S": "ORDER"}}
         body = {**key, "name": {"S": order.name}, "number": {"N": str(number)}}
         status, _ = self.world.engine.call(
@@ -160,7 +165,8 @@ class Functions:
         await self.invoke(k, self.payloads[0], late=True)
 
     async def invoke(self, k, bounds, *, late):
-        records, process = event(self.records[slice(*bounds)]), Puppet(f"{self.name}/{k}", counts)
+        records = event(self.records[slice(*bounds)])
+        process = self.troupe.enters(Actor(counts, f"function {k}"))
         body = {"DDBStreamBatchInfo": {"shardId": "s"}, "payload": json.dumps(records)}
 
         async def work():
@@ -170,7 +176,7 @@ class Functions:
                 return await process_batch(environment, records, self.seconds)
 
         self.runs[k] = process, bounds, late
-        await process.begin(self.group, work)
+        await process.begins(work())
         self.look(k)
 
     async def read(self, k):
@@ -192,7 +198,7 @@ class Functions:
         assert process.error is None, process.error
         if self.current == k:
             failures = [
-                failure["itemIdentifier"] for failure in process.result["batchItemFailures"]
+                failure["itemIdentifier"] for failure in process.task.result()["batchItemFailures"]
             ]
             numbers = [number_of(record) for record in self.records]
             self.gone = numbers.index(failures[0]) if failures else bounds[1]
@@ -200,7 +206,7 @@ class Functions:
 
     async def die(self, k, given_up="", *, after=False):
         process, bounds, _ = self.runs[k]
-        await process.die(after=after)
+        await process.dies(after=after)
         self.runs[k] = None
         if self.current == k:
             self.current = -1
@@ -212,13 +218,13 @@ class Functions:
         await self.die(k, given_up, after=True)
 
     async def redrive(self):
-        process = self.redriver = Puppet(f"{self.name}/redriver", sends)
+        process = self.redriver = self.troupe.enters(Actor(sends, "redriver"))
 
         async def work():
             async with self.world.clients(process) as aws:
                 return await redrive(self.app, aws, clock=self.world.clock)
 
-        await process.begin(self.group, work)
+        await process.begins(work())
 
     async def redriven(self):
         await self.redriver.step()
@@ -236,8 +242,7 @@ class Functions:
 
     # -- what is there -----------------------------------------------------------------------------
 
-    async def seen(self):
-        """Return what the model says of a world, as it is here."""
+    async def state(self):
         items = self.world.items(TABLE)
         times, last = {}, {}
         for item in items:
@@ -291,51 +296,32 @@ def said(world):
     )
 
 
-@asynccontextmanager
-async def stage():
-    app = app_of("", [])
-    world = world_of(app)
-    spec = {"Enabled": True, "AttributeName": "ttl"}
-    request = {"TableName": TABLE, "TimeToLiveSpecification": spec}
-    assert world.engine.call("dynamodb", "UpdateTimeToLive", request)[0] == 200
-    async with world.clients() as aws:
-        yield world, aws, await survey(app, aws)
+def replayed(regime, traces):
+    @asynccontextmanager
+    async def opened():
+        app = app_of("", [])
+        world = world_of(app)
+        spec = {"Enabled": True, "AttributeName": "ttl"}
+        request = {"TableName": TABLE, "TimeToLiveSpecification": spec}
+        assert world.engine.call("dynamodb", "UpdateTimeToLive", request)[0] == 200
+        async with world.clients() as aws, Troupe.on_stage() as troupe:
+            yield Functions(world, aws, await survey(app, aws), regime.fails, troupe)
 
-
-async def play(regime, traces):
-    """Let traces happen to real functions; each step is held to the model's."""
-    model, steps = Model(Rules(), regime), 0
-    for number, trace in enumerate(traces):
-        async with stage() as place, anyio.create_task_group() as group:
-            functions = Functions(*place, regime.fails, f"t{number}")
-            await functions.write()
-            happened = []
-            for step, after in follow(model, trace):
-                happened.append(step)
-                await functions.happen(group, step)
-                assert await functions.seen() == said(after), told(happened)
-                steps += 1
-            group.cancel_scope.cancel()
-    return steps
-
-
-def replay(regime, traces):
-    with repeatable(1):
-        return run_virtually(play, regime, traces)
+    return replay(Model(Rules(), regime), traces, opened, said)
 
 
 @pytest.mark.parametrize("name", REGIMES)
 def test_functions_take_the_steps_of_the_model(name):
     model = Model(Rules(), REGIMES[name])
     traces = list(walks(model, WALKS, 14, weigh=lambda step: 0.3 if "die" in step[0] else 1))
-    assert replay(REGIMES[name], traces) > 9 * WALKS
+    assert replayed(REGIMES[name], traces) > 9 * WALKS
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_simpler_marks_break_functions_do_as_the_model_does(name):
     rules, regime, breaks = NAIVE[name]
     trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
-    assert replay(REGIMES[regime], [trace]) >= 2
+    assert replayed(REGIMES[regime], [trace]) >= 2
 
 
 def test_a_late_change_whose_mark_is_its_own_is_done_and_not_set_aside():
@@ -352,4 +338,4 @@ def test_a_late_change_whose_mark_is_its_own_is_done_and_not_set_aside():
         ("read", 0),
         ("commit", 0),
     ]
-    assert replay(REGIMES["gives up"], [trace]) == len(trace)
+    assert replayed(REGIMES["gives up"], [trace]) == len(trace)

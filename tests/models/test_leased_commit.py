@@ -25,7 +25,7 @@ from tests.models.leased_commit import (
     Model,
     Rules,
 )
-from tests.models.replay import replay, stage_of, write
+from tests.models.replay import on_bench, replay, stage_of, write
 from tests.works import SCHEMA, add, done, failed, work
 
 WALKS = 1000 if LARGE else 100
@@ -58,19 +58,15 @@ class Driver:
     A third process raises the cursor. `air` are the requests under way, by their plan's number.
     """
 
-    def __init__(self, bench, number):
-        self.bench, self.key = bench, f"x{number}"
-        self.space = ControlSpace.of(SCHEMA, f"app{number}", "label")
+    def __init__(self, bench):
+        self.bench, self.key = bench, "x"
+        self.space = ControlSpace.of(SCHEMA, "app", "label")
         self.stores = [CursorStore(aws.dynamodb, self.space) for aws in bench.aws]
         self.stages, self.numbers, self.air, self.waits = [None, None], {"-": 0}, {}, [0, 0]
 
     async def begin(self):
         made = creation(self.space, Cursor("s", generation=1))
         await self.bench.actors[2].does(write(self.stores[2], made))
-
-    async def close(self):
-        for n in (0, 1):
-            await self.crash(n)
 
     async def do(self, step):
         name, *rest = step
@@ -205,7 +201,7 @@ def _remembers_as_the_model(monkeypatch):
 
 
 def replayed(bound, traces):
-    return replay(Model(Rules(), bound), traces, Driver, seen, actors=3)
+    return replay(Model(Rules(), bound), traces, on_bench(Driver, actors=3), seen)
 
 
 def often(step):

@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.models.lineage import (
     helps,
     is_read,
 )
-from tests.models.replay import replay, stage_of, transactions, write
+from tests.models.replay import on_bench, replay, stage_of, transactions, write
 from tests.works import SCHEMA, add, done, work
 
 WALKS = 1000 if LARGE else 100
@@ -79,15 +80,15 @@ class Later:
 
 def holds(call):
     """Hold what a lister reads and writes, so that other things may happen in between."""
-    return transactions(call) or call.operation == "BatchGetItem"
+    return transactions(call) or ("read" if call.operation == "BatchGetItem" else "")
 
 
 class Driver:
     """A stream of its own, two listers with the real code, and owners of shards."""
 
-    def __init__(self, bench, number, booted):
-        self.bench, self.key, self.booted = bench, f"x{number}", booted
-        self.space = ControlSpace.of(SCHEMA, f"app{number}", "label")
+    def __init__(self, bench, booted):
+        self.bench, self.key, self.booted = bench, "x", booted
+        self.space = ControlSpace.of(SCHEMA, "app", "label")
         self.stores = [CursorStore(aws.dynamodb, self.space) for aws in bench.aws]
         self.store, self.owner = self.stores[OWNER], bench.actors[OWNER]
         self.committers, self.parent = [None, None], None
@@ -107,10 +108,6 @@ class Driver:
             actions = [made, *([listed] if cursor.name != LISTER else [])]
             await self.owner.does(write(self.store, actions))
         await self.leads(0)
-
-    async def close(self):
-        for actor in self.bench.actors:
-            await actor.dies()
 
     async def do(self, step):
         name, *rest = step
@@ -238,10 +235,9 @@ def seen(world):
 
 
 def replayed(bound, traces):
-    def drive(bench, number):
-        return Driver(bench, number, bound.booted)
-
-    return replay(Model(Rules(), bound), traces, drive, seen, actors=OWNER + 1, holds=holds)
+    drive = partial(Driver, booted=bound.booted)
+    opened = on_bench(drive, actors=OWNER + 1, holds=holds)
+    return replay(Model(Rules(), bound), traces, opened, seen)
 
 
 def often(step):

@@ -4,6 +4,7 @@ The last is shown by replays: each step of a trace happens to real movers on the
 by write, and after each of them what is stored there is what the model says.
 """
 
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -14,12 +15,10 @@ from streamkit.core.tables import survey
 from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.progress.cursor import CursorStore
-from streamkit.testing.chance import repeatable
-from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES
-from tests.models.explorer import LARGE, explore, follow, told, walks
+from tests.models.explorer import LARGE, explore, walks
 from tests.models.moves import NAIVE, REGIMES, Model, Rules
-from tests.models.puppets import Puppet
+from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import Stream, environment_of, event, key_of, number_of, own_items
 from tests.simulation.test_moving_rivals import TABLE, make_app, put, tallies, world_with
 
@@ -56,24 +55,25 @@ def commits(call):
 class Hosts:
     """Real movers, a frozen worker, and hosts that run, to which a trace happens."""
 
-    def __init__(self, world, aws, around, app, group, goals):
-        self.world, self.app, self.group, self.goals = world, app, group, goals
+    def __init__(self, world, aws, around, app, troupe, regime):
+        self.world, self.app, self.troupe = world, app, troupe
+        self.host, self.goals = regime.host, regime.goals
         self.store, self.stream = CursorStore(aws.dynamodb, around.space(app)), Stream(world, TABLE)
-        self.records, self.movers = [], [None] * len(goals)
+        self.records, self.movers = [], [None] * len(self.goals)
         self.worker = self.function = None
 
-    async def open(self, host):
+    async def begin(self):
         self.put()
-        if host == "lambda":
+        if self.host == "lambda":
             await self.functions()
             self.put()
             return
-        self.worker = Puppet("worker", commits)
+        self.worker = self.troupe.enters(Actor(commits, "worker"))
         run = partial(self.world.run_worker, self.app, process=self.worker, until_idle=False)
-        await self.worker.begin(self.group, run)
+        await self.worker.begins(run())
         self.worker.let_go()
         self.put()
-        await self.worker.stands()
+        await self.worker.settles()
         self.worker.freeze()
 
     def put(self):
@@ -81,21 +81,21 @@ class Hosts:
         put(self.world, 1, note=len(self.records))
         self.records += [r for r in self.stream.business() if key_of(r).startswith("ORDER#")]
 
-    async def happen(self, step):
+    async def do(self, step):
         await anyio.sleep(1)  # no two movers say the same at the same moment
         verb, *rest = step
-        await getattr(self, verb.replace(" ", "_"))(*rest)
+        await getattr(self, {"begin": "begin_move"}.get(verb, verb).replace(" ", "_"))(*rest)
 
     async def write(self):
         self.put()
 
     async def thaw(self):
         self.worker.thaw()
-        await self.worker.die(after=True)
+        await self.worker.dies(after=True)
         self.worker = None
 
-    async def begin(self, m):
-        mover = self.movers[m] = Puppet(f"mover {m}", writes)
+    async def begin_move(self, m):
+        mover = self.movers[m] = self.troupe.enters(Actor(writes, f"mover {m}"))
 
         async def work():
             async with self.world.clients(mover) as aws:
@@ -104,7 +104,7 @@ class Hosts:
                     return await move_to_lambda(self.app, aws, **options)
                 return await move_to_workers(self.app, aws, in_flight=1.0, clock=self.world.clock)
 
-        await mover.begin(self.group, work)
+        await mover.begins(work())
         self.look(mover)
 
     async def move(self, m):
@@ -121,8 +121,8 @@ class Hosts:
         assert response == {"batchItemFailures": []}
 
     async def function_begins(self):
-        self.function = Puppet("function", commits)
-        await self.function.begin(self.group, partial(self.functions, self.function))
+        self.function = self.troupe.enters(Actor(commits, "function"))
+        await self.function.begins(self.functions(self.function))
 
     async def function_ends(self):
         await self.function.step()
@@ -135,8 +135,7 @@ class Hosts:
 
     # -- what is there -----------------------------------------------------------------------------
 
-    async def seen(self):
-        """Return what the model says of a world, as it is here."""
+    async def state(self):
         consumer = await self.store.item("consumer")
         cursors = await every_cursor(self.store)
         cursor = next(iter(cursors.values()), None)
@@ -165,40 +164,26 @@ def said(world):
     return world.host, world.generation, token, cursor, world.mark, times, standing
 
 
-async def play(regime, traces):
-    """Let traces happen to real movers; each step is held to the model's."""
-    model, steps = Model(Rules(), regime), 0
-    for trace in traces:
+def replayed(regime, traces):
+    @asynccontextmanager
+    async def opened():
         app = make_app()
         world = world_with(app)
-        async with world.clients() as aws, anyio.create_task_group() as group:
-            hosts = Hosts(world, aws, await survey(app, aws), app, group, regime.goals)
-            await hosts.open(regime.host)
-            assert await hosts.seen() == said(model.first())
-            happened = []
-            for step, after in follow(model, trace):
-                happened.append(step)
-                await hosts.happen(step)
-                assert await hosts.seen() == said(after), told(happened)
-                steps += 1
-            group.cancel_scope.cancel()
-    return steps
+        async with world.clients() as aws, Troupe.on_stage() as troupe:
+            yield Hosts(world, aws, await survey(app, aws), app, troupe, regime)
 
-
-def replay(regime, traces):
-    with repeatable(1):
-        return run_virtually(play, regime, traces)
+    return replay(Model(Rules(), regime), traces, opened, said)
 
 
 @pytest.mark.parametrize("name", REGIMES)
 def test_movers_take_the_steps_of_the_model(name):
     model = Model(Rules(), REGIMES[name])
     traces = list(walks(model, WALKS, 24))
-    assert replay(REGIMES[name], traces) > 8 * WALKS
+    assert replayed(REGIMES[name], traces) > 8 * WALKS
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_move_breaks_movers_do_as_the_model_does(name):
     rules, regime, breaks = NAIVE[name]
     trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
-    assert replay(REGIMES[regime], [trace]) >= 2
+    assert replayed(REGIMES[regime], [trace]) >= 2

@@ -1,7 +1,7 @@
 """No schedule breaks the rules of parked queues, naive ones break, and the code is the rules."""
 
 import json
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import msgspec
@@ -31,7 +31,7 @@ from tests.models.parked_queue import (
     is_healed,
     is_read,
 )
-from tests.models.replay import replay, stage_of, write
+from tests.models.replay import bench, replay, stage_of, write
 from tests.works import SCHEMA
 
 WALKS = 1000 if LARGE else 100
@@ -80,11 +80,11 @@ class Seen(Entity, pk="SEEN#{name}", sk="{number}"):
 class Driver:
     """An owner with the real commit stage, and redrivers, of an app of one handler."""
 
-    def __init__(self, bench, number):
-        self.bench, self.key = bench, ItemKey(f"NOTE#{number}", "NOTE")
-        self.note, self.actor, self.broken = str(number), bench.actors[OWNER], False
-        self.app = App(f"app{number}", table=SCHEMA.name, policy=Policy(attempts=1))
-        self.shard, self.stage, self.owners, self.stack = "s", None, 0, AsyncExitStack()
+    def __init__(self, bench, stack):
+        self.bench, self.key, self.stack = bench, ItemKey("NOTE#0", "NOTE"), stack
+        self.note, self.actor, self.broken = "0", bench.actors[OWNER], False
+        self.app = App("app", table=SCHEMA.name, policy=Policy(attempts=1))
+        self.shard, self.stage, self.owners = "s", None, 0
 
         @self.app.on
         def note(change: Inserted[Note]):
@@ -106,11 +106,6 @@ class Driver:
         self.redrivers = [await self.stack.enter_async_context(one) for one in opened]
         await self.actor.does(write(self.store, creation(space, Cursor("s", generation=1))))
         await self.take()
-
-    async def close(self):
-        for actor in self.bench.actors:
-            await actor.dies()
-        await self.stack.aclose()
 
     async def do(self, step):
         name, *rest = step
@@ -251,8 +246,14 @@ def seen(world):
     return world.passed, world.shard, world.named, owner, ends, parked, done, redrivers
 
 
+@asynccontextmanager
+async def opened():
+    async with bench(OWNER + 1) as place, AsyncExitStack() as stack:
+        yield Driver(place, stack)
+
+
 def replayed(traces):
-    return replay(Model(Rules(), Bound(9, OWNER)), traces, Driver, seen, actors=OWNER + 1)
+    return replay(Model(Rules(), Bound(9, OWNER)), traces, opened, seen)
 
 
 def often(step):

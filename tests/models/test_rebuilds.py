@@ -6,6 +6,7 @@ the local engine, and after each of them what is stored there is what the model 
 
 import json
 import random
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 
@@ -17,11 +18,9 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.testing.chance import repeatable
-from streamkit.testing.loop import run_virtually
-from tests.models.explorer import LARGE, explore, follow, told, walks
-from tests.models.puppets import Puppet
+from tests.models.explorer import LARGE, explore, walks
 from tests.models.rebuilds import LIVE, NAIVE, PLAYED, REGIMES, Model, Rules
+from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import world_of
 from tests.simulation.rebuilds import (
     PATIENT,
@@ -68,11 +67,11 @@ def commits(call):
     return counts(call) or (call.operation == "TransactWriteItems" and enters)
 
 
-class Reader(Puppet):
+class Reader(Actor):
     """A worker; once it is `shut` it gets records when it is told to `take` them."""
 
     def __init__(self, name):
-        super().__init__(name, self.counted)
+        super().__init__(self.counted, name)
         self.opens, self.asks, self.is_led = anyio.Event(), anyio.Event(), False
         self.opens.set()
 
@@ -99,14 +98,14 @@ class Reader(Puppet):
     async def rests(self):
         """Wait until it stands at a call that counts, or has committed and asks for records."""
         with anyio.move_on_after(5):
-            await self.stands()
+            await self.settles()
 
 
-class Scanner(Puppet):
+class Scanner(Actor):
     """An operator; what it does before its scan begins is no step."""
 
     def __init__(self, name):
-        super().__init__(name, self.counted)
+        super().__init__(self.counted, name)
         self.scans = False
 
     def counted(self, call):
@@ -120,13 +119,13 @@ class Scanner(Puppet):
 class Shop:
     """A real worker and a real operator, to which a trace happens."""
 
-    def __init__(self, world, aws, around, group):
-        self.world, self.aws, self.group, self.app = world, aws, group, app_of(policy=POLICY)
+    def __init__(self, world, aws, around, troupe, app):
+        self.world, self.aws, self.troupe, self.app = world, aws, troupe, app
         self.store = CursorStore(aws.dynamodb, around.space(self.app))
         self.workers, self.operators = 0, 0
         self.frozen = None
 
-    async def open(self):
+    async def begin(self):
         """Let there be one sale that is not counted, and a rebuild that is about to scan it."""
         self.put(1)
         await self.new_worker()
@@ -139,7 +138,7 @@ class Shop:
 
     async def new_worker(self, *, led=False):
         self.workers += 1
-        worker = self.worker = Reader(f"worker {self.workers}")
+        worker = self.worker = self.troupe.enters(Reader(f"worker {self.workers}"))
         if led:
             worker.shut()
 
@@ -147,13 +146,13 @@ class Shop:
             run = {"process": worker, "settings": SETTINGS, "until_idle": False}
             await self.world.run_worker(self.app, **run)
 
-        worker.start(self.group, work)
+        worker.start(work())
         with anyio.fail_after(3000):
             await worker.asks.wait()
 
     async def new_operator(self):
         self.operators += 1
-        operator = self.operator = Scanner(f"operator {self.operators}")
+        operator = self.operator = self.troupe.enters(Scanner(f"operator {self.operators}"))
 
         async def work():
             async with self.world.clients(operator) as aws:
@@ -161,7 +160,7 @@ class Shop:
                 rng = random.Random(operator.name)
                 return await rebuild_aggregate(self.app, aws, "Sales", rng=rng, **options)
 
-        await operator.begin(self.group, work)
+        await operator.begins(work())
 
     def put(self, value):
         fields = {"number": {"N": "0"}, "shop": {"S": "a"}, "amount": {"N": str(value)}}
@@ -173,7 +172,7 @@ class Shop:
         )
         assert status == 200, body
 
-    async def happen(self, step):
+    async def do(self, step):
         verb, *rest = step
         await getattr(self, verb)(*rest)
 
@@ -186,7 +185,7 @@ class Shop:
     async def take(self):
         self.worker.opens.set()
         with anyio.fail_after(100):
-            await self.worker.stands()
+            await self.worker.settles()
 
     async def read(self):
         await self.worker.step()
@@ -197,7 +196,7 @@ class Shop:
         await self.worker.rests()
 
     async def crash(self):
-        await self.worker.die()
+        await self.worker.dies()
         await self.new_worker(led=True)
 
     async def scan(self):
@@ -212,7 +211,7 @@ class Shop:
 
     async def zombie(self):
         self.frozen.thaw()
-        await self.frozen.die(after=True)
+        await self.frozen.dies(after=True)
         self.frozen = None
 
     async def hour(self):
@@ -228,8 +227,7 @@ class Shop:
         self.worker.shut()
         await self.worker.asks.wait()
 
-    async def seen(self):
-        """Return what the model says of a world, as it is here."""
+    async def state(self):
         total, entry = 0, None
         for item in self.world.items(TABLE):
             if item["PK"]["S"] == "OF#a":
@@ -257,36 +255,22 @@ def said(world):
     return world.total, entry, world.live, worker, world.scan, zombie
 
 
-async def play(regime, traces):
-    """Let traces happen to a real worker; each step is held to the model's."""
-    model, steps = Model(Rules(), regime), 0
-    for trace in traces:
+def replayed(regime, traces):
+    @asynccontextmanager
+    async def opened():
         app = app_of(policy=POLICY)
         world = world_of(app)
-        async with world.clients() as aws, anyio.create_task_group() as group:
-            shop = Shop(world, aws, await survey(app, aws), group)
-            await shop.open()
-            assert await shop.seen() == said(model.first())
-            happened = []
-            for step, after in follow(model, trace):
-                happened.append(step)
-                await shop.happen(step)
-                assert await shop.seen() == said(after), told(happened)
-                steps += 1
-            group.cancel_scope.cancel()
-    return steps
+        async with world.clients() as aws, Troupe.on_stage() as troupe:
+            yield Shop(world, aws, await survey(app, aws), troupe, app)
 
-
-def replay(regime, traces):
-    with repeatable(1):
-        return run_virtually(play, regime, traces)
+    return replay(Model(Rules(), regime), traces, opened, said)
 
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_worker_and_an_operator_take_the_steps_of_the_model(name):
     model = Model(Rules(), REGIMES[name])
     traces = list(walks(model, WALKS, 20))
-    assert replay(REGIMES[name], traces) > 8 * WALKS
+    assert replayed(REGIMES[name], traces) > 8 * WALKS
 
 
 @pytest.mark.parametrize("name", NAIVE)
@@ -294,4 +278,4 @@ def test_where_a_simpler_rebuild_is_inexact_the_code_does_as_the_model_does(name
     rules, regime = NAIVE[name]
     trace = explore(Model(rules, REGIMES[regime]), until="inexact").broken["inexact"]
     played = REGIMES[regime if regime in PLAYED else "stops"]
-    assert replay(played, [trace]) >= 2
+    assert replayed(played, [trace]) >= 2

@@ -4,7 +4,8 @@ The last is shown by replays: each step of a trace happens to the parts of a rea
 local engine, and after each of them what is stored there is what the model says.
 """
 
-import anyio
+from contextlib import asynccontextmanager
+
 import pytest
 
 from streamkit import TableShape
@@ -18,12 +19,10 @@ from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import BASE, COPY, FROM
-from streamkit.testing.chance import repeatable
-from streamkit.testing.loop import run_virtually
-from streamkit.testing.world import Process, World
+from streamkit.testing.world import World
 from tests.models import contract_end
-from tests.models.explorer import LARGE, explore, follow, told, walks
-from tests.models.puppets import Puppet
+from tests.models.explorer import LARGE, explore, follow, walks
+from tests.models.replay import Actor, Troupe, replay
 from tests.models.switches import NAIVE, NEXT, WRITES, Model, Rules
 from tests.simulation.migrating import OldOrder, Order, rekey
 
@@ -63,20 +62,11 @@ def transacts(call):
     return "send" if call.operation == "TransactWriteItems" else ""
 
 
-class Seat(Process):
-    """Clients for one puppet after the other."""
-
-    puppet: Puppet
-
-    async def intercept(self, call, apply):
-        return await self.puppet.intercept(call, apply)
-
-
 class Site:
     """A table with one item, and the parts of a real migration, to which a trace happens."""
 
-    def __init__(self, app, world, aws, around, group, seats):
-        self.app, self.world, self.aws, self.around, self.group = app, world, aws, around, group
+    def __init__(self, app, world, aws, around, seats):
+        self.app, self.world, self.aws, self.around = app, world, aws, around
         self.seats = seats
         self.schema = around.table
         self.old = OldOrder(user="ann", order_id="1", status="0")
@@ -101,10 +91,13 @@ class Site:
         reply = await self.call("get_item", Key=entity.item_key.wire(self.schema))
         return reply.get("Item")
 
-    async def happen(self, step):
+    async def begin(self):
+        await self.call("put_item", Item=self.old.attributes(self.schema))
+
+    async def do(self, step):
         verb, *rest = step
         if verb in ("turn", "copy", "follow", "compare old", "compare new", "contract", "close"):
-            await self.begin(verb, *rest)
+            await self.work_on(verb, *rest)
         else:
             await getattr(self, verb)(*rest)
 
@@ -146,9 +139,9 @@ class Site:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    async def begin(self, kind, m):
-        process, (seat, aws) = Puppet(f"process {m}", transacts), self.seats[m]
-        self.processes[m], seat.puppet = (process, kind), process
+    async def work_on(self, kind, m):
+        process, aws = self.seats[m]
+        self.processes[m] = process, kind
         site = self.new if kind in ("compare new", "close") else self.old
         item, gone = await self.get(site), self.gone
 
@@ -161,7 +154,7 @@ class Site:
             elif item is not None:
                 await work.visit(item, tally)
 
-        await process.begin(self.group, work)
+        await process.begins(work())
         self.look(m)
 
     async def send(self, m):
@@ -182,8 +175,7 @@ class Site:
     def book(self):
         return ErrorBook(StateBook(self.aws.dynamodb, self.around.control, "shop").store, "0001")
 
-    async def seen(self):
-        """Return what the model says of a world, as it is here."""
+    async def state(self):
         work = self.work(self.aws)
         old, new = await self.get(self.old), await self.get(self.new)
         if old is not None:
@@ -205,36 +197,26 @@ def said(world):
     return old, world.new and tuple(world.new), error, [plan is not None for plan in world.plans]
 
 
-async def play(traces):
-    """Let traces happen to a real migration; each step is held to the model's."""
-    model, steps, done = Model(Rules(), WRITES), 0, 0
-    for trace in traces:
-        app, world = rekey(), World.create(1)
-        seats = Seat("process 0"), Seat("process 1")
+MODEL = Model(Rules(), WRITES)
+
+
+@asynccontextmanager
+async def opened():
+    app, world = rekey(), World.create(1)
+    async with Troupe.on_stage() as troupe:
+        seats = [troupe.enters(Actor(transacts, f"process {m}")) for m in range(2)]
         async with (
             world.clients() as aws,
             world.clients(seats[0]) as first,
             world.clients(seats[1]) as second,
-            anyio.create_task_group() as group,
         ):
             await TableShape().create(aws.dynamodb, app.table, entities_of(app))
             pairs = list(zip(seats, (first, second), strict=True))
-            site = Site(app, world, aws, await survey(app, aws), group, pairs)
-            await site.call("put_item", Item=site.old.attributes(site.schema))
-            happened, after = [], model.first()
-            for step, after in follow(model, trace):
-                happened.append(step)
-                await site.happen(step)
-                assert await site.seen() == said(after), told(happened)
-                steps += 1
-            done += after.phase == "done"
-            group.cancel_scope.cancel()
-    return steps, done
+            yield Site(app, world, aws, await survey(app, aws), pairs)
 
 
-def replay(traces):
-    with repeatable(1):
-        return run_virtually(play, traces)
+def replayed(traces):
+    return replay(MODEL, traces, opened, said)
 
 
 def weight(step):
@@ -243,23 +225,22 @@ def weight(step):
 
 
 def test_a_migration_takes_the_steps_of_the_model():
-    steps, done = replay(list(walks(Model(Rules()), WALKS, 40, weigh=weight)))
-    assert steps > 12 * WALKS
-    assert done > WALKS // 8
+    traces = list(walks(Model(Rules()), WALKS, 40, weigh=weight))
+    assert replayed(traces) > 12 * WALKS
+    ends = [[world.phase for _, world in follow(MODEL, trace)][-1] for trace in traces]
+    assert ends.count("done") > WALKS // 8
 
 
 def test_a_decision_on_a_write_of_old_code_is_none_on_its_deletion():
     late = [("update",), ("next",), ("compare old", 0), ("decide",), ("back",), ("delete",)]
     trace = [*TURNED, *late, ("compare new", 0)]
-    steps, _ = replay([trace])
-    assert steps == len(trace) - 1, "nothing is open: it does not go back"
+    assert replayed([trace]) == len(trace) - 1, "nothing is open: it does not go back"
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_switch_loses_a_write_a_migration_does_as_the_model_does(name):
     trace = explore(Model(NAIVE[name], 2), until="lost").broken["lost"]
-    steps, _ = replay([trace])
-    assert steps > 4
+    assert replayed([trace]) > 4
 
 
 LOOKS = (("compare old", 0), ("send", 0), ("compare new", 0))
@@ -286,5 +267,4 @@ def test_where_a_simpler_end_loses_a_write_a_migration_does_as_the_model_does(na
     trace = list(TURNED)
     for step in explore(model, until="lost").broken["lost"]:
         trace += (("update",),) if "write" in step else STEPS.get(step, ())
-    steps, _ = replay([trace])
-    assert steps > len(TURNED) + 3
+    assert replayed([trace]) > len(TURNED) + 3
