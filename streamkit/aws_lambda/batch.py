@@ -1,12 +1,12 @@
 """Commit the records of one invocation under the high-water marks of their items.
 
-    records ─► not done yet ─► lanes, handlers ─► commit loop: marks + effects, one transaction ─► …
+    records ─► not done yet ─► handlers ─► commit loop: marks + effects, one transaction ─► …
 
 In: records in order. Out: what is `left`: None, or the first record that has to be delivered again;
 nothing of its item from that record on has been applied. This holds at every moment, so that a run
 may be cancelled. What is done of the batch stays done, whatever is delivered again. On failure: as
 the handlers' policies say; parking advances the mark, and with `block` the change is the first
-record left. A parked queue is called lane in the code.
+record left.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from streamkit.core.handler import AsRun, as_registered
 from streamkit.core.high_water_mark import HighWaterMark
 from streamkit.core.loop import CommitLoop, Overtaken
 from streamkit.core.outcome import PendingChange
-from streamkit.core.parking import Failure, lane_name
+from streamkit.core.parking import Failure, queue_name
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.progress.actions import MARK_GUARD
@@ -106,12 +106,12 @@ class BatchRun:
 
     def _hold(self) -> None:
         """Queue behind the parked queues that the marks of the records to do name."""
-        if not any(mark.lanes for mark in self.marks.known.values()):
+        if not any(mark.queues for mark in self.marks.known.values()):
             return
         for record in self.todo:
-            for lane in self.marks.known[record.item_key].lanes:
+            for queue in self.marks.known[record.item_key].queues:
                 # The queue's list and tail are read together, before a change is added to it.
-                self.held.lanes.setdefault(lane, QueuedKey(""))
+                self.held.queues.setdefault(queue, QueuedKey(""))
 
     async def advance(self, count: int) -> bool:
         """Process the next records; return whether all of them are done."""
@@ -120,8 +120,8 @@ class BatchRun:
         works, later, _ = await self.dispatcher.works(page, shard, self.as_run)
         self._begin(works)
         if later:
-            lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
-            await self.loop.within(lanes)
+            chains = self.dispatcher.run_chains(later, works, shard, held=self.held.holds)
+            await self.loop.within(chains)
         return await self._commit(len(some))
 
     async def park(self, failure: Failure) -> bool:
@@ -204,33 +204,34 @@ class BatchRun:
                 break
             before = found.get(work.key)
             mark = before[1] if before else self.marks.known[work.key]
-            lanes = self._lanes(work.key, mark, plan)
+            queues = self._queues(work.key, mark, plan)
             if number < plan.changes:
-                then = HighWaterMark(work.position, lanes=lanes)
+                then = HighWaterMark(work.position, queues=queues)
             elif plan.cursor.done:
-                then = HighWaterMark(mark.position, mark.done | plan.cursor.done, lanes)
+                then = HighWaterMark(mark.position, mark.done | plan.cursor.done, queues)
             else:
                 break
             found[work.key] = (before[0] if before else work.position, then)
         return found
 
-    def _lanes(self, key: ItemKey, mark: HighWaterMark, plan: Batch) -> frozenset[str]:
+    def _queues(self, key: ItemKey, mark: HighWaterMark, plan: Batch) -> frozenset[str]:
         """Return the parked queues that an item has after a plan.
 
         Queues of handlers that this release does not have stay, too: the release may be rolled
         back.
         """
-        if not self.held.lanes and not plan.held:
+        if not self.held.queues and not plan.held:
             return frozenset()
-        names = {lane_name(handler.name, key) for handler in self.dispatcher.handlers} | mark.lanes
-        return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
+        own = {queue_name(handler.name, key) for handler in self.dispatcher.handlers}
+        names = own | mark.queues
+        return frozenset(name for name in names if name in self.held.queues or name in plan.held)
 
     async def _look_again(self, works: Iterable[PendingChange]) -> list[PendingChange]:
         """Return what is not done yet, after another invocation was faster with some items."""
         works = list(works)
         keys = {work.key for work in works if work.key is not None}
-        for lane in (lane for key in keys for lane in self.marks.known[key].lanes):
-            self.held.forget(lane)  # it may be gone, or have another tail
+        for queue in (queue for key in keys for queue in self.marks.known[key].queues):
+            self.held.forget(queue)  # it may be gone, or have another tail
         await self.marks.read(keys)
         left: list[PendingChange] = []
         for work in works:

@@ -6,7 +6,7 @@ consumer: a commit moves the marks of its items IF each is still below the first
 changes in it. A change that is delivered again, or late, is found to be done by its mark.
 
 In: the item keys of a batch. Out: their marks, and the actions that move them. A mark is kept for a
-week after its last change, and as long as it names a parked queue (called lane in the code).
+week after its last change, and as long as it names a parked queue.
 """
 
 from collections.abc import Iterable
@@ -86,11 +86,11 @@ class Marks:
     def _update(self, name: str, then: HighWaterMark, until: str) -> Action:
         action = self.store.space.update(*mark_path(self.incarnation, name))
         action.sets |= {"name": {"S": name}, "position": {"S": then.token}}
-        if then.lanes:
+        if then.queues:
             action.removes.add("expires")
         else:
             action.sets["expires"] = {"N": until}
-        for attribute, texts in (("done", then.done), ("lanes", then.lanes)):
+        for attribute, texts in (("done", then.done), ("lanes", then.queues)):
             if texts:
                 action.sets[attribute] = {"SS": sorted(texts)}
             else:
@@ -122,7 +122,7 @@ def _before(now: HighWaterMark, first: str) -> Condition:
     It names the same parked queues: the change before this one may have been parked meanwhile.
     """
     before: Any = Attr("position").lt(first)
-    for name, texts in (("done", now.done), ("lanes", now.lanes)):
+    for name, texts in (("done", now.done), ("lanes", now.queues)):
         before &= Attr(name).eq(set(texts)) if texts else Attr(name).not_exists()
     return any_of(absent, before)
 

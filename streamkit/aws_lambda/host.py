@@ -8,8 +8,8 @@
     late = streamkit.aws_lambda.late_handler(app)                # only of an on-failure destination
 
 The mapping of the first needs `ReportBatchItemFailures`. One event loop, one set of clients and one
-app serve all invocations of an execution environment. The second continues with parked queues
-(called lanes in the code): parked changes that are due, fan-outs and mirrors of large audiences.
+app serve all invocations of an execution environment. The second continues with parked queues:
+parked changes that are due, fan-outs and mirrors of large audiences.
 The third takes the batches that a mapping gave up.
 """
 

@@ -29,9 +29,9 @@ from streamkit.core.parking import (
     Failure,
     ParkedRecord,
     chunk_of,
-    lane_name,
     park,
     payload_of,
+    queue_name,
     stored,
 )
 from streamkit.errors import ConfigurationError, RetryableError
@@ -157,7 +157,7 @@ async def _park_for(
     store, handler = environment.store, outcome.handler
     if work.record is None or work.entity is None or work.key is None:
         return
-    lane = f"{lane_name(handler.name, work.key)}-{work.position}"
+    queue = f"{queue_name(handler.name, work.key)}-{work.position}"
     payload = payload_of(work.record, handler.policy.payload)
     parked = ParkedRecord(
         handler=handler.name,
@@ -170,6 +170,6 @@ async def _park_for(
         due=None,
         payload=payload,
     )
-    actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
+    actions = park(store.space, queue, parked, chunk_of(queue, LAMBDA_CHUNKS))
     # A refusal means that it is parked already.
     await transact(store.dynamodb, environment.around.schemas, actions, environment.rng)

@@ -1,4 +1,4 @@
-"""Continue parked queues (called lanes in the code) in a deployment that has no worker.
+"""Continue parked queues in a deployment that has no worker.
 
 In: an environment, and seconds. Out: counts. Parked changes that are due are retried, and large
 audiences are served further, some queues at a time; when the time is over, each stays as its last
@@ -17,12 +17,12 @@ import anyio
 
 from streamkit.aws import AwsError, code_of, trouble_of
 from streamkit.aws_lambda.environment import Environment, check_version
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, Hosted, look
 from streamkit.observe.logger import get_logger
 from streamkit.worker.automatic_retries import AT_ONCE, PASSING
-from streamkit.worker.redriver import LaneReport, Redriver
+from streamkit.worker.redriver import QueueReport, Redriver
 
 log = get_logger("streamkit.lambda")
 
@@ -33,55 +33,55 @@ _PAUSE_SECONDS = 0.05
 class _Round:
     """One run over a handler's queues that are due."""
 
-    def __init__(self, redriver: Redriver, lanes: deque[str], counts: dict[str, int]) -> None:
-        self._redriver, self._lanes, self._counts = redriver, lanes, counts
+    def __init__(self, redriver: Redriver, queues: deque[str], counts: dict[str, int]) -> None:
+        self._redriver, self._queues, self._counts = redriver, queues, counts
 
     async def run(self) -> None:
         """Retry queues until none is left."""
-        while self._lanes:
-            lane = self._lanes.popleft()
-            report = await self._try(lane)
+        while self._queues:
+            queue = self._queues.popleft()
+            report = await self._try(queue)
             if report is None:
                 continue
             self._note(report)
             if report.serving:
                 pause = (report.due or 0.0) - self._redriver.clock.time()
-                await anyio.sleep(max(pause, 0.0 if self._lanes else _PAUSE_SECONDS))
-                self._lanes.append(lane)
+                await anyio.sleep(max(pause, 0.0 if self._queues else _PAUSE_SECONDS))
+                self._queues.append(queue)
 
-    async def _try(self, lane: str) -> LaneReport | None:
+    async def _try(self, queue: str) -> QueueReport | None:
         try:
-            return await self._redriver.redrive(lane)
+            return await self._redriver.redrive(queue)
         except InvariantError:
-            log.exception("lane.broken", lane=lane)
+            log.exception("queue.broken", queue=queue)
         except (*AwsError, RetryableError) as error:
             if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
             code = code_of(error)
-            log.often("lane.delayed", level="warning", by=code, lane=lane, code=code)
+            log.often("queue.delayed", level="warning", by=code, queue=queue, code=code)
         return None
 
-    def _note(self, report: LaneReport) -> None:
+    def _note(self, report: QueueReport) -> None:
         self._counts["done"] += report.done
         self._counts["failed"] += report.failed
         if report.empty and report.done:
             known: dict[str, Any] = {
-                "lane": report.lane,
+                "queue": report.lane,
                 "handler": report.handler,
                 "done": report.done,
             }
-            log.often("lane.lifted", by=report.handler, **known)
+            log.often("queue.lifted", by=report.handler, **known)
         elif report.failed and report.stuck:
             kind = report.failure.kind if report.failure else ""
-            known = {"lane": report.lane, "handler": report.handler, "error": kind}
-            log.often("lane.stuck", level="error", by=report.handler, **known)
+            known = {"queue": report.lane, "handler": report.handler, "error": kind}
+            log.often("queue.stuck", level="error", by=report.handler, **known)
 
 
 async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str, int]:
     """Continue all parked queues that are due, for some seconds.
 
     Returns:
-        How many `lanes` (queues) there are and how many of them are `stuck`; how many changes left
+        How many queues there are (`lanes`) and how many of them are `stuck`; how many changes left
         them, as `done`, and how many `failed` again.
 
     Raises:
@@ -93,15 +93,15 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
         if hosted.paused:
             return counts
         check_version(environment, hosted)
-        lanes = await held_lanes(environment.store)
-        counts |= {"lanes": len(lanes), "stuck": sum(lane.stuck for lane in lanes)}
+        queues = await parked_queues(environment.store)
+        counts |= {"lanes": len(queues), "stuck": sum(queue.stuck for queue in queues)}
         environment.meters.parked.set(counts["lanes"])
         environment.meters.stuck.set(counts["stuck"])
         now = environment.clock.time()
         due: defaultdict[str, deque[str]] = defaultdict(deque)
-        for lane in lanes:
-            if not lane.stuck and lane.due <= now:
-                due[lane.handler].append(lane.name)
+        for queue in queues:
+            if not queue.stuck and queue.due <= now:
+                due[queue.handler].append(queue.name)
         redriver = _redriver(environment)
         async with anyio.create_task_group() as group:
             for waiting in due.values():  # a slow handler delays no other handler

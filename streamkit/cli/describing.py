@@ -12,7 +12,7 @@ from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
-from streamkit.operate.redrive import LaneReport
+from streamkit.operate.redrive import QueueReport
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
@@ -193,8 +193,8 @@ def _handler_rows(found: AppInspection) -> Iterator[tuple[str, ...]]:
         yield handler.name, kinds, handler.delivery, policy, handler.declared
 
 
-def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, ParkedQueue]) -> None:
-    """Print parked changes, queue by queue (lanes in the code); the first has its next try."""
+def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue]) -> None:
+    """Print parked changes, queue by queue; the first has its next try."""
     rows = [
         (
             change.lane,
@@ -202,7 +202,7 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, ParkedQueue]) 
             change.entity,
             change.error or "waits behind",
             str(change.attempts),
-            *_next_try(change, lanes.get(change.lane)),
+            *_next_try(change, queues.get(change.lane)),
             moment(change.at),
             change.position.lstrip("0"),
         )
@@ -226,38 +226,40 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, ParkedQueue]) 
         rows[:_SHOWN],
     )
     if len(rows) > _SHOWN:
-        say(f"and {len(rows) - _SHOWN} more: --handler, --lane and others choose, --json shows all")
+        say(
+            f"and {len(rows) - _SHOWN} more: --handler, --queue and others choose, --json shows all"
+        )
     heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
     said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
     say(f"{len(rows)} parked in {len({change.lane for change in parked})} queues: {said}")
 
 
-def _next_try(change: Parked, lane: ParkedQueue | None) -> tuple[str, str]:
+def _next_try(change: Parked, queue: ParkedQueue | None) -> tuple[str, str]:
     """Return how often a change was tried since it was parked, and the time of its next try."""
-    if lane is None or lane.head != change.position:
+    if queue is None or queue.head != change.position:
         return "-", "-"
-    due = moment(lane.due) if lane.due else "at once"
-    return str(lane.tries), "stuck" if lane.stuck else due
+    due = moment(queue.due) if queue.due else "at once"
+    return str(queue.tries), "stuck" if queue.stuck else due
 
 
-def parked_fields(change: Parked, lane: ParkedQueue | None = None) -> dict[str, Any]:
+def parked_fields(change: Parked, queue: ParkedQueue | None = None) -> dict[str, Any]:
     """Return a parked change in JSON's types, with its record if that was read.
 
-    If its parked queue (`lane`) is given, the first change of the queue has `due` (epoch seconds,
+    If its parked queue is given, the first change of the queue has `due` (epoch seconds,
     null if stuck), `tries` and `stuck`; the changes behind it have nulls.
     """
     fields: dict[str, Any] = msgspec.to_builtins(change)
     fields["record"] = msgspec.json.decode(change.record) if change.record else None
-    if lane is not None:
-        first = lane.head == change.position
-        fields["due"] = lane.due if first and not lane.stuck else None
-        fields["tries"] = lane.tries if first else None
-        fields["stuck"] = lane.stuck if first else None
+    if queue is not None:
+        first = queue.head == change.position
+        fields["due"] = queue.due if first and not queue.stuck else None
+        fields["tries"] = queue.tries if first else None
+        fields["stuck"] = queue.stuck if first else None
     return fields
 
 
-def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
-    """Print the results for parked queues (lanes in the code)."""
+def describe_reports(reports: Sequence[QueueReport], verb: str) -> None:
+    """Print the results for parked queues."""
     if not reports:
         say("no such change is parked")
     for report in reports:

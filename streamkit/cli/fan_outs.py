@@ -35,7 +35,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
 def cancel(
     app: AppArgument = None,
     *,
-    lane: Annotated[str, typer.Option("--lane", help="The fan-out, as `list` names it.")],
+    queue: Annotated[str, typer.Option("--queue", help="The fan-out, as `list` names it.")],
 ) -> None:
     """Stop a fan-out.
 
@@ -47,7 +47,7 @@ def cancel(
     from streamkit.operate.fan_outs import cancel_fan_out
 
     loaded = app_named(app)
-    if not with_aws(lambda aws: cancel_fan_out(loaded, aws, lane)):
+    if not with_aws(lambda aws: cancel_fan_out(loaded, aws, queue)):
         typer.echo(
             "there is no such fan-out (any more); `streamkit fan-outs list` shows all", err=True
         )

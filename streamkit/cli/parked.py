@@ -12,7 +12,7 @@ from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
-    from streamkit.operate.redrive import LaneReport
+    from streamkit.operate.redrive import QueueReport
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -37,10 +37,10 @@ FILTERS: dict[str, Any] = {
     "handler": Annotated[
         str | None, typer.Option("--handler", help="Only changes that are parked for this handler.")
     ],
-    "lane": Annotated[
+    "queue": Annotated[
         list[str] | None,
         typer.Option(
-            "--lane",
+            "--queue",
             help="Only this parked queue, as `list` names it (may be given several times).",
         ),
     ],
@@ -68,7 +68,7 @@ FILTERS: dict[str, Any] = {
         bool, typer.Option("--stuck", help="Only changes that are not tried again by themselves.")
     ],
 }
-"""These options choose parked queues (called lanes in the code). Entity, error and age are those of
+"""These options choose parked queues. Entity, error and age are those of
 a queue's first change."""
 AllOption = Annotated[bool, typer.Option("--all", help="Choose every parked queue.")]
 
@@ -99,11 +99,11 @@ def _selection(
 
     if required and not (every or any(filters.values())):
         raise typer.BadParameter(
-            "choose parked queues with --lane, --handler or another filter, or all with --all"
+            "choose parked queues with --queue, --handler or another filter, or all with --all"
         )
     age = filters["older_than"]
     return Selection(
-        lanes=frozenset(filters["lane"] or ()),
+        queues=frozenset(filters["queue"] or ()),
         handler=filters["handler"],
         entity=filters["entity"],
         error=filters["error"],
@@ -138,11 +138,11 @@ def list_(
 
     async def read(aws: Aws) -> tuple[list[ParkedQueue], list[Parked]]:
         store = await open_store(loaded, aws)
-        lanes = await chosen.choose(store)
-        return lanes, await list_parked(store, lanes)
+        queues = await chosen.choose(store)
+        return queues, await list_parked(store, queues)
 
-    lanes, found = with_aws(read)
-    by_name = {lane.name: lane for lane in lanes}
+    queues, found = with_aws(read)
+    by_name = {queue.name: queue for queue in queues}
     if json:
         print_json([parked_fields(change, by_name.get(change.lane)) for change in found])
     else:
@@ -156,7 +156,7 @@ def show(
     app: AppArgument = None,
     *,
     listener: ListenerOption = None,
-    lane: Annotated[str, typer.Option("--lane", help="The parked queue, as `list` names it.")],
+    queue: Annotated[str, typer.Option("--queue", help="The parked queue, as `list` names it.")],
     position: Annotated[
         str | None,
         typer.Option(
@@ -180,7 +180,7 @@ def show(
     padded = None if position is None else position.zfill(POSITION_DIGITS)
 
     async def read(aws: Aws) -> Parked | None:
-        return await read_one(await open_store(loaded, aws), lane, padded)
+        return await read_one(await open_store(loaded, aws), queue, padded)
 
     found = with_aws(read)
     if found is None:
@@ -204,17 +204,17 @@ def redrive(
     """Run the handlers of parked changes again.
 
     A parked queue is redriven in order until it is empty, or until a change fails again, which then
-    stays first. Exits with 5 if a change failed, or if there is no queue with the name in --lane.
+    stays first. Exits with 5 if a change failed, or if there is no queue with the name in --queue.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.operate.redrive import redrive as redrive_lanes
+    from streamkit.operate.redrive import redrive as redrive_queues
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)
-    reports = with_aws(lambda aws: redrive_lanes(loaded, aws, chosen))
+    reports = with_aws(lambda aws: redrive_queues(loaded, aws, chosen))
     if json:
         print_json([report.to_dict() for report in reports])
     else:
@@ -240,17 +240,17 @@ def discard(
     """Delete the first change of parked queues, without processing it.
 
     The change behind it is then first. With --older-than, --whole stops at the first change that is
-    younger. Exits with 5 if there is no queue with the name in --lane.
+    younger. Exits with 5 if there is no queue with the name in --queue.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.operate.redrive import discard as discard_lanes
+    from streamkit.operate.redrive import discard as discard_queues
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)
-    reports = with_aws(lambda aws: discard_lanes(loaded, aws, chosen, whole=whole))
+    reports = with_aws(lambda aws: discard_queues(loaded, aws, chosen, whole=whole))
     if json:
         print_json([report.to_dict() for report in reports])
     else:
@@ -259,9 +259,9 @@ def discard(
         exit_with(ExitCode.PROBLEMS)
 
 
-def _missing(filters: dict[str, Any], reports: "list[LaneReport]") -> bool:
-    """Name on stderr the queues that --lane named and that had nothing to do; True if any."""
-    missing = sorted({*(filters["lane"] or ())} - {report.lane for report in reports})
-    for lane in missing:
-        typer.echo(f"queue {lane}: no such change is parked there (any more)", err=True)
+def _missing(filters: dict[str, Any], reports: "list[QueueReport]") -> bool:
+    """Name on stderr the queues that --queue named and that had nothing to do; True if any."""
+    missing = sorted({*(filters["queue"] or ())} - {report.lane for report in reports})
+    for queue in missing:
+        typer.echo(f"queue {queue}: no such change is parked there (any more)", err=True)
     return bool(missing)

@@ -27,7 +27,7 @@ class Patience:
     """How long a host waits for tables and sinks.
 
     `reads` says whether it waits for a table that cannot be read. A change that a sink has not
-    taken after `sink_seconds` goes on in its parked queue (lane), if its handler does not block.
+    taken after `sink_seconds` goes on in its parked queue, if its handler does not block.
     """
 
     reads: bool = True

@@ -1,4 +1,4 @@
-"""Lanes group the runs of one item key, in order; other keys run beside them. Pure.
+"""Chains hold the runs of one item key, in order; other keys run beside them. Pure.
 
 In: runs in the order of their shard. Out: one list per item key. Runs that are tied by more than
 their item are in one list, too.
@@ -39,20 +39,20 @@ class Run:
 K = TypeVar("K", bound=Keyed)
 
 
-def into_lanes(runs: Iterable[K]) -> list[list[K]]:
+def into_chains(runs: Iterable[K]) -> list[list[K]]:
     """Group runs by item key, or by their ties; keep their order within a group."""
-    lanes: dict[Hashable, list[tuple[int, K]]] = {}
+    chains: dict[Hashable, list[tuple[int, K]]] = {}
     for number, run in enumerate(runs):
         names = run.ties or {run.key}
-        lane = [(number, run)]
-        for there in {id(found): found for n in names if (found := lanes.get(n))}.values():
-            small, lane = sorted((lane, there), key=len)
-            lane += small
+        chain = [(number, run)]
+        for there in {id(found): found for n in names if (found := chains.get(n))}.values():
+            small, chain = sorted((chain, there), key=len)
+            chain += small
             for _, moved in small:
-                lanes |= dict.fromkeys(moved.ties or {moved.key}, lane)
-        lanes |= dict.fromkeys(names, lane)
-    different = {id(lane): lane for lane in lanes.values()}
-    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]
+                chains |= dict.fromkeys(moved.ties or {moved.key}, chain)
+        chains |= dict.fromkeys(names, chain)
+    different = {id(chain): chain for chain in chains.values()}
+    return [[run for _, run in sorted(chain, key=_number)] for chain in different.values()]
 
 
 def _number(numbered: tuple[int, object]) -> int:

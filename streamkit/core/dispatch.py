@@ -21,7 +21,7 @@ import anyio
 
 from streamkit.changes import ItemKey, Kind
 from streamkit.core.attempts import PATIENT, Attempts, Patience
-from streamkit.core.by_item import Run, into_lanes
+from streamkit.core.by_item import Run, into_chains
 from streamkit.core.failures import DispatchCounts, Failures
 from streamkit.core.handler import DEFER, AsRun, Defer, Handler, as_registered
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
@@ -97,8 +97,8 @@ class Dispatcher:
         With `blocks`, changes in a row that only add up become one pending change.
 
         Returns:
-            The pending changes that need anything done, the runs left for `run_lanes`, and how many
-            records of the page were the application's own.
+            The pending changes that need anything done, the runs left for `run_chains`, and how
+            many records of the page were the application's own.
         """
         works: list[PendingChange] = []
         later: list[Run] = []
@@ -250,7 +250,7 @@ class Dispatcher:
             if seconds > GIVE_WAY_SECONDS:
                 self.failures.name_slow(outcome.handler, seconds)
 
-    async def run_lanes(
+    async def run_chains(
         self,
         runs: Sequence[Run],
         works: Sequence[PendingChange],
@@ -271,19 +271,19 @@ class Dispatcher:
         """
         uncommitted = Uncommitted(works)
         async with anyio.create_task_group() as group:
-            for lane in into_lanes(runs):
-                group.start_soon(self._run_lane, lane, uncommitted, shard_id, held, until)
+            for chain in into_chains(runs):
+                group.start_soon(self._run_chain, chain, uncommitted, shard_id, held, until)
 
-    async def _run_lane(
+    async def _run_chain(
         self,
-        lane: Sequence[Run],
+        chain: Sequence[Run],
         uncommitted: Uncommitted,
         shard_id: str,
         held: Callable[..., bool],
         until: anyio.Event | None,
     ) -> None:
         stopped: set[tuple[str, ItemKey]] = set()
-        for run in lane:
+        for run in chain:
             handler = run.outcome.handler
             if (handler.name, run.key) in stopped or held(handler, run.key):
                 stopped.add((handler.name, run.key))

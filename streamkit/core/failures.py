@@ -117,10 +117,10 @@ class Failures:
     def too_large(self, outcome: Outcome, shard: str) -> None:
         """Park a change whose result is too large for this host's commits, whatever the policy.
 
-        It is tried again from its parked queue (lane), where a commit has room for it.
+        It is tried again from its parked queue, where a commit has room for it.
         """
         if outcome.handler.broadcast is not None:
-            outcome.defer()  # in the lane each recipient's effects go by themselves
+            outcome.defer()  # in the queue each recipient's effects go by themselves
             return
         text = (
             f"its result of {len(outcome.items)} items does not fit in one transaction beside"

@@ -1,7 +1,7 @@
 """High-water mark: how far one source item is done, for a host that has no cursor.
 
 A mark ends by TTL, a week after its last change: long after any change of its item could come
-again. A mark that names parked queues (lanes) does not end while these exist, because the next
+again. A mark that names parked queues does not end while these exist, because the next
 change of its item must queue behind the parked ones, however long that takes. So the transaction
 that empties a parked queue also takes its name off the mark; when the last name goes, the week
 begins.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.changes import ItemKey
-from streamkit.core.parking import Parked, lane_name
+from streamkit.core.parking import Parked, queue_name
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.progress.actions import MARK_GUARD, Action, GuardSource, Verb
@@ -34,12 +34,12 @@ class HighWaterMark:
     """How far an item is done.
 
     `position` is that of its last finished change. `done` names handlers that are done with the
-    change after it, as `position:handler`. `lanes` names the item's parked queues.
+    change after it, as `position:handler`. `queues` names the item's parked queues.
     """
 
     position: str = START
     done: frozenset[str] = frozenset()
-    lanes: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
 
     @property
     def token(self) -> str:
@@ -49,7 +49,7 @@ class HighWaterMark:
     @property
     def is_bare(self) -> bool:
         """Return whether the mark says nothing but the position."""
-        return not self.done and not self.lanes
+        return not self.done and not self.queues
 
 
 def mark_name(key: ItemKey) -> str:
@@ -84,7 +84,7 @@ def item_of(parked: Parked) -> ItemKey | None:
     None for the queues of a fan-out's recipients and of late changes, where nothing queues.
     """
     key = Record.from_bytes(parked.record).item_key
-    return key if lane_name(parked.handler, key) == parked.lane else None
+    return key if queue_name(parked.handler, key) == parked.lane else None
 
 
 async def path_of(store: CursorStore, key: ItemKey) -> tuple[str, ...]:
@@ -105,18 +105,18 @@ async def let_go(store: CursorStore, parked: Parked, now: float) -> list[Action]
         return []
     path = await path_of(store, key)
     item = await store.item(*path)
-    lanes = read_mark(item).lanes if item else frozenset()
+    queues = read_mark(item).queues if item else frozenset()
     source = GuardSource(parked.position, path[-1], MARK_GUARD)
-    if parked.lane not in lanes:
+    if parked.lane not in queues:
         unnamed = ~Attr("lanes").contains(parked.lane)
         check = Action(store.space.ref(*path), Verb.CHECK)
         check.guards.append((Guard(any_of(absent, unnamed)), source))
         return [check]
     action = store.space.update(*path)
-    if len(lanes) > 1:
+    if len(queues) > 1:
         action.subtractions["lanes"] = {"SS": [parked.lane]}
     else:
         action.removes.add("lanes")
         action.sets["expires"] = expiry(now)
-    action.guards.append((Guard(Attr("lanes").eq(set(lanes))), source))
+    action.guards.append((Guard(Attr("lanes").eq(set(queues))), source))
     return [action]

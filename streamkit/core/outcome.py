@@ -77,9 +77,9 @@ class Outcome:
 
     `waiting` means that the handler must run (again) before the change can be committed. `run`
     numbers the runs, so that a result that saw an earlier run's pending effects is found out.
-    `sent` says that its `sends` are delivered. `deferred` moves the change to its parked queue
-    (called lane in the code) without a failure: it is parked, due at once, and continues there
-    beside the shard. `trial` is what a shadow handler would have written. `trace` is the
+    `sent` says that its `sends` are delivered. `deferred` moves the change to its
+    parked queue without a failure: it is parked, due at once, and continues there beside the shard.
+    `trial` is what a shadow handler would have written. `trace` is the
     `traceparent` of the handler's last run, if its change was traced. `to` names the recipient, in
     a fan-out. `times` is how many changes it sums up.
     """

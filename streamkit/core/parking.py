@@ -1,13 +1,13 @@
 """Parking: a change that failed for a handler, and the changes of its item that wait behind it.
 
-A parked change is just an effect, committed with the cursor. It starts a parked queue (called
-*lane* in the code) for its handler and item key. Later changes of the item for that handler queue
-behind it; every other item flows on.
+A parked change is just an effect, committed with the cursor. It starts a parked queue for its
+handler and item key. Later changes of the item for that handler queue behind it; every other item
+flows on.
 
-    lane item     head ───────► first parked change, the next to be redriven, when it is due
-                  tail ───────► last one; a queue action moves it IF the lane exists
+    queue item    head ───────► first parked change, the next to be redriven, when it is due
+                  tail ───────► last one; a queue action moves it IF the queue exists
     parked item   next ───────► the change behind it, numbered by sequence number: never reused
-    holds item    set of lanes; the cursor names the chunk, its children inherit the name
+    holds item    set of queues; the cursor names the chunk, its children inherit the name
 
 The set of queued keys in a `holds` item is an upper bound: a queue that was redriven until empty is
 gone, and the shard's owner finds out when it next queues a change. Shapes and actions only:
@@ -29,7 +29,7 @@ from streamkit.core.handler import Payload, Policy
 from streamkit.effects import Guard
 from streamkit.errors import DecodeError, PoisonChange
 from streamkit.model.conditions import absent, present
-from streamkit.progress.actions import LANE, Action, GuardSource, Wire
+from streamkit.progress.actions import QUEUE, Action, GuardSource, Wire
 from streamkit.progress.control import ControlSpace
 from streamkit.stream.decode import Record
 from streamkit.stream.decode.envelope import StreamRecord
@@ -54,15 +54,15 @@ _GROWTH = 3
 """The factor by which each pause between two tries of a parked change grows."""
 
 
-def lane_name(handler: str, key: ItemKey) -> str:
+def queue_name(handler: str, key: ItemKey) -> str:
     """Return the name of the parked queue of one item and handler."""
     text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def chunk_of(lane: str, chunks: Sequence[str]) -> str:
+def chunk_of(queue: str, chunks: Sequence[str]) -> str:
     """Return the chunk for a parked queue, chosen by its name, which begins with hex digits."""
-    return chunks[int(lane[:8], 16) % len(chunks)]
+    return chunks[int(queue[:8], 16) % len(chunks)]
 
 
 _LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
@@ -162,15 +162,15 @@ def stored(record: Record, payload: Payload) -> bytes:
 
 
 def waiting_state(due: int | None) -> dict[str, Wire]:
-    """Return the attributes of a lane item that say when its first change is tried next."""
+    """Return the attributes of a queue item that say when its first change is tried next."""
     return {"stuck": {"BOOL": True}} if due is None else {"due": {"N": str(due)}}
 
 
-def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
+def park(space: ControlSpace, queue: str, parked: ParkedRecord, chunk: str) -> list[Action]:
     """Return the actions that park the first change of an item and handler, and start its queue."""
     head = space.put(
         {
-            "lane": {"S": lane},
+            "lane": {"S": queue},
             "handler": {"S": parked.handler},
             "head": {"S": parked.position},
             "tail": {"S": parked.position},
@@ -179,31 +179,31 @@ def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> li
             **waiting_state(parked.due),
         },
         "lane",
-        lane,
+        queue,
     )
-    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))
+    head.guards.append((Guard(absent), GuardSource(parked.position, queue, QUEUE)))
     hold = space.update("holds", chunk)
     hold.sets["chunk"] = {"S": chunk}
-    hold.unions["lanes"] = {"SS": [lane]}
-    return [head, hold, *_store(space, lane, parked)]
+    hold.unions["lanes"] = {"SS": [queue]}
+    return [head, hold, *_store(space, queue, parked)]
 
 
-def queue(
-    space: ControlSpace, lane: str, parked: ParkedRecord, tail: str, *, guarded: bool
+def queue_behind(
+    space: ControlSpace, queue: str, parked: ParkedRecord, tail: str, *, guarded: bool
 ) -> list[Action]:
     """Return the actions that put a change behind the last one of a queue, if it still exists."""
-    move = space.update("lane", lane)
+    move = space.update("lane", queue)
     move.sets["tail"] = {"S": parked.position}
     if guarded:
-        move.guards.append((Guard(present), GuardSource(parked.position, lane, LANE)))
-    link = space.update("parked", lane, tail)
+        move.guards.append((Guard(present), GuardSource(parked.position, queue, QUEUE)))
+    link = space.update("parked", queue, tail)
     link.sets["next"] = {"S": parked.position}
-    return [move, link, *_store(space, lane, parked)]
+    return [move, link, *_store(space, queue, parked)]
 
 
-def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]:
+def _store(space: ControlSpace, queue: str, parked: ParkedRecord) -> list[Action]:
     attributes: dict[str, Wire] = {
-        "lane": {"S": lane},
+        "lane": {"S": queue},
         "handler": {"S": parked.handler},
         "entity": {"S": parked.entity},
         "shard": {"S": parked.shard},
@@ -230,9 +230,9 @@ def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]
     else:
         attributes["parts"] = {"N": str(len(pieces))}
         for number, piece in enumerate(pieces):
-            part = space.put({"record": {"B": piece}}, "part", lane, parked.position, str(number))
+            part = space.put({"record": {"B": piece}}, "part", queue, parked.position, str(number))
             actions.append(part)
-    return [space.put(attributes, "parked", lane, parked.position), *actions]
+    return [space.put(attributes, "parked", queue, parked.position), *actions]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from streamkit.core.parking import (
     Failure,
     ParkedRecord,
     chunk_of,
-    lane_name,
     next_due,
     park,
     payload_of,
-    queue,
+    queue_behind,
+    queue_name,
     stored,
 )
 from streamkit.errors import InvariantError
@@ -34,7 +34,7 @@ from streamkit.progress.commit import Batch
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey
 from streamkit.progress.fold import join_read, merge
 
-CHUNK_LANES = 100
+CHUNK_QUEUES = 100
 """Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
 
 CLAUSES_MAX = 250
@@ -230,8 +230,8 @@ class Planner:
     def _is_held(self, work: PendingChange, outcome: Outcome, draft: Draft) -> bool:
         if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
             return False
-        lane = lane_name(outcome.handler.name, work.key)
-        return lane in self.holds or lane in draft.held
+        queue = queue_name(outcome.handler.name, work.key)
+        return queue in self.holds or queue in draft.held
 
     def _offer(self, work: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
@@ -292,20 +292,20 @@ class Planner:
     ) -> list[Action]:
         """Return the actions that park or queue a change; add its queue to `held`."""
         handler = outcome.handler
-        lane = lane_name(handler.name, key)
+        queue = queue_name(handler.name, key)
         if handler.commutes:
-            lane = f"{lane}-{work.position}"  # a queue of its own: nothing waits behind it
+            queue = f"{queue}-{work.position}"  # a queue of its own: nothing waits behind it
         parked = self._parked(work, outcome)
-        known = draft.held.get(lane)
-        hold = known or self.holds.get(lane)
+        known = draft.held.get(queue)
+        hold = known or self.holds.get(queue)
         if hold is None:
-            chunk = self._chunk(lane, draft, held)
-            held[lane] = QueuedKey(chunk, work.position)
-            return park(self.space, lane, parked, chunk)
+            chunk = self._chunk(queue, draft, held)
+            held[queue] = QueuedKey(chunk, work.position)
+            return park(self.space, queue, parked, chunk)
         if hold.tail is None:
-            raise InvariantError(f"queue {lane} was planned before its tail was read")
-        held[lane] = QueuedKey(hold.chunk, work.position)
-        return queue(self.space, lane, parked, hold.tail, guarded=known is None)
+            raise InvariantError(f"queue {queue} was planned before its tail was read")
+        held[queue] = QueuedKey(hold.chunk, work.position)
+        return queue_behind(self.space, queue, parked, hold.tail, guarded=known is None)
 
     def _parked(self, work: PendingChange, outcome: Outcome) -> ParkedRecord:
         if work.record is None or work.entity is None:
@@ -327,16 +327,16 @@ class Planner:
             build=outcome.handler.build,
         )
 
-    def _chunk(self, lane: str, draft: Draft, held: dict[str, QueuedKey]) -> str:
+    def _chunk(self, queue: str, draft: Draft, held: dict[str, QueuedKey]) -> str:
         """Return the name of the holds item that a new parked queue goes to."""
         if self.chunks:
-            return chunk_of(lane, self.chunks)
+            return chunk_of(queue, self.chunks)
         mine = [
             hold.chunk
             for hold in (*self.holds.values(), *draft.held.values(), *held.values())
             if hold.chunk.startswith(f"{self.shard}.")
         ]
-        return f"{self.shard}.{len(mine) // CHUNK_LANES}"
+        return f"{self.shard}.{len(mine) // CHUNK_QUEUES}"
 
 
 def _merged(first: Action, second: Action) -> Action | None:

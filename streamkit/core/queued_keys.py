@@ -1,4 +1,4 @@
-"""Queued keys (called held lanes in the code) of a shard, as its owner knows them.
+"""Queued keys of a shard, as its owner knows them.
 
 They are listed in `holds` items that the cursor names; child shards inherit the names. The list is
 an upper bound and may be stale, because a redrive removes parked queues: `refresh` asks the table.
@@ -10,42 +10,42 @@ from dataclasses import dataclass, field
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import PendingChange
-from streamkit.core.parking import lane_name
+from streamkit.core.parking import queue_name
 from streamkit.progress.control import QueuedKey
 from streamkit.progress.cursor import CursorStore
 
 
 @dataclass
 class QueuedKeys:
-    """The parked queues of one shard; `lanes` is shared with the planner.
+    """The parked queues of one shard; `queues` is shared with the planner.
 
     `began` is called when there are new ones.
     """
 
     store: CursorStore
-    lanes: dict[str, QueuedKey] = field(default_factory=dict)
+    queues: dict[str, QueuedKey] = field(default_factory=dict)
     began: Callable[[], object] = lambda: None
 
     def begin(self, held: Mapping[str, QueuedKey]) -> None:
         """Add parked queues that a commit created, or whose tail it moved."""
         if held:
-            self.lanes |= held
+            self.queues |= held
             self.began()
 
     def holds(self, handler: Handler, key: ItemKey) -> bool:
         """Return whether an item's changes queue for a handler."""
-        return bool(self.lanes) and lane_name(handler.name, key) in self.lanes
+        return bool(self.queues) and queue_name(handler.name, key) in self.queues
 
-    def forget(self, lane: str) -> None:
+    def forget(self, queue: str) -> None:
         """Remove a parked queue that was emptied."""
-        self.lanes.pop(lane, None)
+        self.queues.pop(queue, None)
 
     async def load(self, chunks: Collection[str]) -> None:
         """Read the parked queues from the chunks that a cursor names."""
-        for chunk, lanes in (await self.in_chunks(chunks)).items():
-            for lane in lanes:
-                self.lanes[lane] = QueuedKey(chunk)
-        if self.lanes:
+        for chunk, queues in (await self.in_chunks(chunks)).items():
+            for queue in queues:
+                self.queues[queue] = QueuedKey(chunk)
+        if self.queues:
             self.began()
 
     async def in_chunks(self, chunks: Collection[str]) -> dict[str, list[str]]:
@@ -54,13 +54,13 @@ class QueuedKeys:
         items = await self.store.items(names) if names else []
         return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
 
-    async def refresh(self, lane: str) -> None:
+    async def refresh(self, queue: str) -> None:
         """Read one parked queue from the table: it may be gone, or new, or have another tail."""
-        item = await self.store.item("lane", lane)
+        item = await self.store.item("lane", queue)
         if item is None:
-            self.lanes.pop(lane, None)
+            self.queues.pop(queue, None)
         else:
-            self.lanes[lane] = QueuedKey(item["chunk"]["S"], item["tail"]["S"])
+            self.queues[queue] = QueuedKey(item["chunk"]["S"], item["tail"]["S"])
 
     async def learn_tails(self, works: Iterable[PendingChange]) -> None:
         """Read the tails of the parked queues that pending changes will join, before planning.
@@ -68,16 +68,16 @@ class QueuedKeys:
         `works` may grow while a tail is read, so every pass begins at its start again.
         """
         while True:
-            lane = next(self._without_tail(works), None)
-            if lane is None:
+            queue = next(self._without_tail(works), None)
+            if queue is None:
                 return
-            await self.refresh(lane)
+            await self.refresh(queue)
 
     def _without_tail(self, works: Iterable[PendingChange]) -> Iterator[str]:
-        for work in works if self.lanes else ():
+        for work in works if self.queues else ():
             for outcome in work.outcomes:
                 if work.key is None or outcome.handler.commutes:
                     continue
-                lane = lane_name(outcome.handler.name, work.key)
-                if lane in self.lanes and self.lanes[lane].tail is None:
-                    yield lane
+                queue = queue_name(outcome.handler.name, work.key)
+                if queue in self.queues and self.queues[queue].tail is None:
+                    yield queue

@@ -1,8 +1,8 @@
 """Sending: deliver the `Send` effects of outcomes, before their commit.
 
 In: outcomes that a commit is about to take in. Out: the same outcomes, marked sent; or failed, as
-their handlers' policies say; or deferred to their parked queues (lanes), because a sink is slow. A
-slow sink holds up the items of its own handler, and nothing else.
+their handlers' policies say; or deferred to their parked queues, because a sink is slow. A slow
+sink holds up the items of its own handler, and nothing else.
 """
 
 import hashlib
@@ -43,19 +43,19 @@ class Sending:
         Returns:
             Whether all is delivered; if not, some outcomes have changed.
         """
-        lanes: dict[tuple[ItemKey | None, str], list[tuple[PendingChange, Outcome]]] = {}
+        chains: dict[tuple[ItemKey | None, str], list[tuple[PendingChange, Outcome]]] = {}
         for work, outcome in batch:
-            lanes.setdefault((work.key, outcome.to), []).append((work, outcome))
+            chains.setdefault((work.key, outcome.to), []).append((work, outcome))
         async with anyio.create_task_group() as group:
-            for lane in lanes.values():
-                group.start_soon(self._send_lane, lane, shard_id, until)
-        return all(outcome.sent for lane in lanes.values() for _, outcome in lane)
+            for chain in chains.values():
+                group.start_soon(self._send_chain, chain, shard_id, until)
+        return all(outcome.sent for chain in chains.values() for _, outcome in chain)
 
-    async def _send_lane(
-        self, lane: list[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
+    async def _send_chain(
+        self, chain: list[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> None:
         stopped: set[str] = set()
-        for work, outcome in lane:
+        for work, outcome in chain:
             if outcome.handler.name in stopped:
                 continue  # the change will queue behind the one that was not delivered
             await self.send(work, outcome, shard_id, until=until)

@@ -1,7 +1,7 @@
 """Unreadable records are parked where an operator finds them, and later records go on.
 
 A record without keys, or with an unknown kind of event, belongs to no item, so no handler can run
-for it and nothing can queue behind it. It is parked as it came, in a parked queue (lane) of its own
+for it and nothing can queue behind it. It is parked as it came, in a parked queue of its own
 among those of the Lambda host, which every listing reads. It is stuck there until a person discards
 it.
 
@@ -70,7 +70,7 @@ async def _park(
     rng: random.Random,
     meters: Meters,
 ) -> None:
-    lane = hashlib.blake2b(record.to_bytes(), digest_size=12).hexdigest()
+    queue = hashlib.blake2b(record.to_bytes(), digest_size=12).hexdigest()
     payload = payload_of(record, "whole")
     parked = ParkedRecord(
         handler=HANDLER,
@@ -83,7 +83,7 @@ async def _park(
         due=None,
         payload=payload,
     )
-    actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
+    actions = park(store.space, queue, parked, chunk_of(queue, LAMBDA_CHUNKS))
     schemas = {store.space.schema.name: store.space.schema}
     while True:
         try:
@@ -92,10 +92,10 @@ async def _park(
         except AwsError as error:
             if trouble_of(error) not in _PASSING:
                 raise
-            log.warning("record.unreadable", shard=shard, lane=lane, code=code_of(error))
+            log.warning("record.unreadable", shard=shard, queue=queue, code=code_of(error))
         await anyio.sleep(_AGAIN_SECONDS)
     if isinstance(sent, Invalid):
         raise InvariantError("DynamoDB finds the write that parks a record invalid")
     if sent is None:
         meters.unreadable.add()
-        log.error("record.unreadable", shard=shard, lane=lane, flaw=record.flaw)
+        log.error("record.unreadable", shard=shard, queue=queue, flaw=record.flaw)

@@ -4,7 +4,7 @@ In: a table, and the table of the control items. Out: what is stored of each con
 items of one were deleted. All items are found through directories, never by a scan. A deletion
 first prevents workers from starting, then deletes from the leaves to the consumer's own item: a
 second try finds what an interrupted one has left. A deletion that was overtaken deletes nothing of
-a new consumer. A parked queue is called lane in the code.
+a new consumer.
 """
 
 import random
@@ -15,7 +15,7 @@ from typing import Any
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.high_water_mark import item_of, path_of
-from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, show
+from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, show
 from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.tables import describe, survey
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -266,15 +266,15 @@ class _Erasing(Fenced):
         """Delete every item but the consumer's; return how many there were."""
         store, space = self.store, self.store.space
         cursors = await every_cursor(store)
-        lanes = await held_lanes(store, cursors)
-        parked = await list_parked(store, lanes)
-        await self.delete_there(await self._marks(lanes))
+        queues = await parked_queues(store, cursors)
+        parked = await list_parked(store, queues)
+        await self.delete_there(await self._marks(queues))
         chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
         deleted = await Broom(self, SystemClock()).sweep_all(newest.builds)
         for layer in (
             [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
             [("parked", p.lane, p.position) for p in parked],
-            [("lane", lane.name) for lane in lanes],
+            [("lane", queue.name) for queue in queues],
             [("holds", chunk) for chunk in sorted(chunks)],
             [("cursor", name) for name in [LISTER, *cursors]],
             [("dir", str(number)) for number in range(DIRECTORIES)],
@@ -288,15 +288,15 @@ class _Erasing(Fenced):
             await self.apply([roster.pausing(0)])
         return deleted + len(seen.members)
 
-    async def _marks(self, lanes: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:
+    async def _marks(self, queues: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:
         """Return the marks of items with parked queues, while the queues name them; others expire.
 
         A new consumer of the same name does not read the marks of this one.
         """
         keys = []
-        for lane in lanes:
-            if lane.chunk in LAMBDA_CHUNKS:
-                head = await show(self.store, lane.name, lane.head)
+        for queue in queues:
+            if queue.chunk in LAMBDA_CHUNKS:
+                head = await show(self.store, queue.name, queue.head)
                 key = None if head is None else item_of(head)
                 if key is not None:
                     keys.append(self.store.space.key(*await path_of(self.store, key)))

@@ -1,7 +1,7 @@
 """Explain what an app makes of one item.
 
 In: an app with its listeners, clients, and the item's key. Out: its entity, the handlers that
-listen to it, its parked queues (called lanes in the code) with their first errors, the handler that
+listen to it, its parked queues with their first errors, the handler that
 wrote it last, the groups of aggregates that it counts in, and, if asked for, its changes that the
 stream still holds. Nothing is written. The item's own values are returned only if asked for; groups
 are named by hashes of their keys.
@@ -17,7 +17,7 @@ from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
-from streamkit.core.parking import lane_name
+from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DecodeError
@@ -250,9 +250,9 @@ def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
 
 
 def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[str]]) -> Listening:
-    name = lane_name(handler.name, view.key)
+    name = queue_name(handler.name, view.key)
     state, waits_for = view.state_of(handler, carriers)
-    lane = view.lanes.get(name)
+    queue = view.queues.get(name)
     return Listening(
         consumer=view.consumer,
         handler=handler.name,
@@ -261,7 +261,7 @@ def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[
         declared=str(handler.declared),
         lane=name,
         state=state,
-        due=None if lane is None or lane.stuck else lane.due,
+        due=None if queue is None or queue.stuck else queue.due,
         parked=tuple(
             Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.lane == name
         ),

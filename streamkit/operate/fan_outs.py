@@ -1,6 +1,6 @@
 """List the fan-outs that are under way, and cancel one.
 
-In: an app and its parked queues (called held lanes in the code). Out: the progress of each fan-out.
+In: an app and its parked queues. Out: the progress of each fan-out.
 A cancelled fan-out stops: recipients that were served stay served, and the next change of its item
 is fanned out next.
 """
@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, open_store
+from streamkit.core.parked.queues import ParkedQueue, list_parked, open_store, parked_queues
 from streamkit.core.parking import Parked
-from streamkit.operate.redrive import discard_lane
+from streamkit.operate.redrive import discard_queue
 from streamkit.progress.clock import Clock, SystemClock
 
 State = Literal["serving", "failed", "stuck"]
@@ -42,7 +42,7 @@ class FanOutStatus:
 
 
 def fan_outs(
-    app: App, lanes: Sequence[ParkedQueue], parked: Sequence[Parked]
+    app: App, queues: Sequence[ParkedQueue], parked: Sequence[Parked]
 ) -> tuple[FanOutStatus, ...]:
     """Return the fan-outs among parked queues; a recipient's own queue is not a fan-out."""
     names = {handler.name for handler in app.handlers if handler.broadcast is not None}
@@ -51,16 +51,16 @@ def fan_outs(
         changes.setdefault(change.lane, []).append(change)
     return tuple(
         FanOutStatus(
-            lane.name,
-            lane.handler,
-            _state(lane, changes[lane.name][0]),
-            lane.served,
-            lane.apart,
-            len(changes[lane.name]) - 1,
-            lane.since,
+            queue.name,
+            queue.handler,
+            _state(queue, changes[queue.name][0]),
+            queue.served,
+            queue.apart,
+            len(changes[queue.name]) - 1,
+            queue.since,
         )
-        for lane in lanes
-        if lane.handler in names and changes.get(lane.name) and not changes[lane.name][0].to
+        for queue in queues
+        if queue.handler in names and changes.get(queue.name) and not changes[queue.name][0].to
     )
 
 
@@ -71,32 +71,32 @@ async def list_fan_outs(app: App, aws: Aws) -> tuple[FanOutStatus, ...]:
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
     store = await open_store(app, aws)
-    lanes = await held_lanes(store)
-    return fan_outs(app, lanes, await list_parked(store, lanes))
+    queues = await parked_queues(store)
+    return fan_outs(app, queues, await list_parked(store, queues))
 
 
-async def cancel_fan_out(app: App, aws: Aws, lane: str, *, clock: Clock | None = None) -> bool:
+async def cancel_fan_out(app: App, aws: Aws, queue: str, *, clock: Clock | None = None) -> bool:
     """Stop a fan-out where it is; return whether it was under way.
 
     Args:
         app: the app whose fan-out it is.
         aws: open clients.
-        lane: the queue it waits in, as `list_fan_outs` names it.
+        queue: the queue it waits in, as `list_fan_outs` names it.
         clock: time, for simulations.
 
     Raises:
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
     store = await open_store(app, aws)
-    held = [found for found in await held_lanes(store) if found.name == lane]
+    held = [found for found in await parked_queues(store) if found.name == queue]
     if not fan_outs(app, held, await list_parked(store, held)):
         return False
     # Discard the queue as it was read: by now the next fan-out of its item may be the first in it.
-    report = await discard_lane(store, held[0], random.Random(), clock or SystemClock())
+    report = await discard_queue(store, held[0], random.Random(), clock or SystemClock())
     return bool(report.done)
 
 
-def _state(lane: ParkedQueue, first: Parked) -> State:
-    if lane.stuck:
+def _state(queue: ParkedQueue, first: Parked) -> State:
+    if queue.stuck:
         return "stuck"
-    return "failed" if first.error is not None and lane.tries else "serving"
+    return "failed" if first.error is not None and queue.tries else "serving"

@@ -1,8 +1,8 @@
 """Redrive: run the handlers of parked changes again, or discard the changes, for an operator.
 
-In: which parked queues (called lanes in the code). Out: one report per queue: it is empty again, or
-its first change failed again and stays first. Workers do the same automatically, when queues are
-due: see `automatic`.
+In: which parked queues. Out: one report per queue: it is empty again, or its first change
+failed again and stays first. Workers do the same automatically, when queues are due: see
+`streamkit.worker.automatic_retries`.
 """
 
 import random
@@ -30,10 +30,10 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.machine import Machine
 from streamkit.sinks.outlets import open_outlets
-from streamkit.worker.redriver import LaneReport, Redriver
+from streamkit.worker.redriver import QueueReport, Redriver
 
 __all__ = [
-    "LaneReport",
+    "QueueReport",
     "Redriver",
     "Selection",
     "discard",
@@ -54,7 +54,7 @@ async def redrive(
     *,
     rng: random.Random | None = None,
     clock: Clock | None = None,
-) -> list[LaneReport]:
+) -> list[QueueReport]:
     """Redrive parked queues, due or stuck, each until it is empty or its first change fails.
 
     Args:
@@ -68,8 +68,8 @@ async def redrive(
         ConfigurationError: the app does not fit its table, or may not use it.
     """
     async with open_redriver(app, aws, rng=rng, clock=clock) as redriver:
-        lanes = await chosen.choose(redriver.store)
-        return [await redriver.redrive(lane.name) for lane in lanes]
+        queues = await chosen.choose(redriver.store)
+        return [await redriver.redrive(queue.name) for queue in queues]
 
 
 async def discard(
@@ -80,7 +80,7 @@ async def discard(
     whole: bool = False,
     rng: random.Random | None = None,
     clock: Clock | None = None,
-) -> list[LaneReport]:
+) -> list[QueueReport]:
     """Drop the first change of queues without running anything; the next one is then due at once.
 
     Args:
@@ -94,8 +94,8 @@ async def discard(
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
     return [
-        await discard_lane(store, lane, rng, clock, chosen.parked_before, whole=whole)
-        for lane in await chosen.choose(store)
+        await discard_queue(store, queue, rng, clock, chosen.parked_before, whole=whole)
+        for queue in await chosen.choose(store)
     ]
 
 
@@ -118,7 +118,7 @@ async def open_redriver(
         yield Redriver(app, machine, around, tools, channels)
 
 
-async def discard_lane(
+async def discard_queue(
     store: CursorStore,
     held: ParkedQueue,
     rng: random.Random,
@@ -126,7 +126,7 @@ async def discard_lane(
     before: float | None = None,
     *,
     whole: bool = False,
-) -> LaneReport:
+) -> QueueReport:
     """Drop the first change of a queue, IF it is still the one that was read when it was chosen.
 
     Args:
@@ -137,16 +137,16 @@ async def discard_lane(
         before: keep changes that were parked from then on, in epoch seconds.
         whole: also drop the changes behind the first one.
     """
-    report = LaneReport(held.name, held.handler)
+    report = QueueReport(held.name, held.handler)
     schemas = {store.space.schema.name: store.space.schema}
     while True:
         found = await read_head(store, held.name)
         if found is None:
             return report
-        lane, first = found
+        queue, first = found
         young = before is not None and first.at >= before
-        overtaken = not report.done and lane.head != held.head  # another change than was chosen
+        overtaken = not report.done and queue.head != held.head  # another change than was chosen
         if young or overtaken or (report.done and not whole):
-            return replace(report, due=None if lane.stuck else lane.due, stuck=lane.stuck)
-        if await leave(store, schemas, lane, first, (), rng, clock) is None:
+            return replace(report, due=None if queue.stuck else queue.due, stuck=queue.stuck)
+        if await leave(store, schemas, queue, first, (), rng, clock) is None:
             report = replace(report, done=report.done + 1)

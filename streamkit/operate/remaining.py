@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import held_lanes, list_parked, open_store
+from streamkit.core.parked.queues import list_parked, open_store, parked_queues
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
 from streamkit.progress.clock import SystemClock
@@ -35,10 +35,10 @@ async def read_remaining(app: App, aws: Aws) -> Remaining:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     store = await open_store(app, aws)
-    lanes = await held_lanes(store)
-    parked = await list_parked(store, lanes)
+    queues = await parked_queues(store)
+    parked = await list_parked(store, queues)
     seen = await Roster(store).look()
-    return Remaining(app.name, len(parked), sum(lane.stuck for lane in lanes), seen.paused)
+    return Remaining(app.name, len(parked), sum(queue.stuck for queue in queues), seen.paused)
 
 
 async def is_alive(app: App, aws: Aws, lease_seconds: float) -> bool:

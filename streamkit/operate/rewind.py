@@ -28,7 +28,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.core.tables import survey
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.errors import LeaseLost
@@ -155,7 +155,7 @@ async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Gener
 
 
 async def _parked(store: CursorStore) -> list[str]:
-    parked = len(await held_lanes(store, await every_cursor(store)))
+    parked = len(await parked_queues(store, await every_cursor(store)))
     return [f"{parked} queues hold parked changes; redrive or discard them first"] if parked else []
 
 

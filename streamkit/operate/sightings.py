@@ -14,8 +14,8 @@ from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
 from streamkit.core.high_water_mark import HighWaterMark, path_of, read_mark
-from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, read_lanes
-from streamkit.core.parking import Parked, lane_name
+from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, read_queues
+from streamkit.core.parking import Parked, queue_name
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
@@ -56,7 +56,7 @@ class Sighting:
 class ItemView:
     """What one consumer keeps of an item, as its control items say.
 
-    `parked` are the changes in the item's own `lanes` (parked queues), and those that are parked
+    `parked` are the changes in the item's own `queues` (parked queues), and those that are parked
     for recipients of its fan-outs. `waits` names the handlers that each shard waits for.
     """
 
@@ -65,7 +65,7 @@ class ItemView:
     handlers: tuple[Handler, ...]
     generation: Generation | None
     cursors: Mapping[str, Cursor]
-    lanes: Mapping[str, ParkedQueue]
+    queues: Mapping[str, ParkedQueue]
     parked: tuple[Parked, ...]
     waits: Mapping[str, tuple[str, ...]]
     paused: int
@@ -80,9 +80,9 @@ class ItemView:
             handler: a handler of this consumer.
             carriers: the shards that may carry the change, each with its parents.
         """
-        lane = self.lanes.get(lane_name(handler.name, self.key))
-        if lane is not None:
-            return ("stuck" if lane.stuck else "held"), ()
+        queue = self.queues.get(queue_name(handler.name, self.key))
+        if queue is not None:
+            return ("stuck" if queue.stuck else "held"), ()
         if self.paused:
             return "paused", ()
         if self._on_lambda:
@@ -98,7 +98,7 @@ class ItemView:
         """Return what became of a change of the item."""
         for word, stuck in (("stuck", True), ("held", False)):
             names = sorted(
-                {p.handler for p in self._parked(record) if self.lanes[p.lane].stuck is stuck}
+                {p.handler for p in self._parked(record) if self.queues[p.lane].stuck is stuck}
             )
             if names:
                 return f"{word} for {', '.join(names)}"
@@ -121,12 +121,12 @@ async def view_item(
 ) -> ItemView:
     """Read what an app's consumer keeps of an item; `handlers` of it listen to the item."""
     cursors = await every_cursor(store)
-    own = await read_lanes(store, [lane_name(handler.name, key) for handler in handlers])
+    own = await read_queues(store, [queue_name(handler.name, key) for handler in handlers])
     parked = await list_parked(store, own)
     fanned = {handler.name for handler in handlers if handler.broadcast is not None}
     apart: list[ParkedQueue] = []
     if fanned:  # a recipient's queue has a name of its own
-        apart = [lane for lane in await held_lanes(store, cursors) if lane.handler in fanned]
+        apart = [queue for queue in await parked_queues(store, cursors) if queue.handler in fanned]
         parked += [p for p in await list_parked(store, apart) if p.to]
     seen = await Roster(store).look()
     item = await store.item(*await path_of(store, key))
@@ -136,7 +136,7 @@ async def view_item(
         handlers=tuple(handlers),
         generation=await newest_generation(store),
         cursors=cursors,
-        lanes={lane.name: lane for lane in (*apart, *own)},
+        queues={queue.name: queue for queue in (*apart, *own)},
         parked=tuple(parked),
         waits=waits_by_shard(cursors, seen.members),
         paused=seen.paused,

@@ -2,8 +2,7 @@
 
 In: an app and clients. Out: one `Status`: generation, workers, the shards as a tree with owner,
 position and lag, and what is parked. Control items are read through their directories, never by a
-scan. The parts are read one after the other: a shard may change its owner meanwhile. A parked queue
-is called lane in the code.
+scan. The parts are read one after the other: a shard may change its owner meanwhile.
 
 Ages are differences between clocks of two machines; they only inform people, and no code decides by
 them.
@@ -16,7 +15,7 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked
+from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked
 from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
@@ -155,8 +154,8 @@ async def read_status(
         await unread.look(aws, around.table.stream_arn or "", listens(app, around.table))
     lags = unread.lags
     seen = await Roster(store).look()
-    lanes = await held_lanes(store, cursors)
-    parked = await list_parked(store, lanes)
+    queues = await parked_queues(store, cursors)
+    parked = await list_parked(store, queues)
     return Status(
         consumer=app.name,
         table=app.table,
@@ -165,16 +164,16 @@ async def read_status(
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
         workers=_workers(seen.members, clock.time()),
-        shards=tuple(_shards(cursors, lags, lanes, parked, seen.members)),
+        shards=tuple(_shards(cursors, lags, queues, parked, seen.members)),
         parked=_by_handler(parked),
-        held_lanes=len(lanes),
-        stuck_lanes=sum(lane.stuck for lane in lanes),
+        held_lanes=len(queues),
+        stuck_lanes=sum(queue.stuck for queue in queues),
         lag_seconds=_worst(cursors, lags),
         time_to_loss_seconds=_least(cursors, lags),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
         paused=seen.paused,
-        fan_outs=fan_outs(app, lanes, parked),
+        fan_outs=fan_outs(app, queues, parked),
         host=generation.host or WORKERS if generation else WORKERS,
         unread_shards=tuple(
             cursor.name
@@ -207,11 +206,11 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
 def _shards(
     cursors: Mapping[str, Cursor],
     lags: Mapping[str, Lag],
-    lanes: Sequence[ParkedQueue],
+    queues: Sequence[ParkedQueue],
     parked: Sequence[Parked],
     members: Mapping[str, Member],
 ) -> Iterator[ShardStatus]:
-    lanes_of, waits = Counter(lane.chunk for lane in lanes), waits_by_shard(cursors, members)
+    queues_of, waits = Counter(queue.chunk for queue in queues), waits_by_shard(cursors, members)
     for depth, cursor in in_tree_order(cursors):
         yield ShardStatus(
             name=cursor.name,
@@ -224,7 +223,7 @@ def _shards(
             position=cursor.position,
             lag_seconds=lags[cursor.name].seconds,
             lag=lags[cursor.name].measure,
-            held_lanes=sum(lanes_of[chunk] for chunk in cursor.holds),
+            held_lanes=sum(queues_of[chunk] for chunk in cursor.holds),
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
             time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),

@@ -96,8 +96,8 @@ class GuardSource(NamedTuple):
     """The source of a condition.
 
     For an effect: position of its change, name of its handler, index in its result. For a handler's
-    read the index is `READ`. streamkit's own conditions are `LANE` (with the parked queue's name in
-    `handler`), `CHILD` (with the shard's), `LEASE`, or `MARK_GUARD`.
+    read the index is `READ`. streamkit's own conditions are `QUEUE` (with the parked queue's name
+    in `handler`), `CHILD` (with the shard's), `LEASE`, or `MARK_GUARD`.
     """
 
     position: str
@@ -105,7 +105,7 @@ class GuardSource(NamedTuple):
     effect: int
 
 
-READ, LANE, CHILD, LEASE, MARK_GUARD = -1, -2, -3, -4, -5
+READ, QUEUE, CHILD, LEASE, MARK_GUARD = -1, -2, -3, -4, -5
 OURS = GuardSource("", "", LEASE)
 
 

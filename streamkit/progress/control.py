@@ -10,8 +10,8 @@ restored table brings the control items of another stream. None has an attribute
     dir        string sets of cursor names: directories are items, never scans; finished cursors
                with children are left out, they are found as the parents of their children
     members    the workers' heartbeats, one item each where the table has a sort key
-    holds      names of parked queues (lanes in the code), referenced by cursors
-    lane       a parked queue: head and tail of its parked changes
+    holds      names of parked queues, referenced by cursors
+    queue       a parked queue: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
     mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
     trial      how often a function was begun with a record and did not end
@@ -285,7 +285,7 @@ def child_of(
 
 @dataclass(slots=True)
 class QueuedKey:
-    """A parked queue as its shard's owner knows it; `tail` is None until the lane item was read."""
+    """A parked queue as its shard's owner knows it; `tail` is None until its item was read."""
 
     chunk: str
     tail: str | None = None

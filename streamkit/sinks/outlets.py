@@ -12,8 +12,7 @@ from streamkit.sinks.batching import Batcher
 from streamkit.sinks.sink import Delivery, Sink
 
 SLOW_SECONDS = 3.0
-"""A commit waits this long for a sink. What is not delivered by then goes to its parked queues
-(called lanes in the code)."""
+"""A commit waits this long for a sink. What is not delivered by then goes to its parked queues."""
 
 
 @dataclass

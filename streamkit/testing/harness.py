@@ -270,7 +270,7 @@ class Harness:
     # -- parked changes ------------------------------------------------------------------------
 
     def parked(self) -> list[Parked]:
-        """Return the parked changes, each parked queue (lane in the code) in order."""
+        """Return the parked changes, each parked queue in order."""
         store = CursorStore(self._aws.dynamodb, self.around.space(self.app))
         return self._run(list_parked(store))
 

@@ -3,8 +3,8 @@
     trial(app, traffic, host=Functions)
 
 Functions have an event source mapping, which repeats, halves and abandons batches; several
-execution environments, which may be killed at any call; and a schedule for parked queues (called
-lanes in the code). Another host is a class with the methods of `crew.Host`.
+execution environments, which may be killed at any call; and a schedule for parked queues.
+Another host is a class with the methods of `crew.Host`.
 
 In: an app and a world. Out: functions that live, die, and come to rest. On failure: `settle` ends
 with an error that a function raises again and again, or when a function never rests.
@@ -23,7 +23,7 @@ from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, open_environment
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.testing.crew import Moment, Mortal
 from streamkit.testing.faults import Faults
 from streamkit.testing.mapping import Event, EventSourceMapping, Habits
@@ -55,7 +55,7 @@ class Functions:
         habits: Habits | None = None,
     ) -> None:
         self._functions = [
-            Function(one, world, met, faults, habits or Habits(lanes=3))
+            Function(one, world, met, faults, habits or Habits(parallel=3))
             for one in (app, *app.listeners.values())
         ]
 
@@ -110,7 +110,7 @@ class Function:
     async def live(self) -> None:
         """Deliver new records until `close`."""
         async with anyio.create_task_group() as self._group:
-            self._group.start_soon(self._go_on_with_lanes)
+            self._group.start_soon(self._go_on_with_queues)
             while not self.closed:
                 before = self.mapping.invocations
                 await self.mapping.run()
@@ -164,7 +164,7 @@ class Function:
         for instance in (*self._free, *self._busy):
             instance.process.kill()
 
-    async def _go_on_with_lanes(self) -> None:
+    async def _go_on_with_queues(self) -> None:
         while not self.closed:
             await anyio.sleep(_SCHEDULE_SECONDS)
             try:
@@ -176,8 +176,8 @@ class Function:
     async def _waits_for_a_try(self, environment: Environment) -> bool:
         """Return whether a parked queue is tried again soon, by whichever process's clock."""
         soon = self.world.clock.time() + _SOON_SECONDS
-        lanes = await held_lanes(environment.store)
-        return any(not lane.stuck and lane.due <= soon for lane in lanes)
+        queues = await parked_queues(environment.store)
+        return any(not queue.stuck and queue.due <= soon for queue in queues)
 
     async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
         """Run work in an environment that is free, or in a new one."""

@@ -1,6 +1,6 @@
 """A Lambda event source mapping, as far as it matters for what its function does to the table.
 
-It reads a stream's shards, parents first, cuts batches for each shard and lane of items, and
+It reads a stream's shards, parents first, cuts batches for each shard and chain of items, and
 invokes the function in order. After a failure it invokes again, from the record that the function
 reports, or with half of the batch if it is set so. Now and then it delivers old batches again, or
 takes a function as timed out that still works. See AWS's Lambda guide on DynamoDB streams for each
@@ -35,14 +35,14 @@ class Habits:
     """The settings of a mapping, and how often things go wrong (a share of invocations)."""
 
     batch: int = 10
-    lanes: int = 1
+    parallel: int = 1
     bisect: bool = True
     repeated: float = 0.1
     abandoned: float = 0.05
 
 
 @dataclass
-class _Lane:
+class _Chain:
     """The records of one shard that go to one invocation at a time."""
 
     records: list[Event] = field(default_factory=list)
@@ -138,18 +138,18 @@ class EventSourceMapping:
         return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": number}
 
     async def _shard(self, shard: str, late: anyio.abc.TaskGroup) -> None:
-        lanes: dict[int, _Lane] = {}
+        chains: dict[int, _Chain] = {}
         for record in self._records(shard):
-            number = zlib.crc32(repr(record["dynamodb"]["Keys"]).encode()) % self.habits.lanes
-            lanes.setdefault(number, _Lane()).records.append(record)
+            number = zlib.crc32(repr(record["dynamodb"]["Keys"]).encode()) % self.habits.parallel
+            chains.setdefault(number, _Chain()).records.append(record)
         async with anyio.create_task_group() as group:
-            for lane in lanes.values():
-                group.start_soon(self._deliver, lane, late)
+            for chain in chains.values():
+                group.start_soon(self._deliver, chain, late)
 
-    async def _deliver(self, lane: _Lane, late: anyio.abc.TaskGroup) -> None:
-        while lane.records:
-            size = self.rng.randint(1, min(self.habits.batch, lane.most))
-            batch = lane.records[:size]
+    async def _deliver(self, chain: _Chain, late: anyio.abc.TaskGroup) -> None:
+        while chain.records:
+            size = self.rng.randint(1, min(self.habits.batch, chain.most))
+            batch = chain.records[:size]
             if self._delivered and self.rng.random() < self.habits.repeated:
                 await self._quietly(self.rng.choice(self._delivered))
             if self.rng.random() < self.habits.abandoned:
@@ -158,13 +158,13 @@ class EventSourceMapping:
                 continue
             done = await self._invoke(batch)
             if done is None:
-                lane.most = max(1, size // 2) if self.habits.bisect else lane.most
+                chain.most = max(1, size // 2) if self.habits.bisect else chain.most
                 await anyio.sleep(0.1)
                 continue
-            lane.most = 1_000_000
+            chain.most = 1_000_000
             if done:
                 self._delivered.append(batch[:done])
-            del lane.records[:done]
+            del chain.records[:done]
 
     async def _invoke(self, batch: Sequence[Event]) -> int | None:
         """Return how many records of a batch are done; None if the invocation failed."""

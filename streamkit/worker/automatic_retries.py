@@ -1,11 +1,10 @@
 """Automatic retries: a worker's parked changes are tried again when they are due.
 
-In: the parked queues (called lanes in the code) of the worker's shards. Out: queues that are
-emptied; their shards are told when one is empty. A queue's item says when it is due, in epoch
-seconds: a wrong clock tries too early or too late, which does no harm. This module only remembers
-that time. It reads a queue when it is new, when it is due, and, if it is stuck, now and then,
-because a person may have redriven it. Two workers that hold one queue, as after a split, may both
-try it; one of them wins.
+In: the parked queues of the worker's shards. Out: queues that are emptied; their shards are told
+when one is empty. A queue's item says when it is due, in epoch seconds: a wrong clock tries too
+early or too late, which does no harm. This module only remembers that time. It reads a queue when
+it is new, when it is due, and, if it is stuck, now and then, because a person may have redriven it.
+Two workers that hold one queue, as after a split, may both try it; one of them wins.
 
 On failure: a table that throttles or does not answer only slows this down. Missing permissions end
 the worker.
@@ -24,13 +23,13 @@ import anyio.abc
 from streamkit.app import App
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.parked.queues import read_lanes
+from streamkit.core.parked.queues import read_queues
 from streamkit.core.tables import AppTables
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
-from streamkit.worker.redriver import LaneReport, Redriver
+from streamkit.worker.redriver import QueueReport, Redriver
 
 log = get_logger("streamkit.retrying")
 
@@ -52,14 +51,14 @@ _SHORTEST_SECONDS = 1.0
 PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
 """Troubles of the table that pass, and are not the fault of a parked queue."""
 
-Lanes = Callable[[], Mapping[str, QueuedKey]]
+Queues = Callable[[], Mapping[str, QueuedKey]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
     """A shard of this worker: its parked queues, and callbacks for emptied and new ones."""
 
-    lanes: Lanes
+    queues: Queues
     emptied: Callable[[str], object]
     begun: Callable[[Mapping[str, QueuedKey]], object]
 
@@ -83,22 +82,22 @@ class Holders:
         return self._shards.get(shard)
 
     @property
-    def lanes(self) -> set[str]:
+    def queues(self) -> set[str]:
         """Return the parked queues of all shards."""
-        return {name for holder in self._shards.values() for name in holder.lanes()}
+        return {name for holder in self._shards.values() for name in holder.queues()}
 
-    def holds(self, lane: str) -> dict[str, tuple[_Holder, QueuedKey]]:
+    def holds(self, queue: str) -> dict[str, tuple[_Holder, QueuedKey]]:
         """Return the entries of a parked queue in each shard, at this moment."""
-        held = [(shard, one, one.lanes().get(lane)) for shard, one in self._shards.items()]
+        held = [(shard, one, one.queues().get(queue)) for shard, one in self._shards.items()]
         return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
 
-    def begin(self, fan_out: str, lanes: Mapping[str, QueuedKey]) -> None:
+    def begin(self, fan_out: str, queues: Mapping[str, QueuedKey]) -> None:
         """Add queues of recipients that a fan-out parked to the shards that list its own."""
         for holder, _ in self.holds(fan_out).values():
-            holder.begun(lanes)
+            holder.begun(queues)
 
 
-class LaneRetries:
+class QueueRetries:
     """Retries the parked changes of one app on one worker; `run_for_ever` may be called once.
 
     Args:
@@ -133,7 +132,7 @@ class LaneRetries:
         like: Dispatcher,
         *,
         wrote: Callable[[], object] = lambda: None,
-    ) -> "LaneRetries":
+    ) -> "QueueRetries":
         """Return one for an app; it reads, sends and counts as the dispatcher `like` does."""
         holders = Holders()
         redriver = Redriver(
@@ -150,7 +149,7 @@ class LaneRetries:
     def watch(
         self,
         shard: str,
-        lanes: Lanes,
+        queues: Queues,
         emptied: Callable[[str], object],
         begun: Callable[[Mapping[str, QueuedKey]], object],
     ) -> None:
@@ -158,7 +157,7 @@ class LaneRetries:
 
         Args:
             shard: its name.
-            lanes: returns its parked queues now. A queue that begins again has a new `QueuedKey`
+            queues: returns its parked queues now. A queue that begins again has a new `QueuedKey`
                 object.
             emptied: is called with a queue that is not in the table any more; only while the
                 shard's `QueuedKey` is the same as before that was found out, so that it may be
@@ -166,7 +165,7 @@ class LaneRetries:
             begun: is called with new queues of the shard: those of recipients for whom a fan-out
                 has parked its change.
         """
-        self._holders.add(shard, _Holder(lanes, emptied, begun))
+        self._holders.add(shard, _Holder(queues, emptied, begun))
         self.wake()
 
     def wake(self) -> None:
@@ -184,12 +183,12 @@ class LaneRetries:
     @property
     def parked(self) -> int:
         """Return how many parked queues there are, without fan-outs that are being served."""
-        return len(self._holders.lanes - self._serving)
+        return len(self._holders.queues - self._serving)
 
     @property
     def stuck(self) -> int:
         """Return how many of them wait for a person, as far as this worker knows."""
-        return len(self._holders.lanes & self._stuck)
+        return len(self._holders.queues & self._stuck)
 
     def unwatch(self, shard: str) -> None:
         """Leave a shard's queues to its next owner; one that is being tried is finished."""
@@ -220,7 +219,7 @@ class LaneRetries:
         heard = self._heard
         if self._foreign:
             await self._look_again()
-        held = self._holders.lanes
+        held = self._holders.queues
         self._due = {name: due for name, due in self._due.items() if name in held}
         self._handlers = {name: self._handlers[name] for name in self._due.keys() & self._handlers}
         self._serving &= held
@@ -248,62 +247,66 @@ class LaneRetries:
         began = {name: self._holders.holds(name) for name in islice(unknown, _NEW_MAX)}
         if not began:
             return
-        found = {lane.name: lane for lane in await read_lanes(self._redriver.store, sorted(began))}
+        found = {
+            queue.name: queue for queue in await read_queues(self._redriver.store, sorted(began))
+        }
         for name, holds in began.items():
-            lane = found.get(name)
-            if lane is None:
+            queue = found.get(name)
+            if queue is None:
                 self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
                 self._emptied(name, holds)
             else:
                 stuck = self._clock.time() + STUCK_SECONDS
-                self._due[name] = stuck if lane.stuck else float(lane.due)
-                self._handlers[name] = lane.handler
-                if lane.stuck:
+                self._due[name] = stuck if queue.stuck else float(queue.due)
+                self._handlers[name] = queue.handler
+                if queue.stuck:
                     self._stuck.add(name)
 
     async def _run(self, handler: str, waiting: deque[str]) -> None:
         """Try queues of a handler until none waits."""
         try:
             while waiting and not self._paused:
-                lane = waiting.popleft()
-                holds = self._holders.holds(lane)
+                queue = waiting.popleft()
+                holds = self._holders.holds(queue)
                 if holds:
-                    await self._try(lane, holds)
-                if holds and lane in self._serving and self._is_next(lane):
-                    waiting.append(lane)  # behind all other queues that are due
+                    await self._try(queue, holds)
+                if holds and queue in self._serving and self._is_next(queue):
+                    waiting.append(queue)  # behind all other queues that are due
                 else:
-                    self._busy.discard(lane)
+                    self._busy.discard(queue)
         finally:
             self._runners[handler] -= 1
 
-    def _is_next(self, lane: str) -> bool:
+    def _is_next(self, queue: str) -> bool:
         """Return whether a queue is due again before the next round."""
-        return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
+        return self._due.get(queue, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
-    async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
+    async def _try(self, queue: str, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         now = self._clock.time()
         try:
-            report = await self._redriver.redrive(lane)
+            report = await self._redriver.redrive(queue)
         except InvariantError:
-            log.exception("lane.broken", lane=lane)
-            self._due[lane] = now + STUCK_SECONDS
+            log.exception("queue.broken", queue=queue)
+            self._due[queue] = now + STUCK_SECONDS
         except (*AwsError, RetryableError) as error:
             if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
             code = code_of(error)
-            log.often("lane.delayed", level="warning", by=code, every=_TOLD, lane=lane, code=code)
-            self._serving.discard(lane)
-            self._due[lane] = self._clock.time() + _DELAY_SECONDS
+            log.often(
+                "queue.delayed", level="warning", by=code, every=_TOLD, queue=queue, code=code
+            )
+            self._serving.discard(queue)
+            self._due[queue] = self._clock.time() + _DELAY_SECONDS
         else:
             self._note(report, holds)
 
-    def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
+    def _note(self, report: QueueReport, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         """Record what became of a queue, and report it to the shards and the log."""
         self._serving.discard(report.lane)
         if report.done or report.serving:
             self._wrote()
         known: dict[str, Any] = {
-            "lane": report.lane,
+            "queue": report.lane,
             "handler": report.handler,
             "done": report.done,
         }
@@ -311,7 +314,7 @@ class LaneRetries:
             known["error"] = report.failure.kind
         if report.empty:
             if report.done:
-                log.often("lane.lifted", by=report.handler, every=_TOLD, **known)
+                log.often("queue.lifted", by=report.handler, every=_TOLD, **known)
             else:
                 self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
             self._emptied(report.lane, holds)
@@ -325,10 +328,10 @@ class LaneRetries:
         else:
             self._due[report.lane] = float(report.due or 0)
         if report.failed and report.stuck:
-            log.often("lane.stuck", level="error", by=report.handler, every=_TOLD, **known)
+            log.often("queue.stuck", level="error", by=report.handler, every=_TOLD, **known)
         elif report.failed:
             by = report.handler
-            log.often("lane.retried", by=by, every=_TOLD, **known, due=report.due)
+            log.often("queue.retried", by=by, every=_TOLD, **known, due=report.due)
 
     async def _look_again(self) -> None:
         """Read the queues listed beside one that another process has emptied.
@@ -342,14 +345,14 @@ class LaneRetries:
             holder, item = self._holders.get(shard), found.get(chunk)
             if holder is None or item is None or "lanes" not in item:
                 continue
-            known = holder.lanes()
+            known = holder.queues()
             new = {name: QueuedKey(chunk) for name in item["lanes"]["SS"] if name not in known}
             if new:
                 holder.begun(new)
 
-    def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
+    def _emptied(self, queue: str, before: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         """Tell the shards of a queue that it is gone. Skip shards whose queue is newer."""
-        self._due.pop(lane, None)
+        self._due.pop(queue, None)
         for shard, (holder, hold) in before.items():
-            if self._holders.get(shard) is holder and holder.lanes().get(lane) is hold:
-                holder.emptied(lane)
+            if self._holders.get(shard) is holder and holder.queues().get(queue) is hold:
+                holder.emptied(queue)

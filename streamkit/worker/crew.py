@@ -46,7 +46,7 @@ from streamkit.stream.loss import Losses
 from streamkit.stream.polling import PollingPool
 from streamkit.stream.sharing import SharedReads
 from streamkit.table import Table
-from streamkit.worker.automatic_retries import LaneRetries
+from streamkit.worker.automatic_retries import QueueRetries
 from streamkit.worker.reading import ArchiveUse, Reading
 from streamkit.worker.shardset import ShardSet
 from streamkit.worker.watchdog import watch_stream
@@ -186,7 +186,7 @@ def assemble(
         place.reads,
         archive=use,
     )
-    retries = LaneRetries.of(app, machine, around, dispatcher, wrote=reading.writes.note)
+    retries = QueueRetries.of(app, machine, around, dispatcher, wrote=reading.writes.note)
     hook = app.telemetry.on_shard
     shards = ShardSet(machine, around, dispatcher, reading, retries, view, group, hook)
     claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)

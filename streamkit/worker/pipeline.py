@@ -255,7 +255,7 @@ class ShardPipeline:
         """
         await self.stage.quiet.wait()
         await self.turning.settle()
-        await self._run_lanes(later, works)
+        await self._run_chains(later, works)
         self._hand_over(page, works, business)
         self._go_on(self._rest(pause))
 
@@ -270,9 +270,9 @@ class ShardPipeline:
         pause = self.stage.pacing.pause(business, len(page.records))
         await self._process(page, works, later, business, pause)
 
-    async def _run_lanes(self, later: list[Run], works: list[PendingChange]) -> None:
+    async def _run_chains(self, later: list[Run], works: list[PendingChange]) -> None:
         if later and not self.stage.left:
-            await self.dispatcher.run_lanes(
+            await self.dispatcher.run_chains(
                 later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
             )
 
@@ -349,7 +349,7 @@ class ShardPipeline:
         page = Page((record,))
         works, later, _ = await self.dispatcher.works(page, self.shard, self.turning.as_run)
         await self.turning.settle()
-        await self._run_lanes(later, works)
+        await self._run_chains(later, works)
         return works
 
     # -- commit --------------------------------------------------------------------------------

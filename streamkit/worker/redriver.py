@@ -1,7 +1,7 @@
 """The redriver: runs the handlers of the changes in one parked queue, first to last.
 
-In: the name of a queue (called lane in the code). Out: a report: the queue is empty, or its first
-change failed again and stays first, due later or stuck, or is not due yet.
+In: the name of a queue. Out: a report: the queue is empty, or its first change
+failed again and stays first, due later or stuck, or is not due yet.
 
 A redrive is one transaction without the cursor: the queue's head moves on IF it is this change, the
 parked change is deleted IF it is still there, and its effects happen. Both conditions are false
@@ -53,7 +53,7 @@ together."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneReport:
+class QueueReport:
     """The result for a parked queue: how many changes left it, and why the first one stays, if so.
 
     `due` is when the first change is tried again automatically, in epoch seconds; None if nothing
@@ -111,16 +111,16 @@ class Redriver:
         parts = (self.store, self.around.schemas, self.rng, self.clock)
         self._broadcaster = Broadcaster(*parts, self.set_aside)
 
-    async def redrive(self, lane: str) -> LaneReport:
+    async def redrive(self, queue: str) -> QueueReport:
         """Run the queue's changes, first to last, until it is empty or one fails or is not due.
 
         Raises:
             ClientError: the table throttled, or did not answer, for half a minute.
             InvariantError: the queue names a change that is not there.
         """
-        report = LaneReport(lane, "")
+        report = QueueReport(queue, "")
         while True:
-            found = await read_head(self.store, lane)
+            found = await read_head(self.store, queue)
             if found is None:
                 return report
             held, head = found
@@ -138,8 +138,8 @@ class Redriver:
                 report = replace(report, done=report.done + 1)
 
     async def _failed(
-        self, report: LaneReport, held: ParkedQueue, head: Parked, failure: Failure
-    ) -> LaneReport:
+        self, report: QueueReport, held: ParkedQueue, head: Parked, failure: Failure
+    ) -> QueueReport:
         """Record that the first change failed again, unless another process changed the queue."""
         tries = held.tries + 1 if self.automatic else 1
         handler = self._handler(head)
@@ -249,8 +249,8 @@ class Redriver:
         space, schemas = self.store.space, self.around.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
-        held_lanes, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
-        loop = CommitLoop(fence, dispatcher, planner, held_lanes, schemas, pacing)
+        queued, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
+        loop = CommitLoop(fence, dispatcher, planner, queued, schemas, pacing)
         loop.works.append(work)
         await loop.run()
         return loop.failure or fence.step or await self._leave_undone(held, head)
@@ -292,6 +292,6 @@ def _never_heals(kind: str, detail: str) -> Failure:
     return Failure(kind, detail, 0, heals=False)
 
 
-def _waits(report: LaneReport, held: ParkedQueue) -> LaneReport:
+def _waits(report: QueueReport, held: ParkedQueue) -> QueueReport:
     """Complete the report on a queue whose first change is not tried now."""
     return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)

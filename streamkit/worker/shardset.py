@@ -34,7 +34,7 @@ from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pacing
 from streamkit.stream.reader import PageSource, ShardReader, StreamPages
-from streamkit.worker.automatic_retries import LaneRetries
+from streamkit.worker.automatic_retries import QueueRetries
 from streamkit.worker.copying import CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import ShardPipeline
@@ -53,7 +53,7 @@ class ShardSet:
     around: AppTables
     dispatcher: Dispatcher
     reading: Reading
-    retries: LaneRetries
+    retries: QueueRetries
     view: FleetView
     group: anyio.abc.TaskGroup
     hook: ShardHook | None = None
@@ -171,7 +171,7 @@ class ShardSet:
                 pipeline = self._pipeline(taken)
                 self.running[cursor.name] = pipeline
                 held = pipeline.stage.held
-                self.retries.watch(cursor.name, lambda: held.lanes, held.forget, held.begin)
+                self.retries.watch(cursor.name, lambda: held.queues, held.forget, held.begin)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
                 self._tell("taken", cursor.name)
                 pipeline.activity.start(pipeline.begin)

@@ -18,7 +18,7 @@ def worked_shop(shop):
     return shop
 
 
-def test_a_held_item_is_told_with_its_lane_and_error(worked_shop):
+def test_a_held_item_is_told_with_its_queue_and_error(worked_shop):
     done = worked_shop.run("explain", "shop", "ORDER#1", "ORDER")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "shop/journal" in line]

@@ -61,9 +61,9 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
         assert (found["handler"], found["state"], found["parked"]) == ("notify", "serving", 0)
         assert 0 < found["served"] < 40
         assert found["lane"] in shop.run("status", "mail").stdout
-        assert shop.run("fan-outs", "cancel", "mail", "--lane", found["lane"]).returncode == 0
+        assert shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"]).returncode == 0
         assert listed(shop) == []
-        again = shop.run("fan-outs", "cancel", "mail", "--lane", found["lane"])
+        again = shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"])
         assert (again.returncode, "no such fan-out" in again.stderr) == (5, True)
     assert shop.item("NOTE#00", "DEAL#1")
     assert not shop.item("NOTE#39", "DEAL#1")

@@ -22,9 +22,9 @@ def listed(shop, *more):
     return shop.json("parked", "list", "shop", *more)
 
 
-def lane_of(shop, length):
-    lanes = [change["lane"] for change in listed(shop)]
-    return next(lane for lane in lanes if lanes.count(lane) == length)
+def queue_of(shop, length):
+    queues = [change["lane"] for change in listed(shop)]
+    return next(queue for queue in queues if queues.count(queue) == length)
 
 
 def test_a_change_that_arrives_after_the_repair_still_queues_behind_the_parked_ones(parked_shop):
@@ -60,27 +60,27 @@ def test_a_redrive_that_fails_again_exits_with_5_and_leaves_all_in_place(parked_
     assert sorted(change["attempts"] for change in changes) == [0, 0, 2, 2]
 
 
-def test_one_lane_is_redriven_alone(parked_shop):
-    lane = lane_of(parked_shop, 3)
-    assert parked_shop.run("parked", "redrive", "shop", "--lane", lane).returncode == 0
+def test_one_queue_is_redriven_alone(parked_shop):
+    queue = queue_of(parked_shop, 3)
+    assert parked_shop.run("parked", "redrive", "shop", "--queue", queue).returncode == 0
     assert (parked_shop.journal(1), parked_shop.journal(2)) == ("ABC", "")
     assert len(listed(parked_shop)) == 1
 
 
-def test_discard_drops_the_first_change_of_a_lane_only(parked_shop):
-    lane = lane_of(parked_shop, 3)
-    assert parked_shop.run("parked", "discard", "shop", "--lane", lane).returncode == 0
+def test_discard_drops_the_first_change_of_a_queue_only(parked_shop):
+    queue = queue_of(parked_shop, 3)
+    assert parked_shop.run("parked", "discard", "shop", "--queue", queue).returncode == 0
     assert parked_shop.run("parked", "redrive", "shop", "--all").returncode == 0
     assert parked_shop.journal(1) == "BC"
 
 
 def test_show_prints_the_record_and_the_error(parked_shop):
-    lane = lane_of(parked_shop, 1)
-    done = parked_shop.run("parked", "show", "shop", "--lane", lane)
+    queue = queue_of(parked_shop, 1)
+    done = parked_shop.run("parked", "show", "shop", "--queue", queue)
     shown = json.loads(done.stdout)
     assert "the downstream is broken" in shown["detail"]
     assert shown["record"]["dynamodb"]["NewImage"]["status"] == {"S": "X"}
-    gone = parked_shop.run("parked", "show", "shop", "--lane", "nosuchlane")
+    gone = parked_shop.run("parked", "show", "shop", "--queue", "nosuchqueue")
     assert gone.returncode == 5
     assert "no such parked change" in gone.stderr
 
@@ -100,8 +100,8 @@ def test_a_script_can_ask_whether_anything_is_parked(parked_shop):
     assert (done.returncode, done.stdout) == (0, "no change is parked\n")
 
 
-def test_the_first_change_of_a_lane_says_when_it_is_tried_next(parked_shop):
-    first, behind, last = (c for c in listed(parked_shop) if c["lane"] == lane_of(parked_shop, 3))
+def test_the_first_change_of_a_queue_says_when_it_is_tried_next(parked_shop):
+    first, behind, last = (c for c in listed(parked_shop) if c["lane"] == queue_of(parked_shop, 3))
     assert (first["stuck"], first["due"]) == (True, None)  # this shop's policy tries nothing
     assert {behind["tries"], behind["stuck"], last["due"]} == {None}
     text = parked_shop.run("parked", "list", "shop").stdout
@@ -119,7 +119,7 @@ def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
         (["--error", "RuntimeError"], every),
         (["--error", "ValueError"], 0),
         (["--older-than", "2h"], 0),
-        (["--older-than", "0s", "--stuck", "--lane", lane_of(parked_shop, 1)], 1),
+        (["--older-than", "0s", "--stuck", "--queue", queue_of(parked_shop, 1)], 1),
     ]:
         assert len(listed(parked_shop, *filters)) == found, filters
         if not found:

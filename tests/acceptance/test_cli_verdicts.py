@@ -118,10 +118,10 @@ def test_what_status_did_not_look_at_it_does_not_call_fine(shop):
 @pytest.mark.parametrize(
     "command",
     [
-        ["parked", "show", "--lane", "nosuchlane"],
-        ["parked", "redrive", "--lane", "nosuchlane"],
-        ["parked", "discard", "--lane", "nosuchlane"],
-        ["fan-outs", "cancel", "--lane", "nosuchlane"],
+        ["parked", "show", "--queue", "nosuchqueue"],
+        ["parked", "redrive", "--queue", "nosuchqueue"],
+        ["parked", "discard", "--queue", "nosuchqueue"],
+        ["fan-outs", "cancel", "--queue", "nosuchqueue"],
     ],
     ids=" ".join,
 )

@@ -269,7 +269,7 @@ class Functions:
         if item is None:
             return 0, False
         mark = read_mark(item)
-        return LOG[self.index(int(mark.position))][1], bool(mark.lanes)
+        return LOG[self.index(int(mark.position))][1], bool(mark.queues)
 
     def index(self, position):
         return [int(number_of(record)) for record in self.records].index(position)

@@ -186,7 +186,7 @@ class Driver:
         stage = self.stages[n]
         if stage is None:
             return None
-        return self.claim(stage.cursor), bool(stage.held.lanes), self.waits[n]
+        return self.claim(stage.cursor), bool(stage.held.queues), self.waits[n]
 
 
 def seen(world):

@@ -10,7 +10,7 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Outcome, PendingChange, resolve
-from streamkit.core.parking import Failure, lane_name
+from streamkit.core.parking import Failure, queue_name
 from streamkit.core.tables import survey
 from streamkit.operate.redrive import open_redriver
 from streamkit.progress.control import START, Cursor, child_of
@@ -93,7 +93,7 @@ class Driver:
             return self.effect(change.new.number)
 
         (self.handler,) = self.app.handlers
-        self.lane = lane_name(self.handler.name, self.key)
+        self.lane = queue_name(self.handler.name, self.key)
 
     def effect(self, number):
         return Add(Seen.key(name=self.note, number=number), times=1)
@@ -205,13 +205,13 @@ class Driver:
         at = cursor.position
         passed = LAST - 1 if (self.shard, at) == ("c", START) else 0 if at == START else int(at)
         owner = None if shard == "finished" else (self.knows(), self.actor.waiting is not None)
-        lane = await self.store.item("lane", self.lane)
-        ends = lane and (int(lane["head"]["S"]), int(lane["tail"]["S"]))
+        queue = await self.store.item("lane", self.lane)
+        ends = queue and (int(queue["head"]["S"]), int(queue["tail"]["S"]))
         redrivers = tuple(map(self.at, self.bench.actors[:OWNER]))
         return passed, shard, bool(cursor.holds), owner, ends, self.parked(), self.done(), redrivers
 
     def knows(self):
-        hold = self.stage.held.lanes.get(self.lane)
+        hold = self.stage.held.queues.get(self.lane)
         return 0 if hold is None else UNREAD if hold.tail is None else int(hold.tail)
 
     def parked(self):

@@ -370,7 +370,7 @@ MUTANTS = (
     Mutant(
         "build-keeps-parked-changes",
         "kinds/aggregate/reset.py",
-        "                await self._drop(lane.name)\n",
+        "                await self._drop(queue.name)\n",
         "                pass\n",
         "a change that was parked before is counted on top of its item",
         row="E new build retries the old one's parked",
@@ -409,7 +409,7 @@ MUTANTS = (
         "    if parked.build:\n",
         "    if not parked:\n",
         "a change that was parked while building is counted by its old image",
-        row="G holds its lane, retried as the cursor is",
+        row="G holds its queue, retried as the cursor is",
         test="tests/simulation/test_ledger_rows.py::test_a_change_that_was_parked_while_counting_is_retried_so_when_its_shard_is_live",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Bugs on a change's way from dispatch to a plan: lanes, folds, reads, parking, redriving."""
+"""Bugs on a change's way from dispatch to a plan: queues, folds, reads, parking, redriving."""
 
 from tests.mutants.mutant import Mutant
 
@@ -60,24 +60,24 @@ MUTANTS = (
         "an item that leaves its group stays in its sums",
         test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
     ),
-    # -- lanes and runs ----------------------------------------------------------------------------
+    # -- queues and runs ----------------------------------------------------------------------------
     Mutant(
-        "lane-order-broken",
+        "queue-order-broken",
         "core/dispatch.py",
-        "            for lane in into_lanes(runs):\n",
-        "            for lane in ([run] for run in runs):\n",
+        "            for chain in into_chains(runs):\n",
+        "            for chain in ([run] for run in runs):\n",
         "changes of one item run beside each other",
         "A7",
-        test="tests/unit/test_retries_by_hand.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
+        test="tests/unit/test_retries_by_hand.py::test_a_queue_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
-        "lane-reversed",
+        "queue-reversed",
         "core/by_item.py",
-        "    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]\n",
-        "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
+        "    return [[run for _, run in sorted(chain, key=_number)] for chain in different.values()]\n",
+        "    return [[run for _, run in sorted(chain, key=_number)][::-1] for chain in different.values()]\n",
         "changes of one item run in the wrong order",
         "A7",
-        test="tests/unit/test_retries_by_hand.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
+        test="tests/unit/test_retries_by_hand.py::test_a_queue_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
         "pending-effects-not-seen",
@@ -213,8 +213,8 @@ MUTANTS = (
     Mutant(
         "successor-let-through",
         "core/planning.py",
-        "        return lane in self.holds or lane in draft.held\n",
-        "        return lane in self.holds\n",
+        "        return queue in self.holds or queue in draft.held\n",
+        "        return queue in self.holds\n",
         "a change overtakes the parked one before it in the same commit",
         "C7",
         test="tests/unit/test_planning.py::test_a_failed_change_is_parked_and_its_item_held",
@@ -222,11 +222,11 @@ MUTANTS = (
     Mutant(
         "hold-not-remembered",
         "core/planning.py",
-        "        return lane in self.holds or lane in draft.held\n",
-        "        return lane in draft.held\n",
+        "        return queue in self.holds or queue in draft.held\n",
+        "        return queue in draft.held\n",
         "a change overtakes a parked one of an earlier commit",
         "C7",
-        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists",
+        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists",
     ),
     Mutant(
         "holds-not-written",
@@ -242,27 +242,27 @@ MUTANTS = (
         "worker/pipeline.py",
         "        await self.stage.held.load(cursor.holds)\n",
         "",
-        "a new owner does not know which lanes are held",
+        "a new owner does not know which queues are held",
         "C7",
-        test="tests/simulation/test_protocol.py::test_a_held_lane_is_held_in_the_child_and_by_the_next_owner",
+        test="tests/simulation/test_protocol.py::test_a_held_queue_is_held_in_the_child_and_by_the_next_owner",
     ),
     Mutant(
-        "queue-without-a-lane",
+        "queue-without-a-queue",
         "core/parking.py",
         "    if guarded:\n",
-        "    if guarded and not lane:\n",
-        "a change queues behind a lane that was lifted, and is stranded",
+        "    if guarded and not queue:\n",
+        "a change queues behind a queue that was lifted, and is stranded",
         "C6",
-        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists",
+        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists",
     ),
     Mutant(
-        "park-over-a-lane",
+        "park-over-a-queue",
         "core/parking.py",
-        "    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))\n",
+        "    head.guards.append((Guard(absent), GuardSource(parked.position, queue, QUEUE)))\n",
         "",
-        "a lane begins anew over one that exists, and its changes are stranded",
+        "a queue begins anew over one that exists, and its changes are stranded",
         "C5",
-        test="tests/unit/test_leases.py::test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next",
+        test="tests/unit/test_leases.py::test_a_queue_begins_only_if_there_is_none_and_a_queue_names_what_comes_next",
     ),
     Mutant(
         "parked-out-of-order",
@@ -278,9 +278,9 @@ MUTANTS = (
         "core/parked/head.py",
         "    action.guards.append((Guard(is_first & is_last), source))\n",
         "    action.guards.append((Guard(is_first), source))\n",
-        "a lane is lifted while a change queues behind it",
+        "a queue is lifted while a change queues behind it",
         "C5",
-        test="tests/unit/test_parked_head.py::test_a_change_that_is_queued_meanwhile_keeps_its_lane",
+        test="tests/unit/test_parked_head.py::test_a_change_that_is_queued_meanwhile_keeps_its_queue",
     ),
     Mutant(
         "redrive-checks-neither",
@@ -289,7 +289,7 @@ MUTANTS = (
         "        for action in (advance, *removal):\n"
         "            action.guards.clear()\n"
         "        everything = [advance, *unhold, *removal, *effects]\n",
-        "a redrive checks neither the lane's head nor that its change is still parked",
+        "a redrive checks neither the queue's head nor that its change is still parked",
         "C2 C4",
         test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
     ),
@@ -299,7 +299,7 @@ MUTANTS = (
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    advance.guards.clear()\n"
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
-        "a redrive of a large result does not check the lane's head",
+        "a redrive of a large result does not check the queue's head",
         "C4",
         test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
     ),
@@ -322,9 +322,9 @@ MUTANTS = (
         "core/parked/head.py",
         "        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again\n",
         "        del gone\n",
-        "a lane held again meanwhile is taken off its holds after a large redrive",
+        "a queue held again meanwhile is taken off its holds after a large redrive",
         "C5",
-        test="tests/unit/test_parked_head.py::test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds",
+        test="tests/unit/test_parked_head.py::test_a_queue_that_is_held_again_meanwhile_stays_on_its_holds",
     ),
     # -- results that wait behind a commit ---------------------------------------------------------
     Mutant(
@@ -373,7 +373,7 @@ MUTANTS = (
         "core/parked/head.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    sent = await transact(store.dynamodb, schemas, [advance], rng)\n",
-        "a result that leaves room for its lane alone is lost when its change leaves the lane",
+        "a result that leaves room for its queue alone is lost when its change leaves the queue",
         test="tests/simulation/test_fences.py::test_one_pass_applies_each_result_once_and_leaves_out_what_a_case_says[head-full]",
     ),
 )

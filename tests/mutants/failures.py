@@ -1,4 +1,4 @@
-"""Bugs of what goes wrong: changes that kill or fail, lanes that are retried, losses, starts."""
+"""Bugs of what goes wrong: changes that kill or fail, queues that are retried, losses, starts."""
 
 from tests.mutants.mutant import Mutant
 
@@ -8,7 +8,7 @@ MUTANTS = (
         "core/parked/head.py",
         "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
         "    change.guards += [(Guard(present), source)]\n",
-        "a failure that is written down late makes a lane stuck that has been tried since",
+        "a failure that is written down late makes a queue stuck that has been tried since",
         test="tests/unit/test_parked_head.py::test_a_failure_that_is_written_down_late_is_not_written_down_again",
     ),
     Mutant(
@@ -163,20 +163,20 @@ MUTANTS = (
         test="tests/unit/test_failures.py::test_pauses_grow_threefold_up_to_the_longest_and_end",
     ),
     Mutant(
-        "stuck-lane-is-retried",
+        "stuck-queue-is-retried",
         "worker/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
-        "a lane that waits for a person is tried on its own",
-        test="tests/unit/test_automatic_retries.py::test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it",
+        "a queue that waits for a person is tried on its own",
+        test="tests/unit/test_automatic_retries.py::test_a_stuck_queue_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it",
     ),
     Mutant(
         "retried-before-it-is-due",
         "worker/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
-        "the next change of a lane, or another owner's, is tried before it is due",
-        test="tests/unit/test_automatic_retries.py::test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once",
+        "the next change of a queue, or another owner's, is tried before it is due",
+        test="tests/unit/test_automatic_retries.py::test_two_owners_of_a_queue_that_try_it_at_once_apply_it_once",
     ),
     Mutant(
         "breaker-never-opens",
@@ -278,8 +278,8 @@ MUTANTS = (
     Mutant(
         "rewound-with-parked-changes",
         "operate/rewind.py",
-        "    parked = len(await held_lanes(store, await every_cursor(store)))\n",
-        "    parked = len(await held_lanes(store, {}))\n",
+        "    parked = len(await parked_queues(store, await every_cursor(store)))\n",
+        "    parked = len(await parked_queues(store, {}))\n",
         "a consumer is rewound while changes are parked, which then take effect twice",
         "D14",
         test="tests/simulation/test_rewind.py::test_a_rewind_is_refused_while_changes_are_parked_or_workers_live_or_the_code_is_other",
@@ -394,33 +394,33 @@ MUTANTS = (
     Mutant(
         "served-without-a-shard",
         "worker/automatic_retries.py",
-        "                if holds and lane in self._serving and self._is_next(lane):\n",
-        "                if lane in self._serving and self._is_next(lane):\n",
+        "                if holds and queue in self._serving and self._is_next(queue):\n",
+        "                if queue in self._serving and self._is_next(queue):\n",
         "a worker whose shard is given away while a fan-out is under way spins, and does no more",
         test="tests/unit/test_automatic_retries.py::test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away",
     ),
     Mutant(
-        "pause-between-lanes-unheard",
+        "pause-between-queues-unheard",
         "worker/automatic_retries.py",
         "            while waiting and not self._paused:\n",
         "            while waiting:\n",
-        "a worker whose consumer was paused goes on with all the lanes that were due",
-        test="tests/unit/test_automatic_retries.py::test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends",
+        "a worker whose consumer was paused goes on with all the queues that were due",
+        test="tests/unit/test_automatic_retries.py::test_no_queue_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends",
     ),
     Mutant(
-        "one-queue-for-all-lanes",
+        "one-queue-for-all-queues",
         "worker/automatic_retries.py",
         '            self._waiting[self._handlers.get(name, "")].append(name)\n',
         '            self._waiting[""].append(name)\n',
-        "lanes of a handler whose sink is slow keep those of others from being tried",
-        test="tests/simulation/test_sending.py::test_a_slow_sink_keeps_no_lanes_of_other_handlers_waiting",
+        "queues of a handler whose sink is slow keep those of others from being tried",
+        test="tests/simulation/test_sending.py::test_a_slow_sink_keeps_no_queues_of_other_handlers_waiting",
     ),
     Mutant(
         "retries-wait-for-a-table",
         "worker/redriver.py",
         "Patience(reads=not self.automatic, ",
         "Patience(",
-        "lanes whose changes cannot read the table keep all others of the handler from being tried",
+        "queues whose changes cannot read the table keep all others of the handler from being tried",
         test="tests/simulation/test_failures.py::test_what_cannot_be_read_for_some_changes_holds_up_no_retries_of_others",
     ),
     Mutant(
@@ -432,7 +432,7 @@ MUTANTS = (
         test="tests/simulation/test_failures.py::test_a_record_too_large_for_a_transaction_is_parked_with_its_keys_alone",
     ),
     Mutant(
-        "nothing-skipped-in-a-lane",
+        "nothing-skipped-in-a-queue",
         "worker/redriver.py",
         "        return skips and self.automatic and head.error is None\n",
         "        return False\n",

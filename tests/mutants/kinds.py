@@ -93,7 +93,7 @@ MUTANTS = (
         test="tests/simulation/test_fan_out.py::test_an_audience_that_is_served_one_by_one_is_served_whole",
     ),
     Mutant(
-        "recipients-lanes-unknown",
+        "recipients-queues-unknown",
         "kinds/fan_out/place.py",
         "            self.set_aside(self.held.name, won.held)\n",
         "            pass\n",
@@ -104,7 +104,7 @@ MUTANTS = (
         "parked-twice-is-overtaken",
         "kinds/fan_out/place.py",
         "mine in verdict.sources:",
-        "any(source.effect == LANE for source in verdict.sources):",
+        "any(source.effect == QUEUE for source in verdict.sources):",
         "a poison recipient that is in the audience twice stops the fan-out for good",
         test="tests/simulation/test_fan_out_adversary.py::test_a_poison_recipient_who_is_met_twice_stops_nobody",
     ),
@@ -154,8 +154,8 @@ MUTANTS = (
         "kinds/fan_out/fan_out.py",
         "_addressed(effect, recipient.name) for effect",
         '_addressed(effect, "") for effect',
-        "a delivery has another key inline than in the lane",
-        test="tests/simulation/test_fan_out_adversary.py::test_the_keys_of_deliveries_are_the_same_inline_and_in_the_lane",
+        "a delivery has another key inline than in the queue",
+        test="tests/simulation/test_fan_out_adversary.py::test_the_keys_of_deliveries_are_the_same_inline_and_in_the_queue",
     ),
     Mutant(
         "recipients-in-one-group",
@@ -178,8 +178,8 @@ MUTANTS = (
         "kinds/fan_out/audience.py",
         "            with anyio.move_on_after(self.seconds) as scope:\n",
         "            with anyio.move_on_after(math.inf) as scope:\n",
-        "audiences that do not come keep all other lanes from being tried",
-        test="tests/simulation/test_fan_out_adversary.py::test_an_audience_that_does_not_come_holds_up_no_other_lane",
+        "audiences that do not come keep all other queues from being tried",
+        test="tests/simulation/test_fan_out_adversary.py::test_an_audience_that_does_not_come_holds_up_no_other_queue",
     ),
     # -- mirrors and derived items -----------------------------------------------------------------
     Mutant(
@@ -211,8 +211,8 @@ MUTANTS = (
     Mutant(
         "cancel-looks-again",
         "operate/fan_outs.py",
-        "discard_lane(store, held[0], ",
-        "discard_lane(store, (await held_lanes(store))[0], ",
+        "discard_queue(store, held[0], ",
+        "discard_queue(store, (await parked_queues(store))[0], ",
         "a cancel that was overtaken cancels the next fan-out of its item",
         test="tests/simulation/test_commands.py::test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone",
     ),

@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         "behind-the-tail-of-before",
         "core/planning.py",
-        "        held[lane] = QueuedKey(hold.chunk, work.position)\n        return queue(",
-        "        held[lane] = QueuedKey(hold.chunk, hold.tail)\n        return queue(",
+        "        held[queue] = QueuedKey(hold.chunk, work.position)\n        return queue_behind(",
+        "        held[queue] = QueuedKey(hold.chunk, hold.tail)\n        return queue_behind(",
         "the second change that goes behind a parked one takes the place of the first",
         test=_QUEUE,
     ),
@@ -40,10 +40,10 @@ MUTANTS = (
         "gone-and-still-believed-in",
         "core/queued_keys.py",
         """        if item is None:
-            self.lanes.pop(lane, None)
+            self.queues.pop(queue, None)
         else:""",
         """        if item is None:
-            self.lanes[lane] = QueuedKey(self.lanes[lane].chunk, "0")
+            self.queues[queue] = QueuedKey(self.queues[queue].chunk, "0")
         else:""",
         "an owner goes on putting changes into a queue that it has seen to be gone",
         test=_QUEUE,

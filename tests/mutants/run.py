@@ -96,7 +96,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_lambda_filters.py",
         "tests/simulation/test_lambda_late.py",
         "tests/simulation/test_lambda_time.py",
-        "tests/simulation/test_lambda_lanes.py",
+        "tests/simulation/test_lambda_queues.py",
         "tests/simulation/test_lambda_holds.py",
         "tests/simulation/test_lambda_anew.py",
         "tests/simulation/test_lambda_builds.py",

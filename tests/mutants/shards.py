@@ -66,7 +66,7 @@ MUTANTS = (
         "        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]\n",
         "        return list(cursors)\n",
         "what began while nobody read overtakes what is parked of before",
-        test="tests/simulation/test_losses.py::test_a_lane_stays_held_over_shards_that_came_and_went_unread",
+        test="tests/simulation/test_losses.py::test_a_queue_stays_held_over_shards_that_came_and_went_unread",
     ),
     Mutant(
         "late-children-forgotten",
@@ -104,7 +104,7 @@ MUTANTS = (
 """,
         "the children's cursors are not in the transaction that finishes their parent",
         "B2",
-        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds",
+        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_it_holds",
     ),
     Mutant(
         "generation-of-the-lister",
@@ -131,7 +131,7 @@ MUTANTS = (
         "            heirs = [replace(c, holds=frozenset(), seen=seen, dated=dated) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
         "C7",
-        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds",
+        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_it_holds",
     ),
     Mutant(
         "finished-with-works-left",

@@ -64,7 +64,7 @@ MUTANTS = (
         "operate/sightings.py",
         "for shard in line for name in",
         "for shard in line[:1] for name in",
-        "explain calls a lane free although the parent of its shard waits for a handler",
+        "explain calls a queue free although the parent of its shard waits for a handler",
         test="tests/simulation/test_explanation.py::test_a_child_is_not_free_while_its_parent_waits",
     ),
     Mutant(
@@ -224,7 +224,7 @@ MUTANTS = (
         "worker/automatic_retries.py",
         "        self._stuck.discard(report.lane)\n",
         "",
-        "an item that a person has helped counts as stuck until its lane is empty",
+        "an item that a person has helped counts as stuck until its queue is empty",
         test="tests/simulation/test_telemetry.py::test_an_item_is_stuck_until_a_person_lets_it_be_tried_again",
     ),
     Mutant(

@@ -186,7 +186,7 @@ class Contest:
             await anyio.sleep(0.3)
 
     def parked(self):
-        """Return the lanes of parked changes."""
+        """Return the queues of parked changes."""
         return [i for i in self.world.items(TABLE) if i.get("_sk_kind") == {"S": "lane"}]
 
     # -- the result ----------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def failed_orders(harness, case):
 
 
 def deal(harness, case):
-    """Let a fan-out wait in its lane."""
+    """Let a fan-out wait in its queue."""
     set_stage(harness)
     harness.put(*(Watch(name=name) for name in NAMES), Deal(deal="1"))
     records = Stream(harness.world, TABLE).business()
@@ -255,8 +255,8 @@ async def in_functions(harness, aws, records):
     raise AssertionError("some records come again and again")
 
 
-async def in_lanes(harness, aws, _):
-    """Redrive every lane, as a person does."""
+async def in_queues(harness, aws, _):
+    """Redrive every queue, as a person does."""
     clock, rng = harness.world.clock, random.Random(random.random())
     await redrive(harness.app, aws, clock=clock, rng=rng)
 
@@ -323,7 +323,7 @@ FENCES = (
         "head",
         handling,
         failed_orders,
-        in_lanes,
+        in_queues,
         6,
         {"slow": NO_DEADLINE, "several": ONE_RESULT},
     ),
@@ -331,7 +331,7 @@ FENCES = (
         "place",
         fanning,
         deal,
-        in_lanes,
+        in_queues,
         3,
         {"slow": NO_DEADLINE, "several": ONE_RESULT},
     ),

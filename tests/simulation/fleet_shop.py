@@ -21,7 +21,7 @@ from streamkit import (
     Table,
 )
 from streamkit.changes import ItemKey
-from streamkit.core.parking import lane_name
+from streamkit.core.parking import queue_name
 from streamkit.progress.control import START
 from streamkit.testing.sightings import SeenCall, SeenWrite
 from tests.simulation import shop
@@ -213,8 +213,8 @@ def expected(
 def found(world) -> dict[str, Any]:
     """Read the same from the table."""
     items = world.items(shop.TABLE)
-    lanes = {
-        lane_name("edits", ItemKey(f"SALE#{number}", f"SALE#{number}")): number
+    queues = {
+        queue_name("edits", ItemKey(f"SALE#{number}", f"SALE#{number}")): number
         for number in range(_SALES)
     }
 
@@ -226,7 +226,7 @@ def found(world) -> dict[str, Any]:
         }
 
     parked = Counter(
-        lanes[item["_sk_lane"]["S"]] for item in items if item.get("_sk_kind") == {"S": "parked"}
+        queues[item["_sk_lane"]["S"]] for item in items if item.get("_sk_kind") == {"S": "parked"}
     )
     return shop.found(world) | {
         "newest": numbers("NEWEST#", "amount"),

@@ -31,7 +31,7 @@ _PLAIN = {
 }
 
 REGRESSIONS = {
-    "a lane stays held over shards that came and went while nobody read": Regression(
+    "a queue stays held over shards that came and went while nobody read": Regression(
         5,
         Plan(
             shape={

@@ -554,7 +554,7 @@ def test_a_handler_that_waits_for_its_downstream_stops_no_other_shard():
     run_virtually(scenario)
 
 
-# -- held lanes ------------------------------------------------------------------------------------
+# -- held queues ------------------------------------------------------------------------------------
 
 
 def test_works_that_arrive_while_a_tail_is_read_queue_as_well():
@@ -697,7 +697,7 @@ class ParkedLate(Process):
 
 
 def test_a_plan_that_parks_and_wins_late_holds_what_it_parks_and_not_what_a_later_plan_would():
-    """The later one queues another change of the item, which would fall out of its lane."""
+    """The later one queues another change of the item, which would fall out of its queue."""
     broken, seen = {"x", "y"}, []
 
     async def scenario():

@@ -393,8 +393,8 @@ def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(m
     look = fan_outs.list_parked
     overtaken = []
 
-    async def faster(store, lanes):
-        found = await look(store, lanes)
+    async def faster(store, queues):
+        found = await look(store, queues)
         if not overtaken:
             overtaken.append(await harness_cancels())
         return found
@@ -407,13 +407,13 @@ def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(m
         for n in (1, 2):
             harness.put(operators.Deal(deal="d", n=n))
         harness.settle()
-        (lane,) = {parked.lane for parked in harness.parked()}
+        (queue,) = {parked.lane for parked in harness.parked()}
 
         async def harness_cancels():
             overtaken.append("begun")
-            return await cancel_fan_out(app, harness._aws, lane, clock=clock)
+            return await cancel_fan_out(app, harness._aws, queue, clock=clock)
 
-        assert not harness.operate(lambda aws: cancel_fan_out(app, aws, lane, clock=clock))
+        assert not harness.operate(lambda aws: cancel_fan_out(app, aws, queue, clock=clock))
         assert overtaken == ["begun", True]
         DOWN.clear()
         harness.redrive()

@@ -20,7 +20,7 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
-from streamkit.core.parking import lane_name
+from streamkit.core.parking import queue_name
 from streamkit.errors import ConfigurationError
 from streamkit.operate.consumers import pause_consumer
 from streamkit.operate.explanation import explain_item
@@ -89,7 +89,7 @@ def by_handler(found):
     return {f"{one.consumer}/{one.handler}": one for one in found.listening}
 
 
-def test_it_names_the_entity_and_who_listens_with_lane_and_condition(shop):
+def test_it_names_the_entity_and_who_listens_with_queue_and_condition(shop):
     found = explained(shop, "ORDER#7", "ORDER")
     assert (found.kind, found.entity, found.exists) == ("entity", "Order", True)
     listening = by_handler(found)
@@ -97,7 +97,7 @@ def test_it_names_the_entity_and_who_listens_with_lane_and_condition(shop):
     shipped = listening["shop/shipped"]
     assert shipped.when == "became('status', 'SHIPPED')"
     assert shipped.kinds == ("modified",)
-    assert shipped.lane == lane_name("shipped", ItemKey("ORDER#7", "ORDER"))
+    assert shipped.lane == queue_name("shipped", ItemKey("ORDER#7", "ORDER"))
     assert found.held == ()
 
 
@@ -239,7 +239,7 @@ def told(found):
     return by_handler(found)["shop/told"]
 
 
-def test_a_lane_is_not_free_while_the_shard_before_it_waits_for_a_handler(harness_of):
+def test_a_queue_is_not_free_while_the_shard_before_it_waits_for_a_handler(harness_of):
     down = [True]
     harness = harness_of(blocking(down), settings=Settings())
     harness.settle()

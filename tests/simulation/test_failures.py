@@ -70,7 +70,7 @@ def lines(harness, number=1):
     return journal.lines if journal else ""
 
 
-def lanes(harness):
+def queues(harness):
     items = harness.world.items("shop")
     return [item for item in items if item.get("_sk_kind") == {"S": "lane"}]
 
@@ -102,16 +102,16 @@ def test_a_change_that_always_fails_is_stuck_after_the_documented_number_of_trie
         harness.settle()
         harness.advance("3h")
     assert downstream.calls == 1 + Policy().retry_limit
-    assert [log["event"] for log in logs].count("lane.retried") == Policy().retry_limit - 1
-    (stuck,) = [log for log in logs if log["event"] == "lane.stuck"]
+    assert [log["event"] for log in logs].count("queue.retried") == Policy().retry_limit - 1
+    (stuck,) = [log for log in logs if log["event"] == "queue.stuck"]
     assert (stuck["handler"], stuck["error"], stuck["log_level"]) == (
         "journal",
         "RuntimeError",
         "error",
     )
-    (lane,) = lanes(harness)
-    assert lane["_sk_stuck"] == {"BOOL": True}
-    assert "_sk_due" not in lane
+    (queue,) = queues(harness)
+    assert queue["_sk_stuck"] == {"BOOL": True}
+    assert "_sk_due" not in queue
     downstream.down = False
     harness.advance("2h")
     assert len(harness.parked()) == 1
@@ -144,7 +144,7 @@ def test_what_a_handler_calls_poison_is_stuck_at_once(world_of):
     harness.settle()
     harness.advance("3h")
     assert downstream.calls == 1
-    assert lanes(harness)[0]["_sk_stuck"] == {"BOOL": True}
+    assert queues(harness)[0]["_sk_stuck"] == {"BOOL": True}
 
 
 def test_a_hand_redrive_that_fails_begins_the_tries_anew(world_of):
@@ -158,7 +158,7 @@ def test_a_hand_redrive_that_fails_begins_the_tries_anew(world_of):
     harness.redrive()
     harness.advance("1h")
     assert downstream.calls == calls + 3  # by hand, then two on its own
-    assert "_sk_stuck" in lanes(harness)[0]
+    assert "_sk_stuck" in queues(harness)[0]
     harness.redrive()
     downstream.down = False
     harness.advance("1h")
@@ -176,7 +176,7 @@ def test_an_item_that_does_not_fit_its_entity_is_parked_and_heals_with_the_item_
     harness.settle()
     first, second = harness.parked()
     assert (first.error, second.error) == ("DecodeError", None)
-    assert "_sk_due" in lanes(harness)[0]
+    assert "_sk_due" in queues(harness)[0]
     assert downstream.calls == 0
 
 
@@ -240,7 +240,7 @@ def test_changes_that_arrive_while_a_hold_is_lifted_are_neither_stranded_nor_ove
         harness.advance("2m")
         assert harness.parked() == []
         assert lines(harness) == written
-        assert lanes(harness) == []
+        assert queues(harness) == []
 
 
 def test_a_crash_at_any_call_of_an_automatic_retry_loses_and_repeats_nothing():
@@ -259,7 +259,7 @@ def test_a_crash_at_any_call_of_an_automatic_retry_loses_and_repeats_nothing():
             harness.settle()  # starts another worker, if this one is dead
             harness.advance("30s")
             assert harness.parked() == []
-            assert lanes(harness) == []
+            assert queues(harness) == []
             assert harness.get(Journal.key(number=1)).count == 2
             return calls
 
@@ -372,7 +372,7 @@ def test_a_change_parked_with_its_keys_alone_is_stuck_once_the_stream_has_droppe
         harness.advance("7h")
     (parked,) = harness.parked()
     assert parked.error == "RecordGone"
-    assert "_sk_stuck" in lanes(harness)[0]
+    assert "_sk_stuck" in queues(harness)[0]
     assert lines(harness) == ""
 
 

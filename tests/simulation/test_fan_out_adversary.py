@@ -211,7 +211,7 @@ def test_no_more_than_a_thousand_recipients_of_a_fan_out_are_parked(harness_of):
     assert sum(not change.to for change in parked) == 1, "the fan-out itself waits for a person"
 
 
-# -- its lane --------------------------------------------------------------------------------------
+# -- its queue --------------------------------------------------------------------------------------
 
 
 def test_a_fan_out_goes_on_while_its_shard_splits_and_its_item_changes(harness_of):
@@ -255,7 +255,7 @@ def waiting():
 
 @pytest.mark.parametrize("tokens", ["places", "repeated"])
 def test_of_two_who_serve_one_audience_each_page_is_served_by_one(harness_of, monkeypatch, tokens):
-    """As after a split, when two workers hold one lane; here two people redrive it."""
+    """As after a split, when two workers hold one queue; here two people redrive it."""
     monkeypatch.setattr(broadcasting, "AHEAD", 40 if tokens == "repeated" else AHEAD)
     app, (place, generated) = make_app(rate=50, inline=0, otherwise=None), waiting()
     if tokens == "repeated":
@@ -338,7 +338,7 @@ def test_an_audience_that_has_become_another_one_fails_the_fan_out_and_not_the_w
     assert harness.get(Seen.key(deal="2")), "the worker lives"
 
 
-def test_an_audience_that_does_not_come_holds_up_no_other_lane(harness_of):
+def test_an_audience_that_does_not_come_holds_up_no_other_queue(harness_of):
     app = App("deals", table="Deals", entities=[Note, Watch])
     hanging = {str(number) for number in range(AT_ONCE)}
 
@@ -431,8 +431,8 @@ def test_recipients_are_delivered_side_by_side_under_names_of_their_own(harness_
         assert len({getattr(d, name) for d in sink.got}) == 60
 
 
-def test_the_keys_of_deliveries_are_the_same_inline_and_in_the_lane(harness_of):
-    """A sink that turns slow in the middle of an inline audience leaves the rest to the lane."""
+def test_the_keys_of_deliveries_are_the_same_inline_and_in_the_queue(harness_of):
+    """A sink that turns slow in the middle of an inline audience leaves the rest to the queue."""
     sink = Memory(items=1, calls=1)
     sink.trouble = lambda ds: (
         30.0 if ds[0].body["to"] == "u0004" and len(sink.batches) < 9 else None

@@ -123,7 +123,7 @@ def trial(main):
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("result", RESULTS)
-def test_the_largest_result_is_applied_in_each_host_and_from_its_lane(host, result):
+def test_the_largest_result_is_applied_in_each_host_and_from_its_queue(host, result):
     async def main():
         failing = {"full"}
         make, count = RESULTS[result]
@@ -282,7 +282,7 @@ def test_a_recipients_largest_result_has_room_beside_the_fan_outs_place():
     trial(main)
 
 
-def test_a_fan_out_that_has_no_room_beside_a_moves_token_goes_on_in_its_lane():
+def test_a_fan_out_that_has_no_room_beside_a_moves_token_goes_on_in_its_queue():
     async def main():
         app = fan_out_app(2)
         world = with_users(app, MOST // 3)

@@ -9,7 +9,7 @@ from streamkit import Add, App, Entity, Inserted
 from streamkit.aws_lambda.environment import ConsumerReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.operate.consumers import delete_consumer
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -131,7 +131,7 @@ def test_a_deletion_leaves_no_mark_that_does_not_expire():
         put(world, 1, 2)
         async with environment_of(world, app) as environment:
             await process_batch(environment, event(Stream(world, TABLE).business()))
-            assert len(await held_lanes(environment.store)) == 1
+            assert len(await parked_queues(environment.store)) == 1
         marks = own_items(world, TABLE, "mark")
         assert Counter("_sk_expires" in mark for mark in marks) == {True: 1, False: 1}
         await delete(world, app)

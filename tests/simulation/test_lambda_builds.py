@@ -15,7 +15,7 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.migration import process_slice
-from streamkit.core.parked.queues import Selection, held_lanes
+from streamkit.core.parked.queues import Selection, parked_queues
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import FUNCTION_SECONDS as FUNCTION_SECONDS_MAX
 from streamkit.kinds.aggregate import sweep
@@ -211,7 +211,7 @@ def test_what_is_parked_unrun_while_it_is_cleared_is_counted_once():
             await clearing.met.wait()
             while await deadly.invoke(records) != DONE:
                 assert deadly.deaths < 9
-            assert {lane.handler for lane in await held_lanes(environment.store)} == {
+            assert {queue.handler for queue in await parked_queues(environment.store)} == {
                 "Sales",
                 "run",
             }

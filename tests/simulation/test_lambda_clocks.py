@@ -65,7 +65,7 @@ class Wrong(Function):
             yield process, environment
 
     async def maintain(self):
-        """Go on with lanes, as the schedule does; killed, if the environment dies."""
+        """Go on with queues, as the schedule does; killed, if the environment dies."""
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group, self.opened() as (process, environment):
 
@@ -102,13 +102,13 @@ def make_app(outage):
 
 
 async def scenario(seed, kill):
-    """Traffic, functions that are killed, and lanes that are retried meanwhile."""
+    """Traffic, functions that are killed, and queues that are retried meanwhile."""
     rng, outage, parked = random.Random(seed), {"o0", "o1"}, False
     world = World.create(seed, shards=2)
     app = make_app(outage)
     world.engine.call("dynamodb", "CreateTable", table_of(app))
     function = Wrong(world, app, rng, kill)
-    habits = Habits(lanes=3, repeated=0.2, abandoned=0.2)
+    habits = Habits(parallel=3, repeated=0.2, abandoned=0.2)
     mapping = EventSourceMapping(world, TABLE, function.invoke, rng, habits)
     for _ in range(2):
         write(world, TABLE, rng, 9)

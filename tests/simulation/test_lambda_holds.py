@@ -90,7 +90,7 @@ def simulated(main):
         return run_virtually(main)
 
 
-def test_what_another_invocation_queues_meanwhile_stays_in_its_lane():
+def test_what_another_invocation_queues_meanwhile_stays_in_its_queue():
     """Both queue the second change; the one that comes second goes on behind what is there now."""
 
     async def main():
@@ -119,11 +119,11 @@ def test_what_another_invocation_queues_meanwhile_stays_in_its_lane():
     simulated(main)
 
 
-# -- a mark that names lanes ----------------------------------------------------------------------
+# -- a mark that names queues ----------------------------------------------------------------------
 
 
-def lanes_of(world):
-    """The lanes that the item's mark names; None if there is no mark."""
+def queues_of(world):
+    """The queues that the item's mark names; None if there is no mark."""
     found = own_items(world, TABLE, "mark")
     return len(found[0].get("_sk_lanes", {"SS": []})["SS"]) if found else None
 
@@ -139,7 +139,7 @@ async def deliver(environment, stream):
     assert await process_batch(environment, event(stream.business())) == DONE
 
 
-def test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end():
+def test_a_queue_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end():
     async def main():
         downstream = Down()
         app = downstream.app()
@@ -147,7 +147,7 @@ def test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_it
         async with environment_of(world, app) as environment:
             put(world, "a")
             await deliver(environment, stream)
-            assert lanes_of(world) == 2
+            assert queues_of(world) == 2
             await days(world, 9)
             downstream.down.remove("follow")
             put(world, "b")
@@ -155,25 +155,25 @@ def test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_it
             assert downstream.brands == [], "the second change waits behind the first"
             (report, _) = sorted(await redrive(app, environment.aws, clock=world.clock), key=failed)
             assert report.done == 2
-            assert lanes_of(world) == 1
+            assert queues_of(world) == 1
             await days(world, 9)
             put(world, "c")
             await deliver(environment, stream)
             assert downstream.brands == ["a", "b", "c"]
             assert [c["number"]["S"] for c in copies(world)] == ["0"], (
-                "the other lane is held still"
+                "the other queue is held still"
             )
             downstream.down.clear()
             assert [r.done for r in await redrive(app, environment.aws, clock=world.clock)] == [3]
-            assert lanes_of(world) == 0
+            assert queues_of(world) == 0
             await days(world, 9)
-            assert lanes_of(world) is None
+            assert queues_of(world) is None
 
     simulated(main)
 
 
 @pytest.mark.parametrize("how", ["discarded", "maintained"])
-def test_whoever_ends_a_lane_lets_its_items_mark_end(how):
+def test_whoever_ends_a_queue_lets_its_items_mark_end(how):
     async def main():
         downstream = Down()
         app = downstream.app(echo=False, heals=how == "maintained")
@@ -187,11 +187,11 @@ def test_whoever_ends_a_lane_lets_its_items_mark_end(how):
             else:
                 await anyio.sleep(60)
                 assert (await maintain(environment))["done"] == 1
-            assert lanes_of(world) == 0
+            assert queues_of(world) == 0
             await days(world, 6)
-            assert lanes_of(world) == 0
+            assert queues_of(world) == 0
             await days(world, 2)
-            assert lanes_of(world) is None
+            assert queues_of(world) is None
 
     simulated(main)
 
@@ -215,9 +215,9 @@ def test_a_change_whose_effects_fill_a_transaction_lets_its_items_mark_end_too()
             down.clear()
             assert [r.done for r in await redrive(app, environment.aws, clock=world.clock)] == [1]
         assert len(copies(world)) == 99
-        assert lanes_of(world) == 0
+        assert queues_of(world) == 0
         await days(world, 8)
-        assert lanes_of(world) is None
+        assert queues_of(world) is None
 
     simulated(main)
 
@@ -242,17 +242,17 @@ def test_a_redrive_and_a_function_that_meet_at_a_mark_do_not_hurt_each_other():
 
             environment.aws.dynamodb.transact_write_items = overtaken
             await redrive(app, environment.aws, clock=world.clock)
-            assert lanes_of(world) == 0
+            assert queues_of(world) == 0
             put(world, "b")
             downstream.down.add("echo")
             await deliver(environment, stream)
-            assert lanes_of(world) == 1
+            assert queues_of(world) == 1
             put(world, "c")
             environment.aws.dynamodb.transact_write_items = overtaken
             downstream.down.clear()
             await deliver(environment, stream)
             await redrive(app, environment.aws, clock=world.clock)
-            assert lanes_of(world) == 0
+            assert queues_of(world) == 0
             assert own_items(world, TABLE, "parked") == []
         assert {c["brand"]["S"] for c in copies(world)} == {"c"}
         assert downstream.brands == ["a", "b", "c"]
@@ -260,7 +260,7 @@ def test_a_redrive_and_a_function_that_meet_at_a_mark_do_not_hurt_each_other():
     simulated(main)
 
 
-def test_the_lane_of_a_handler_that_a_release_does_not_have_is_still_held_when_it_is_back():
+def test_the_queue_of_a_handler_that_a_release_does_not_have_is_still_held_when_it_is_back():
     async def main():
         downstream = Down()
         with_echo, without = downstream.app(), downstream.app(echo=False)
@@ -289,8 +289,8 @@ class Meanwhile(Process):
         return await super().intercept(call, apply)
 
 
-def test_a_lane_that_begins_while_another_one_of_its_item_ends_is_still_held():
-    """The mark that was read names one lane, and the last one takes the others along."""
+def test_a_queue_that_begins_while_another_one_of_its_item_ends_is_still_held():
+    """The mark that was read names one queue, and the last one takes the others along."""
     broken, seen = {"first", "second"}, []  # only what async handlers see: others run ahead
     app = App("deals", table=TABLE, entities=[Copy], policy=Policy(attempts=1))
 

@@ -13,7 +13,7 @@ from streamkit.testing.mapping import Habits
 
 SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=2.0)
-ROUGH = Habits(batch=20, lanes=4, repeated=0.3, abandoned=0.2)
+ROUGH = Habits(batch=20, parallel=4, repeated=0.3, abandoned=0.2)
 TASKS, LAG_SECONDS = 60, 3600.0
 
 

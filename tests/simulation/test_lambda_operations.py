@@ -98,7 +98,7 @@ def test_a_paused_consumer_lets_batches_come_again_and_loses_nothing():
     simulated(main)
 
 
-def test_in_a_paused_consumer_lanes_and_what_a_mapping_gave_up_wait_too():
+def test_in_a_paused_consumer_queues_and_what_a_mapping_gave_up_wait_too():
     async def main():
         down = [True]
         app = app_of(down)

@@ -5,7 +5,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Policy, Send, Set
 from streamkit.aws_lambda.host import process_batch
-from streamkit.core.parked.queues import held_lanes, list_parked
+from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.planning import Planner
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -102,9 +102,9 @@ def test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow():
                 left = left_of(response, left)
                 await anyio.sleep(5)
             (parked,) = await list_parked(environment.store)
-            (lane,) = await held_lanes(environment.store)
+            (queue,) = await parked_queues(environment.store)
         assert logged(world).keys() == {"a", "c"}
-        assert (parked.error, parked.attempts, lane.stuck) == ("FunctionKilled", 2, True)
+        assert (parked.error, parked.attempts, queue.stuck) == ("FunctionKilled", 2, True)
         # Six of 11 s each while it is young, three that are counted, two alone, and the last one.
         assert invocations == 12
 

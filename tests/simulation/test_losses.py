@@ -281,7 +281,7 @@ def test_shards_that_came_and_went_unread_are_a_loss():
     run_virtually(scenario)
 
 
-def test_a_lane_stays_held_over_shards_that_came_and_went_unread():
+def test_a_queue_stays_held_over_shards_that_came_and_went_unread():
     async def scenario():
         world = make_world()
         app = App("losses", table=TABLE, control_table="Control", on_loss="resume")

@@ -177,7 +177,7 @@ async def run_worker_to_its_death(world, app):
     assert len(times(world, "PART")) == 180, "order 2, and one handler's part of order 1"
 
 
-def test_lambda_goes_on_with_half_of_a_change_with_lanes_and_with_an_audience():
+def test_lambda_goes_on_with_half_of_a_change_with_queues_and_with_an_audience():
     async def main():
         world, app = World.create(1, shards=1), shop()
         world.engine.call("dynamodb", "CreateTable", table_of(app))

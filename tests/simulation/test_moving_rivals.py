@@ -367,7 +367,7 @@ def test_a_worker_that_froze_anywhere_commits_nothing_once_functions_run():
     assert calls > 5
 
 
-# -- lanes ----------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 
 class User(Entity, pk="USERS", sk="USER#{user:03d}"):
@@ -409,7 +409,7 @@ def told(world):
 
 @dataclass
 class Listing(Process):
-    """Before it lists the first lane anew, lets a frozen process go on for a while."""
+    """Before it lists the first queue anew, lets a frozen process go on for a while."""
 
     other: Process | None = None
 
@@ -455,7 +455,7 @@ def test_recipients_that_are_parked_while_a_fan_out_changes_hosts_are_found_agai
     simulated(main)
 
 
-def test_lanes_go_with_their_consumer_to_workers_and_back_and_no_mark_stays_for_ever():
+def test_queues_go_with_their_consumer_to_workers_and_back_and_no_mark_stays_for_ever():
     async def main():
         down = {1, 3}
         app = make_app(policy=Policy(attempts=1, retry_limit=0), down=down)

@@ -170,8 +170,8 @@ async def begun(group, process, work):
     return ended
 
 
-def test_a_move_and_a_redrive_that_stand_still_leave_no_lane_and_no_name_of_one():
-    """Before each of their writes: a mark that names a lane which is gone would stay for ever."""
+def test_a_move_and_a_redrive_that_stand_still_leave_no_queue_and_no_name_of_one():
+    """Before each of their writes: a mark that names a queue which is gone would stay for ever."""
     both = 0
     for move_at in itertools.count():
         stood = [simulated(beside, move_at, redrive_at) for redrive_at in (-1, 0)]
@@ -247,18 +247,18 @@ def test_a_move_that_was_broken_off_for_a_day_is_finished_only_if_the_loss_is_ac
     simulated(main)
 
 
-# -- lanes without a place ------------------------------------------------------------------------
+# -- queues without a place ------------------------------------------------------------------------
 
 
-def test_a_lane_for_which_functions_have_no_place_left_ends_the_move_with_what_to_do():
-    """Of a quarter of a million lanes that are held, as many as the places name are enough here."""
+def test_a_queue_for_which_functions_have_no_place_left_ends_the_move_with_what_to_do():
+    """Of a quarter of a million queues that are held, as many as the places name are enough here."""
 
     async def main():
         app = make_app(policy=Policy(attempts=1, retry_limit=0), down={1})
         world = world_with(app, 1)
         await world.run_worker(app)
-        (lane,) = own_items(world, TABLE, "lane")
-        full = chunk_of(lane["_sk_lane"]["S"], LAMBDA_CHUNKS)
+        (queue,) = own_items(world, TABLE, "lane")
+        full = chunk_of(queue["_sk_lane"]["S"], LAMBDA_CHUNKS)
         async with world.clients() as aws:
             space = (await survey(app, aws)).space(app)
         key = space.key("holds", full)

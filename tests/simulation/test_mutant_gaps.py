@@ -174,7 +174,7 @@ async def test_a_position_written_while_a_change_is_blocked_does_not_say_that_it
 
 
 @virtually
-async def test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds():
+async def test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_it_holds():
     road = Road()
     road.app = App("steps", table=TABLE, policy=Policy(attempts=1))
 
@@ -223,7 +223,7 @@ async def slow_beside_idle():
         group.start_soon(slow)
         await anyio.sleep(10)
         key = {"S": "STEP#1"}
-        for _ in range(24):  # one item, one lane: two minutes
+        for _ in range(24):  # one item, one queue: two minutes
             item = {"PK": key, "SK": key, "number": {"N": "1"}}
             request = {"TableName": TABLE, "Item": item}
             road.world.engine.call("dynamodb", "PutItem", request)

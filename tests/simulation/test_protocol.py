@@ -317,7 +317,7 @@ def test_outside_effects_of_one_item_keep_the_order_of_its_changes():
         await world.run_worker(app)
         for name in "ab":
             assert [n for other, n in sent if other == name] == list(range(5))
-        assert any(left[0] != right[0] for left, right in pairwise(sent)), "lanes run together"
+        assert any(left[0] != right[0] for left, right in pairwise(sent)), "queues run together"
 
     run_virtually(scenario)
 
@@ -358,7 +358,7 @@ def test_an_effect_omitted_before_a_read_went_stale_is_not_left_out_of_the_next_
 
 
 @pytest.mark.parametrize("hidden", [0.0, 8.0])
-def test_a_held_lane_is_held_in_the_child_and_by_the_next_owner(hidden):
+def test_a_held_queue_is_held_in_the_child_and_by_the_next_owner(hidden):
     async def scenario():
         app, runs = make_app(), []
 

@@ -113,7 +113,7 @@ def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
     assert not harness.parked()
 
 
-def test_a_slow_sink_keeps_no_lanes_of_other_handlers_waiting(harness_of):
+def test_a_slow_sink_keeps_no_queues_of_other_handlers_waiting(harness_of):
     sink = Memory(calls=1, items=1)
     sink.trouble = lambda _: 8.0
     app = make_app(sink, timeout_seconds=60)
@@ -142,7 +142,7 @@ def test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so(harness_
     harness.settle()
     write(harness, orders=4, steps=1)
     harness.advance("12s")
-    assert len(harness.parked()) >= 2, "they wait in their lanes"
+    assert len(harness.parked()) >= 2, "they wait in their queues"
     sink.trouble = lambda _: error
     harness.advance("10m")
     assert not harness.parked()
@@ -207,7 +207,7 @@ def test_a_call_that_is_cut_off_fails_for_each_of_its_deliveries(harness_of):
     write(harness, orders=3, steps=1)
     harness.advance("2s")
     assert silent.under_way == 3
-    harness.advance("3m")  # the first call is cut off, and that of its lane
+    harness.advance("3m")  # the first call is cut off, and that of its queue
     assert {parked.error for parked in harness.parked()} == {"TimeoutError"}
     assert len(harness.parked()) == 3
 

@@ -26,8 +26,8 @@ from streamkit.testing.faults import Interceptor, inflict
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
-from streamkit.worker.automatic_retries import Holders, LaneRetries
-from streamkit.worker.redriver import LaneReport
+from streamkit.worker.automatic_retries import Holders, QueueRetries
+from streamkit.worker.redriver import QueueReport
 from streamkit.worker.report import WorkerReport, sample
 from streamkit.worker.workers import Workers
 from tests.simulation.memory import Memory
@@ -184,13 +184,13 @@ class Nobody:
 
 
 async def test_an_item_is_stuck_until_a_person_lets_it_be_tried_again():
-    retries = LaneRetries(Nobody(), Holders())
+    retries = QueueRetries(Nobody(), Holders())
     retries.watch("shard", lambda: {"lane": QueuedKey("chunk")}, lambda _: None, lambda _: None)
     counts = []
     for report in (
-        LaneReport("lane", "confirm", stuck=True),
-        LaneReport("lane", "confirm", due=60.0),
-        LaneReport("lane", "confirm", due=60.0, serving=True),
+        QueueReport("lane", "confirm", stuck=True),
+        QueueReport("lane", "confirm", due=60.0),
+        QueueReport("lane", "confirm", due=60.0, serving=True),
     ):
         retries._note(report, {})
         counts.append((retries.parked, retries.stuck))

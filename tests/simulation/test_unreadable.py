@@ -11,7 +11,7 @@ from streamkit import Add, App, Entity, Inserted, Modified, Telemetry
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.core.parked.queues import held_lanes, list_parked, open_store
+from streamkit.core.parked.queues import list_parked, open_store, parked_queues
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.observe.registry import Registry
@@ -240,8 +240,8 @@ def test_a_person_sees_what_cannot_be_read_and_discards_it_and_a_redrive_never_r
             (report,) = await redrive(app, aws, rng=random.Random(1), clock=world.clock)
             assert (report.done, report.stuck) == (0, True)
             assert "look at it" in report.failure.detail
-            (lane,) = await held_lanes(await open_store(app, aws))
-            assert lane.handler == "(unreadable)"
+            (queue,) = await parked_queues(await open_store(app, aws))
+            assert queue.handler == "(unreadable)"
             (report,) = await discard(app, aws, rng=random.Random(1), clock=world.clock)
             assert (report.done, report.empty) == (1, True)
         assert not own_items(world, TABLE, "parked")
@@ -307,7 +307,7 @@ def keys_only(record):
 
 @pytest.mark.parametrize("flaw", [bad_base64, unknown_type, no_number, no_item, keys_only])
 @pytest.mark.parametrize("host", ["worker", "function"])
-def test_an_image_that_cannot_be_read_is_parked_in_its_items_own_lane(host, flaw):
+def test_an_image_that_cannot_be_read_is_parked_in_its_items_own_queue(host, flaw):
     async def main():
         app = make_app()
         world = world_of(app)

@@ -1,4 +1,4 @@
-"""Held lanes are tried when they are due, by few at a time, and shards learn what is empty."""
+"""Held queues are tried when they are due, by few at a time, and shards learn what is empty."""
 
 import random
 from contextlib import asynccontextmanager
@@ -9,8 +9,8 @@ import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.parked.queues import held_lanes, read_lanes
-from streamkit.core.parking import lane_name
+from streamkit.core.parked.queues import parked_queues, read_queues
+from streamkit.core.parking import queue_name
 from streamkit.core.tables import survey
 from streamkit.kinds.injection import injector
 from streamkit.local.transport import Response
@@ -24,9 +24,9 @@ from streamkit.worker.automatic_retries import (
     LOOK_SECONDS,
     STUCK_SECONDS,
     Holders,
-    LaneRetries,
+    QueueRetries,
 )
-from streamkit.worker.redriver import LaneReport
+from streamkit.worker.redriver import QueueReport
 from tests.tables import streamed
 
 SETTINGS = Settings(poll_floor=0.01, poll_ceiling=0.05, heartbeat=60, lease=150)
@@ -76,7 +76,7 @@ class Shop:
     def retries(self, aws=None):
         aws = aws or self.aws
         machine = Machine(aws, self.world.clock, random.Random(1))
-        return LaneRetries.of(self.app, machine, self.around, self.dispatcher(machine))
+        return QueueRetries.of(self.app, machine, self.around, self.dispatcher(machine))
 
     def dispatcher(self, machine):
         tools = injector(machine.aws.dynamodb, self.around.table, ())
@@ -85,11 +85,11 @@ class Shop:
 
     async def held(self):
         """The holds of a shard that has just read its chunks."""
-        return {lane.name: QueuedKey(lane.chunk) for lane in await self.lanes()}
+        return {queue.name: QueuedKey(queue.chunk) for queue in await self.queues()}
 
-    async def lanes(self):
+    async def queues(self):
         retries = self.retries()
-        return await held_lanes(retries._redriver.store)
+        return await parked_queues(retries._redriver.store)
 
     def total(self, number=1):
         items = self.world.items("shop")
@@ -115,7 +115,7 @@ async def running(*all_retries):
 
 
 def watching(retries, held, shard="s"):
-    retries.watch(shard, lambda: held, lambda lane: held.pop(lane, None), held.update)
+    retries.watch(shard, lambda: held, lambda queue: held.pop(queue, None), held.update)
 
 
 def virtually(test):
@@ -142,11 +142,11 @@ async def test_what_heals_is_done_and_its_shard_forgets_the_hold():
             await anyio.sleep(12)
         assert held == {}
         assert (shop.total(1), shop.total(2)) == (2, 1)
-        assert await shop.lanes() == []
+        assert await shop.queues() == []
 
 
 @virtually
-async def test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once():
+async def test_two_owners_of_a_queue_that_try_it_at_once_apply_it_once():
     async with opened() as shop:
         await shop.put(*(Order(number=n, status=s) for s in "ABC" for n in range(5)))
         await shop.work()
@@ -158,8 +158,8 @@ async def test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once():
             watching(second, theirs)
             async with running(first, second):
                 await anyio.sleep(30)
-                lanes = await shop.lanes()
-                assert {lane.tries for lane in lanes} == {2}  # not one each for either owner
+                queues = await shop.queues()
+                assert {queue.tries for queue in queues} == {2}  # not one each for either owner
                 shop.down = False
                 await anyio.sleep(60)
         assert [shop.total(number) for number in range(5)] == [3] * 5
@@ -185,7 +185,7 @@ async def test_nothing_is_read_while_nothing_is_held_or_due():
 
 
 @virtually
-async def test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it():
+async def test_a_stuck_queue_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it():
     async with opened(retry_limit=0) as shop:
         await shop.put(Order(number=1))
         await shop.work()
@@ -197,11 +197,11 @@ async def test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_
             await anyio.sleep(STUCK_SECONDS * 4)
             assert shop.calls == tried
             assert 0 < len(shop.world.calls) - calls <= 8
-            (lane,) = await shop.lanes()
-            assert lane.stuck
+            (queue,) = await shop.queues()
+            assert queue.stuck
             shop.down = False
             store = retries._redriver.store
-            action = store.space.update("lane", lane.name)  # as a redrive by hand leaves it
+            action = store.space.update("lane", queue.name)  # as a redrive by hand leaves it
             action.removes.add("stuck")
             await store.write(action)
             await anyio.sleep(STUCK_SECONDS + LOOK_SECONDS)
@@ -210,7 +210,7 @@ async def test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_
 
 
 @virtually
-async def test_a_few_lanes_are_tried_at_a_time_and_all_get_their_turn():
+async def test_a_few_queues_are_tried_at_a_time_and_all_get_their_turn():
     async with opened(breaker=False) as shop:
         await shop.put(*(Order(number=number) for number in range(60)))
         await shop.work()
@@ -225,7 +225,7 @@ async def test_a_few_lanes_are_tried_at_a_time_and_all_get_their_turn():
 
 
 @virtually
-async def test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends():
+async def test_no_queue_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends():
     async with opened(breaker=False) as shop:
         await shop.put(*(Order(number=number) for number in range(2 * AT_ONCE)))
         await shop.work()
@@ -254,14 +254,14 @@ async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgot
         again = QueuedKey("s.0", "9".zfill(40))
         emptied = []
 
-        def lanes():
-            # The shard parks another change of the lane as soon as the old ones are gone.
+        def queues():
+            # The shard parks another change of the queue as soon as the old ones are gone.
             if shop.total() == 1 and not emptied:
                 held[name] = again
             return held
 
         retries.watch(
-            "s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None), held.update
+            "s", queues, lambda queue: emptied.append(queue) or held.pop(queue, None), held.update
         )
         shop.down = False
         async with running(retries):
@@ -305,12 +305,12 @@ class Busy:
     def tell(self, set_aside):
         pass
 
-    async def redrive(self, lane):
+    async def redrive(self, queue):
         await anyio.sleep(0.1)
         self.served += 1
         if self.served == 3:
             self.after()
-        return LaneReport(lane, "counted", due=self.real.time(), serving=True)
+        return QueueReport(queue, "counted", due=self.real.time(), serving=True)
 
 
 @virtually
@@ -319,7 +319,7 @@ async def test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away():
         await shop.put(Order(number=1))
         await shop.work()
         busy = Busy(shop.retries()._redriver)
-        retries = LaneRetries(busy, Holders())
+        retries = QueueRetries(busy, Holders())
         busy.after = lambda: retries.unwatch("s")
         watching(retries, await shop.held())
         async with running(retries):
@@ -356,7 +356,7 @@ def test_a_table_that_does_not_answer_slows_retries_and_ends_nothing(code):
                 async with running(retries):
                     await anyio.sleep(400)
             assert process.faults.refused > 3
-            assert "lane.delayed" in [log["event"] for log in logs]
+            assert "queue.delayed" in [log["event"] for log in logs]
             assert shop.total() == 1
             assert held == {}
 
@@ -364,13 +364,13 @@ def test_a_table_that_does_not_answer_slows_retries_and_ends_nothing(code):
 
 
 @virtually
-async def test_a_lane_whose_first_change_is_missing_is_left_alone_and_others_are_not():
+async def test_a_queue_whose_first_change_is_missing_is_left_alone_and_others_are_not():
     async with opened() as shop:
         await shop.put(Order(number=1), Order(number=2))
         await shop.work()
         held, retries = await shop.held(), shop.retries()
         store = retries._redriver.store
-        (broken,) = await read_lanes(store, [lane_name("counted", order_key(1))])
+        (broken,) = await read_queues(store, [queue_name("counted", order_key(1))])
         key = store.space.key("parked", broken.name, broken.head)
         await shop.aws.dynamodb.delete_item(TableName="shop", Key=key)
         watching(retries, held)
@@ -378,7 +378,7 @@ async def test_a_lane_whose_first_change_is_missing_is_left_alone_and_others_are
         with structlog.testing.capture_logs() as logs:
             async with running(retries):
                 await anyio.sleep(600)
-        assert [log["event"] for log in logs].count("lane.broken") == 1
+        assert [log["event"] for log in logs].count("queue.broken") == 1
         assert shop.total(2) == 1
         assert list(held) == [broken.name]
 
@@ -390,7 +390,7 @@ def order_key(number):
 
 
 @virtually
-async def test_a_handler_that_the_app_does_not_have_any_more_makes_a_lane_stuck():
+async def test_a_handler_that_the_app_does_not_have_any_more_makes_a_queue_stuck():
     async with opened() as shop:
         await shop.put(Order(number=1))
         await shop.work()
@@ -404,5 +404,5 @@ async def test_a_handler_that_the_app_does_not_have_any_more_makes_a_lane_stuck(
         watching(retries, held)
         async with running(retries):
             await anyio.sleep(60)
-        (lane,) = await shop.lanes()
-        assert lane.stuck
+        (queue,) = await shop.queues()
+        assert queue.stuck

@@ -276,7 +276,7 @@ def test_top_keeps_between_one_and_a_thousand(n):
         Top(n, by="number")
 
 
-def test_an_aggregate_with_extremes_holds_the_lanes_of_parked_changes_and_one_of_sums_does_not():
+def test_an_aggregate_with_extremes_holds_the_queues_of_parked_changes_and_one_of_sums_does_not():
     app = App("app", table="Logs")
     app.aggregate(LastSeen)
     (handler,) = app.handlers

@@ -123,7 +123,7 @@ def test_retries_of_one_change_count_once():
 
         dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
         works, later, _ = await dispatcher.works(page(19), "shard")
-        await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+        await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
         assert all(work.outcomes[0].failure is not None for work in works)
 
     run_virtually(run)
@@ -141,7 +141,7 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
         dispatcher = dispatcher_of(handle, attempts=1)
         works, later, _ = await dispatcher.works(page(200), "shard")
         with anyio.move_on_after(1200):
-            await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+            await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
         assert fluke
         assert sum(work.outcomes[0].failure is not None for work in works) == 19 + 18
 
@@ -177,7 +177,7 @@ def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
         works, later, _ = await dispatcher.works(page(200), "shard")
         with structlog.testing.capture_logs() as logs:
             with anyio.move_on_after(600):
-                await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+                await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
         blocked = [log for log in logs if log["event"] == "handler.blocks"]
         assert 20 <= len(blocked) <= 41
         assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {

@@ -11,7 +11,7 @@ from streamkit.aws_lambda.environment import StreamReplaced, open_environment
 from streamkit.aws_lambda.event import read_event
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import Kind
-from streamkit.core.parked.queues import held_lanes, list_parked
+from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.stream.decode.images import decode_item
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import world_of
@@ -257,7 +257,7 @@ def test_an_unknown_kind_of_event_is_never_taken_for_done():
         (parked,) = await list_parked(environment.store)
         assert (parked.error, parked.handler) == ("Unreadable", "(unreadable)")
         assert "RENAME" in parked.detail
-        (lane,) = await held_lanes(environment.store)
-        assert lane.stuck
+        (queue,) = await parked_queues(environment.store)
+        assert queue.stuck
 
     in_environment(check)

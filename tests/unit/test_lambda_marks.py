@@ -63,8 +63,8 @@ def test_a_bare_mark_is_moved_as_any_other_with_its_own_values(ttl, sk):
 @pytest.mark.parametrize(
     ("now", "then"),
     [
-        (HighWaterMark(position(1), lanes=frozenset({"a"})), HighWaterMark(position(2))),
-        (HighWaterMark(position(1)), HighWaterMark(position(2), lanes=frozenset({"a", "b"}))),
+        (HighWaterMark(position(1), queues=frozenset({"a"})), HighWaterMark(position(2))),
+        (HighWaterMark(position(1)), HighWaterMark(position(2), queues=frozenset({"a", "b"}))),
         (HighWaterMark(position(1), done=frozenset({"x"})), HighWaterMark(position(2))),
         (HighWaterMark(position(1)), HighWaterMark(position(1), done=frozenset({"x"}))),
     ],
@@ -73,7 +73,7 @@ def test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written(now, t
     marks, schema = marks_of()
     body = moved(marks, schema, now, position(2), then)
     sets = [set(v["SS"]) for v in body["ExpressionAttributeValues"].values() if "SS" in v]
-    expected = [set(texts) for mark in (then, now) for texts in (mark.done, mark.lanes) if texts]
+    expected = [set(texts) for mark in (then, now) for texts in (mark.done, mark.queues) if texts]
     assert sorted(map(sorted, sets)) == sorted(map(sorted, expected))
 
 

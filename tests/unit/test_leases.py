@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from streamkit.aws import connect
 from streamkit.changes import Kind
 from streamkit.core.handler import Handler
-from streamkit.core.parking import Failure, ParkedRecord, park, queue
+from streamkit.core.parking import Failure, ParkedRecord, park, queue_behind
 from streamkit.errors import LeaseLost
 from streamkit.fleet.generation import next_generation
 from streamkit.fleet.joining import join_generation
@@ -19,7 +19,7 @@ from streamkit.local.transport import session_class
 from streamkit.model.conditions import absent
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import LANE
+from streamkit.progress.actions import QUEUE
 from streamkit.progress.commit import Batch, Committer
 from streamkit.progress.control import ControlSpace, Cursor, cursor_attributes, read_cursor
 from streamkit.progress.cursor import CursorStore, creation
@@ -175,12 +175,12 @@ def parked(number):
     return ParkedRecord("h", "Thing", "s", str(number).zfill(40), b"record", failure, 7)
 
 
-def test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next():
-    lane, *_ = park(SPACE, "lane", parked(1), "s.0")
-    assert [(guard.condition, source.effect) for guard, source in lane.guards] == [(absent, LANE)]
-    move, link, *_ = queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True)
+def test_a_queue_begins_only_if_there_is_none_and_a_queue_names_what_comes_next():
+    queue, *_ = park(SPACE, "lane", parked(1), "s.0")
+    assert [(guard.condition, source.effect) for guard, source in queue.guards] == [(absent, QUEUE)]
+    move, link, *_ = queue_behind(SPACE, "lane", parked(2), "1".zfill(40), guarded=True)
     assert move.sets["tail"] == link.sets["next"] == {"S": "2".zfill(40)}
-    assert [source.effect for _, source in move.guards] == [LANE]
+    assert [source.effect for _, source in move.guards] == [QUEUE]
 
 
 # -- heartbeats ------------------------------------------------------------------------------------

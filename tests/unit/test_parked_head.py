@@ -1,4 +1,4 @@
-"""A change leaves its lane once, with its effects, however many try and however large it is."""
+"""A change leaves its queue once, with its effects, however many try and however large it is."""
 
 import random
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ import pytest
 from streamkit.aws import connect
 from streamkit.core.parked.head import leave, stay
 from streamkit.core.parked.queues import read_head
-from streamkit.core.parking import Failure, ParkedRecord, park, queue
+from streamkit.core.parking import Failure, ParkedRecord, park, queue_behind
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -90,7 +90,7 @@ async def test_two_who_read_the_same_change_apply_it_once(store, items):
 
 @SIZES
 async def test_one_who_was_overtaken_does_not_take_the_next_change_off(store, items):
-    await apply(store, queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
+    await apply(store, queue_behind(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
     found = await read_head(store, "lane")
     assert await take_off(store, found, items) is None
     assert isinstance(await take_off(store, found, items), RefusedCommit)
@@ -100,19 +100,19 @@ async def test_one_who_was_overtaken_does_not_take_the_next_change_off(store, it
 
 
 async def test_a_failure_that_is_written_down_late_is_not_written_down_again(store):
-    """Its lane may be due again by then, or have been redriven by a person."""
+    """Its queue may be due again by then, or have been redriven by a person."""
     _, head = await read_head(store, "lane")
     failure = Failure("ValueError", "no")
     assert await stay(store, head, failure, 1, 500, random.Random(0))
     assert not await stay(store, head, failure, 1, None, random.Random(0))
-    lane, head = await read_head(store, "lane")
-    assert (lane.due, lane.stuck, head.attempts) == (500, False, 2)
+    queue, head = await read_head(store, "lane")
+    assert (queue.due, queue.stuck, head.attempts) == (500, False, 2)
 
 
 @SIZES
-async def test_a_change_that_is_queued_meanwhile_keeps_its_lane(store, items):
+async def test_a_change_that_is_queued_meanwhile_keeps_its_queue(store, items):
     found = await read_head(store, "lane")
-    await apply(store, queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
+    await apply(store, queue_behind(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
     assert isinstance(await take_off(store, found, items), RefusedCommit)
     assert await count(store) == 0
     found = await read_head(store, "lane")
@@ -122,12 +122,12 @@ async def test_a_change_that_is_queued_meanwhile_keeps_its_lane(store, items):
 
 
 @SIZES
-async def test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds(items):
+async def test_a_queue_that_is_held_again_meanwhile_stays_on_its_holds(items):
     again = []
 
     async def intercept(call, apply):
         response = apply()
-        if call.operation == "TransactWriteItems" and b'{"S": "n0"}' in call.payload and not again:
+        if call.operation == "TransactWriteItems" and b'"n0"' in call.payload and not again:
             again.append(call)
             await park_one(store, 2)
         return response

@@ -1,15 +1,15 @@
-"""Commits end at change borders, held lanes queue, and stale reads run again."""
+"""Commits end at change borders, held queues queue, and stale reads run again."""
 
 import msgspec
 import pytest
 
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Outcome, PendingChange, Read
-from streamkit.core.parking import lane_name
+from streamkit.core.parking import queue_name
 from streamkit.core.planning import Planner, Rerun
 from streamkit.effects import Put, Set
 from streamkit.model.conditions import absent, present
-from streamkit.progress.actions import LANE, ItemRef, Verb
+from streamkit.progress.actions import QUEUE, ItemRef, Verb
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.stream.decode import Record
@@ -110,27 +110,27 @@ def test_a_failed_change_is_parked_and_its_item_held():
         [work(1, failed()), work(2, done(2, add("x"))), work(3, done(3, add("y")), name="b")]
     )
     assert kinds(batch) == ["holds", "lane", "parked", "parked"]
-    lane = lane_name("h", ItemKey("a", "a"))
-    assert batch.held == {lane: QueuedKey("shard-1.0", "2".zfill(40))}
+    queue = queue_name("h", ItemKey("a", "a"))
+    assert batch.held == {queue: QueuedKey("shard-1.0", "2".zfill(40))}
     assert batch.cursor.holds == {"shard-1.0"}
     items = {action.ref.pk[1]: action for action in batch.actions}
     assert "THING#x" not in items
     assert "THING#y" in items
-    assert items[SPACE.text("lane", lane)].item["tail"] == {"S": "2".zfill(40)}
-    assert items[SPACE.text("parked", lane, "1".zfill(40))].item["next"] == {"S": "2".zfill(40)}
+    assert items[SPACE.text("lane", queue)].item["tail"] == {"S": "2".zfill(40)}
+    assert items[SPACE.text("parked", queue, "1".zfill(40))].item["next"] == {"S": "2".zfill(40)}
 
 
-def test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists():
-    lane = lane_name("h", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={lane: QueuedKey("old.0", "3".zfill(40))})
+def test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists():
+    queue = queue_name("h", ItemKey("a", "a"))
+    batch = plan([work(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))})
     (move,) = [a for a in batch.actions if "#lane#" in a.ref.pk[1]]
-    assert [(g.condition, s.effect) for g, s in move.guards] == [(present, LANE)]
-    assert batch.held[lane].tail == "5".zfill(40)
+    assert [(g.condition, s.effect) for g, s in move.guards] == [(present, QUEUE)]
+    assert batch.held[queue].tail == "5".zfill(40)
 
 
-def test_a_lane_is_held_for_its_own_handler_alone():
-    lane = lane_name("other", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={lane: QueuedKey("old.0", "3".zfill(40))})
+def test_a_queue_is_held_for_its_own_handler_alone():
+    queue = queue_name("other", ItemKey("a", "a"))
+    batch = plan([work(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))})
     assert [a.ref.pk[1] for a in batch.actions] == ["THING#x"]
 
 

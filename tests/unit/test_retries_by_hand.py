@@ -25,7 +25,7 @@ from streamkit import (
     present,
 )
 from streamkit.aws import connect
-from streamkit.core.parked.queues import Selection, held_lanes, open_store
+from streamkit.core.parked.queues import Selection, open_store, parked_queues
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.operate.redrive import discard, list_parked, open_redriver, redrive, show
@@ -128,7 +128,7 @@ def journalling(broken, *, meanwhile=None):
     return app
 
 
-async def test_a_lane_is_redriven_in_order_and_leaves_nothing_behind(world):
+async def test_a_queue_is_redriven_in_order_and_leaves_nothing_behind(world):
     broken = Broken()
     app = journalling(broken)
     await world.put(Order(number=1, status="A"), Order(number=1, status="B"))
@@ -147,7 +147,7 @@ async def test_a_lane_is_redriven_in_order_and_leaves_nothing_behind(world):
     assert await redrive(app, world.aws) == []
 
 
-async def test_after_a_redrive_the_lane_is_not_held_any_more(world):
+async def test_after_a_redrive_the_queue_is_not_held_any_more(world):
     broken = Broken()
     app = journalling(broken)
     await world.put(Order(number=1, status="A"))
@@ -322,11 +322,11 @@ async def test_a_large_record_is_shown_and_redriven_from_its_parts(world):
     await world.put(Order(number=1, status="A", text="y" * 380_000))
     await world.work(app)
     store = await world.store(app)
-    (lane,) = await held_lanes(store)
-    shown = await show(store, lane.name)
+    (queue,) = await parked_queues(store)
+    shown = await show(store, queue.name)
     assert shown.record.count(b"y") >= 380_000
-    assert await show(store, lane.name, "0" * 40) is None
-    assert await show(store, "nosuchlane") is None
+    assert await show(store, queue.name, "0" * 40) is None
+    assert await show(store, "nosuchqueue") is None
     broken.down = False
     await redrive(app, world.aws)
     assert world.journal(1) == "A "
@@ -415,18 +415,18 @@ async def test_discard_drops_the_first_change_and_the_next_is_first(world):
     assert world.journal(1) == "B C "
 
 
-async def test_discarding_a_whole_lane_drops_all_of_it_and_no_other(world):
+async def test_discarding_a_whole_queue_drops_all_of_it_and_no_other(world):
     app = journalling(Broken())
     await world.put(*(Order(number=n, status=status) for status in "AB" for n in (1, 2)))
     await world.work(app)
-    first, second = await held_lanes(await world.store(app))
-    (report,) = await discard(app, world.aws, Selection(lanes=frozenset({first.name})), whole=True)
+    first, second = await parked_queues(await world.store(app))
+    (report,) = await discard(app, world.aws, Selection(queues=frozenset({first.name})), whole=True)
     assert report.done == 2
     assert {change.lane for change in await world.parked(app)} == {second.name}
     assert world.journal(1) == world.journal(2) == ""
 
 
-async def test_only_the_lanes_of_one_handler_are_redriven_when_one_is_named(world):
+async def test_only_the_queues_of_one_handler_are_redriven_when_one_is_named(world):
     app = journalling(Broken())
     await world.put(Order(number=1, status="A"))
     await world.work(app)
@@ -465,22 +465,22 @@ async def test_a_redrive_whose_reply_was_lost_takes_effect_once():
         assert total["count"] == {"N": "2"}
 
 
-async def test_one_redriver_serves_many_lanes(world):
+async def test_one_redriver_serves_many_queues(world):
     broken = Broken()
     app = journalling(broken)
     await world.put(*(Order(number=number, status="A") for number in range(5)))
     await world.work(app)
     broken.down = False
     async with open_redriver(app, world.aws, rng=random.Random(1)) as redriver:
-        lanes = await held_lanes(redriver.store)
-        assert len(lanes) == 5
-        for lane in lanes:
-            assert (await redriver.redrive(lane.name)).done == 1
-            assert (await redriver.redrive(lane.name)).done == 0
+        queues = await parked_queues(redriver.store)
+        assert len(queues) == 5
+        for queue in queues:
+            assert (await redriver.redrive(queue.name)).done == 1
+            assert (await redriver.redrive(queue.name)).done == 0
 
 
 async def parked_twice(world):
-    """Park two orders' changes for different reasons, one after the other; return the lanes."""
+    """Park two orders' changes for different reasons, one after the other; return the queues."""
     app = App("shop", table="shop", policy=Policy(attempts=1))
 
     @app.on
@@ -509,31 +509,31 @@ async def parked_twice(world):
         (Selection(error="KeyError"), 0),
         (Selection(parked_before=0.0), 0),
         (Selection(parked_before=4e9), 3),
-        (Selection(lanes=frozenset({"nosuchlane"})), 0),
+        (Selection(queues=frozenset({"nosuchqueue"})), 0),
     ],
 )
 async def test_every_filter_narrows_what_is_meant(world, chosen, found):
     app = await parked_twice(world)
     store = await world.store(app)
-    lanes = await chosen.choose(store)
-    assert len(lanes) == found
+    queues = await chosen.choose(store)
+    assert len(queues) == found
     reports = await redrive(app, world.aws, chosen)
-    assert {report.lane for report in reports} == {lane.name for lane in lanes}
+    assert {report.lane for report in reports} == {queue.name for queue in queues}
     reports = await discard(app, world.aws, chosen)
     assert [report.done for report in reports] == [1] * found
-    assert len(await held_lanes(store)) == 3 - found
+    assert len(await parked_queues(store)) == 3 - found
 
 
-async def test_a_hand_redrive_says_whether_the_lane_is_tried_again_on_its_own(world):
+async def test_a_hand_redrive_says_whether_the_queue_is_tried_again_on_its_own(world):
     app = await parked_twice(world)
     reports = await redrive(app, world.aws)
     stuck = [report.stuck for report in reports]
     assert sorted(stuck) == [False, False, True]
     assert [report.due is None for report in reports] == stuck
-    lanes = {lane.name: lane for lane in await held_lanes(await world.store(app))}
+    queues = {queue.name: queue for queue in await parked_queues(await world.store(app))}
     for report in reports:
-        lane = lanes[report.lane]
-        assert (lane.tries, lane.stuck, lane.due) == (1, report.stuck, report.due or 0)
+        queue = queues[report.lane]
+        assert (queue.tries, queue.stuck, queue.due) == (1, report.stuck, report.due or 0)
 
 
 async def test_discarding_what_is_older_than_a_moment_stops_at_the_first_younger_change(world):
@@ -541,8 +541,8 @@ async def test_discarding_what_is_older_than_a_moment_stops_at_the_first_younger
     await world.put(*(Order(number=1, status=status) for status in "AB"))
     await world.work(app)
     store = await world.store(app)
-    (lane,) = await held_lanes(store)
-    age = store.space.update("parked", lane.name, lane.head)
+    (queue,) = await parked_queues(store)
+    age = store.space.update("parked", queue.name, queue.head)
     age.sets["at"] = {"N": "1000"}
     await store.write(age)
     (report,) = await discard(app, world.aws, Selection(parked_before=2000.0), whole=True)
@@ -559,9 +559,9 @@ async def test_a_change_that_came_to_be_first_after_it_was_chosen_is_not_discard
 
     class Slow(Selection):
         async def choose(self, store):
-            lanes = await chosen.choose(store)
+            queues = await chosen.choose(store)
             await discard(app, world.aws)
-            return lanes
+            return queues
 
     (report,) = await discard(app, world.aws, Slow())
     assert report.done == 0
@@ -575,14 +575,14 @@ async def test_after_the_first_change_is_gone_the_next_is_due_at_once_and_was_ne
     await world.work(journal)
     store = await world.store(journal)
     await redrive(journal, world.aws)
-    lane = next(lane for lane in await held_lanes(store) if lane.head != lane.tail)
-    assert lane.stuck
-    await discard(app, world.aws, Selection(lanes=frozenset({lane.name})))
-    (left,) = [found for found in await held_lanes(store) if found.name == lane.name]
+    queue = next(queue for queue in await parked_queues(store) if queue.head != queue.tail)
+    assert queue.stuck
+    await discard(app, world.aws, Selection(queues=frozenset({queue.name})))
+    (left,) = [found for found in await parked_queues(store) if found.name == queue.name]
     assert (left.due, left.tries, left.stuck) == (0, 0, False)
 
 
-async def test_a_hand_redrive_that_fails_otherwise_changes_whether_the_lane_is_stuck(world):
+async def test_a_hand_redrive_that_fails_otherwise_changes_whether_the_queue_is_stuck(world):
     app = await parked_twice(world)
     store = await world.store(app)
     newer = App("shop", table="shop", policy=Policy(attempts=1))
@@ -591,8 +591,8 @@ async def test_a_hand_redrive_that_fails_otherwise_changes_whether_the_lane_is_s
     def journal(change: Inserted[Order]) -> None:
         raise ValueError if change.new.number == 1 else PoisonChange
 
-    before = {lane.name: lane for lane in await held_lanes(store)}
+    before = {queue.name: queue for queue in await parked_queues(store)}
     await redrive(newer, world.aws, Selection(handler="journal"))
-    for lane in await Selection(handler="journal").choose(store):
-        assert lane.stuck is not before[lane.name].stuck
-        assert bool(lane.due) is not lane.stuck
+    for queue in await Selection(handler="journal").choose(store):
+        assert queue.stuck is not before[queue.name].stuck
+        assert bool(queue.due) is not queue.stuck

@@ -192,7 +192,7 @@ async def test_children_stand_behind_their_parents_with_their_depth(world):
     assert {s.state for s in status.shards if s.depth < 2} == {"finished"}
 
 
-async def test_parked_changes_are_counted_where_they_were_parked_and_held_lanes_inherited(world):
+async def test_parked_changes_are_counted_where_they_were_parked_and_held_queues_inherited(world):
     world.put(1, "POISON")
     world.put(1, "later")
     await world.work()

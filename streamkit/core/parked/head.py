@@ -1,4 +1,4 @@
-"""Unparking: how a change leaves its parked queue (called lane in the code).
+"""Unparking: how a change leaves its parked queue.
 
 In: a queue and its first change, as read. Out: one transaction. The queue's head moves to the next
 change IF it is still this one, and the parked change is deleted IF it is there. The last change
@@ -22,7 +22,7 @@ from streamkit.core.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import BYTES_MAX, LANE, MARK_GUARD, Action, GuardSource, Verb
+from streamkit.progress.actions import BYTES_MAX, MARK_GUARD, QUEUE, Action, GuardSource, Verb
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import ControlSpace, Cursor
@@ -73,7 +73,7 @@ class Head:
             self.step = "done"
             return Applied(plan)
         if isinstance(sent, RefusedCommit) and any(
-            source.effect == LANE for source in sent.sources
+            source.effect == QUEUE for source in sent.sources
         ):
             self.step = "overtaken"
             return Overtaken([])
@@ -139,7 +139,7 @@ async def _leave_alone(
             action.guards.clear()
         await transact(store.dynamodb, schemas, some, rng)
     while unhold := await _unhold(store, held, head, clock):
-        gone = [(Guard(absent), GuardSource(head.position, held.name, LANE))]
+        gone = [(Guard(absent), GuardSource(head.position, held.name, QUEUE))]
         unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again
         if not _outdated(await transact(store.dynamodb, schemas, unhold, rng)):
             return None
@@ -151,7 +151,7 @@ def _outdated(sent: RefusedCommit | Invalid | None) -> bool:
     effects = (
         {source.effect for source in sent.sources} if isinstance(sent, RefusedCommit) else set()
     )
-    return MARK_GUARD in effects and LANE not in effects
+    return MARK_GUARD in effects and QUEUE not in effects
 
 
 async def stay(
@@ -175,7 +175,7 @@ async def stay(
     Returns:
         Whether it was written: False if another process changed the queue meanwhile.
     """
-    source = GuardSource(head.position, head.lane, LANE)
+    source = GuardSource(head.position, head.lane, QUEUE)
     change = store.space.update("parked", head.lane, head.position)
     change.sets |= {
         "error": {"S": failure.kind},
@@ -187,17 +187,17 @@ async def stay(
     if not head.attempts:  # parked without a run, or queued behind another change
         as_read = any_of(attempts.not_exists(), as_read)
     change.guards += [(Guard(present), source), (Guard(as_read), source)]
-    lane = store.space.update("lane", head.lane)
-    lane.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}
-    lane.removes |= {"due", "stuck"} - lane.sets.keys()
-    lane.guards.append((Guard(Attr("head").eq(head.position)), source))
+    queue = store.space.update("lane", head.lane)
+    queue.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}
+    queue.removes |= {"due", "stuck"} - queue.sets.keys()
+    queue.guards.append((Guard(Attr("head").eq(head.position)), source))
     schemas = {store.space.schema.name: store.space.schema}
-    return await transact(store.dynamodb, schemas, [lane, change], rng) is None
+    return await transact(store.dynamodb, schemas, [queue, change], rng) is None
 
 
 def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
     """Return the action that makes the next change the first one, or ends the queue."""
-    source = GuardSource(head.position, head.lane, LANE)
+    source = GuardSource(head.position, head.lane, QUEUE)
     is_first = Attr("head").eq(head.position)
     if head.next is not None:
         action = space.update("lane", head.lane)
@@ -228,7 +228,7 @@ async def _unhold(
 def _removal(space: ControlSpace, head: Parked) -> list[Action]:
     """Return the actions that delete a parked change, IF it is there, and its record's parts."""
     parked = space.delete("parked", head.lane, head.position)
-    source = GuardSource(head.position, head.lane, LANE)
+    source = GuardSource(head.position, head.lane, QUEUE)
     parked.guards.append((Guard(present), source))
     parts = (str(number) for number in range(head.parts))
     return [parked, *(space.delete("part", head.lane, head.position, n) for n in parts)]

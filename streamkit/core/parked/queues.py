@@ -1,9 +1,9 @@
 """Parked changes as they are in the table: find, list and show them.
 
-In: the control items of a consumer. Out: parked queues (called lanes in the code) and parked
-changes, in the order in which they will be redriven. Queues are found through the holds chunks that
-cursors name, changes by following a queue from its head; all reads are gets, never a scan. Changes
-made meanwhile may be missed or be gone.
+In: the control items of a consumer. Out: parked queues and parked changes, in the order in which
+they will be redriven. Queues are found through the holds chunks that cursors name, changes by
+following a queue from its head; all reads are gets, never a scan. Changes made meanwhile may be
+missed or be gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,19 +54,19 @@ class Selection:
     the first change of a queue, which is the one that failed.
     """
 
-    lanes: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
     handler: str | None = None
     entity: str | None = None
     error: str | None = None
     parked_before: float | None = None
     stuck: bool = False
 
-    def takes_lane(self, lane: ParkedQueue) -> bool:
+    def takes_queue(self, queue: ParkedQueue) -> bool:
         """Return whether a queue passes the filters that need only its own item."""
         return (
-            (not self.lanes or lane.name in self.lanes)
-            and self.handler in (None, lane.handler)
-            and (lane.stuck or not self.stuck)
+            (not self.queues or queue.name in self.queues)
+            and self.handler in (None, queue.handler)
+            and (queue.stuck or not self.stuck)
         )
 
     def takes_first(self, first: Parked) -> bool:
@@ -83,15 +83,15 @@ class Selection:
 
     async def choose(self, store: CursorStore) -> list[ParkedQueue]:
         """Return the parked queues that are meant, the oldest first."""
-        lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
+        queues = [queue for queue in await parked_queues(store) if self.takes_queue(queue)]
         if not self._asks_first:
-            return lanes
-        items = await store.items([("parked", lane.name, lane.head) for lane in lanes])
+            return queues
+        items = await store.items([("parked", queue.name, queue.head) for queue in queues])
         taken = {first.lane for first in map(read_parked, items) if self.takes_first(first)}
-        return [lane for lane in lanes if lane.name in taken]
+        return [queue for queue in queues if queue.name in taken]
 
 
-def read_lane(item: Mapping[str, Any]) -> ParkedQueue:
+def read_queue(item: Mapping[str, Any]) -> ParkedQueue:
     """Read a parked queue's item."""
     return ParkedQueue(
         name=item["lane"]["S"],
@@ -109,9 +109,9 @@ def read_lane(item: Mapping[str, Any]) -> ParkedQueue:
     )
 
 
-async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[ParkedQueue]:
+async def read_queues(store: CursorStore, names: Iterable[str]) -> list[ParkedQueue]:
     """Read parked queues by name; those that do not exist (any more) are left out."""
-    return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
+    return [read_queue(item) for item in await store.items([("lane", name) for name in names])]
 
 
 async def open_store(app: Consumer, aws: Aws) -> CursorStore:
@@ -124,7 +124,7 @@ async def open_store(app: Consumer, aws: Aws) -> CursorStore:
     return CursorStore(aws.dynamodb, around.space(app))
 
 
-async def held_lanes(
+async def parked_queues(
     store: CursorStore, cursors: Mapping[str, Cursor] | None = None
 ) -> list[ParkedQueue]:
     """Return every parked queue, the oldest first.
@@ -138,21 +138,21 @@ async def held_lanes(
     chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.holds)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
-    lanes = await read_lanes(store, names)
-    return sorted(lanes, key=lambda lane: (lane.since, lane.handler, lane.name))
+    queues = await read_queues(store, names)
+    return sorted(queues, key=lambda queue: (queue.since, queue.handler, queue.name))
 
 
-async def list_parked(store: CursorStore, lanes: list[ParkedQueue] | None = None) -> list[Parked]:
+async def list_parked(store: CursorStore, queues: list[ParkedQueue] | None = None) -> list[Parked]:
     """Return every parked change without its record, queue by queue, first to last.
 
     Args:
         store: the consumer's control items.
-        lanes: only these queues; without it, all that exist.
+        queues: only these queues; without it, all that exist.
     """
-    if lanes is None:
-        lanes = await held_lanes(store)
-    found: dict[str, list[Parked]] = {lane.name: [] for lane in lanes}
-    wanted = [(lane.name, lane.head) for lane in lanes]
+    if queues is None:
+        queues = await parked_queues(store)
+    found: dict[str, list[Parked]] = {queue.name: [] for queue in queues}
+    wanted = [(queue.name, queue.head) for queue in queues]
     while wanted:
         items = await store.items([("parked", *place) for place in wanted])
         layer = [replace(read_parked(item), record=b"") for item in items]
@@ -162,21 +162,21 @@ async def list_parked(store: CursorStore, lanes: list[ParkedQueue] | None = None
     return [parked for changes in found.values() for parked in changes]
 
 
-async def show(store: CursorStore, lane: str, position: str | None = None) -> Parked | None:
+async def show(store: CursorStore, queue: str, position: str | None = None) -> Parked | None:
     """Return one parked change with its record; None if it is not there (any more).
 
     Args:
         store: the consumer's control items.
-        lane: the queue's name.
+        queue: the queue's name.
         position: which of its changes; the first one without it.
     """
     if position is not None:
-        return await _read(store, lane, position)
-    found = await read_head(store, lane)
+        return await _read(store, queue, position)
+    found = await read_head(store, queue)
     return None if found is None else found[1]
 
 
-async def read_head(store: CursorStore, lane: str) -> tuple[ParkedQueue, Parked] | None:
+async def read_head(store: CursorStore, queue: str) -> tuple[ParkedQueue, Parked] | None:
     """Return a queue and its first change, with its record; None if nothing is parked in it.
 
     Raises:
@@ -184,27 +184,27 @@ async def read_head(store: CursorStore, lane: str) -> tuple[ParkedQueue, Parked]
     """
     before: str | None = None
     for _ in range(_READS_MAX):
-        item = await store.item("lane", lane)
+        item = await store.item("lane", queue)
         if item is None:
             return None
-        held = read_lane(item)
-        head = await _read(store, lane, held.head)
+        held = read_queue(item)
+        head = await _read(store, queue, held.head)
         if head is not None:
             return held, head
         if held.head == before:
             break  # the same head twice: this is no read between two writes
         before = held.head
-    raise InvariantError(f"queue {lane}: its first parked change is missing")
+    raise InvariantError(f"queue {queue}: its first parked change is missing")
 
 
-async def _read(store: CursorStore, lane: str, position: str) -> Parked | None:
-    item = await store.item("parked", lane, position)
+async def _read(store: CursorStore, queue: str, position: str) -> Parked | None:
+    item = await store.item("parked", queue, position)
     if item is None:
         return None
     parked = read_parked(item)
     pieces = [parked.record]
     for number in range(parked.parts):
-        part = await store.item("part", lane, position, str(number))
+        part = await store.item("part", queue, position, str(number))
         if part is None:
             return None
         pieces.append(bytes(part["record"]["B"]))

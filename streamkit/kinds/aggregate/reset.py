@@ -14,7 +14,7 @@ from typing import Any
 
 from streamkit.aws import Aws
 from streamkit.core.parked.head import leave
-from streamkit.core.parked.queues import held_lanes, read_head
+from streamkit.core.parked.queues import parked_queues, read_head
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -58,9 +58,9 @@ class Clearing:
         Raises:
             LeaseLost: the generation is another one by now.
         """
-        for lane in await held_lanes(self.store):
-            if lane.handler == self.aggregate.__name__:
-                await self._drop(lane.name)
+        for queue in await parked_queues(self.store):
+            if queue.handler == self.aggregate.__name__:
+                await self._drop(queue.name)
 
     @property
     def pages(self) -> ScanPages:
@@ -86,9 +86,9 @@ class Clearing:
         check.guards.append((Guard(same), OURS))
         return check
 
-    async def _drop(self, lane: str) -> None:
+    async def _drop(self, queue: str) -> None:
         """Drop the parked changes of a queue, first to last."""
-        while (found := await read_head(self.store, lane)) is not None:
+        while (found := await read_head(self.store, queue)) is not None:
             held, first = found
             place, fence = (self.store, self.tables, held, first), (self._fence,)
             sent = await leave(*place, fence, self.rng, self.clock)

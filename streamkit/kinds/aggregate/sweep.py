@@ -21,7 +21,7 @@ from typing import Any
 
 from streamkit.aws import patiently
 from streamkit.core.ledger import PARTITIONS, ledger_kind
-from streamkit.core.parked.queues import held_lanes, list_parked
+from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import (
@@ -96,8 +96,10 @@ class Sweeping:
         cursors = {} if functions else await every_cursor(self.store)
         if not all(mark in cursor.live for cursor in cursors.values()):
             return False
-        lanes = [lane for lane in await held_lanes(self.store, cursors) if lane.handler == name]
-        return not any(parked.build for parked in await list_parked(self.store, lanes))
+        queues = [
+            queue for queue in await parked_queues(self.store, cursors) if queue.handler == name
+        ]
+        return not any(parked.build for parked in await list_parked(self.store, queues))
 
     async def _sweep(self, name: str, build: Build, over: Sequence[tuple[int, int]]) -> None:
         """Delete the ledgers that are over, one by one; after the last one the build is live.

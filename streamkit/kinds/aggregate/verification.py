@@ -18,7 +18,7 @@ from typing import Any
 
 from streamkit.aws import Aws
 from streamkit.core.consumer import Consumer
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.core.tables import survey
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
@@ -168,8 +168,8 @@ async def _verification(
         Turn(clock),
     )
     await verifier.run(looks)
-    lanes = [lane for lane in await held_lanes(store) if lane.handler == name]
-    return verifier.report(len(lanes), retried=any(not lane.stuck for lane in lanes))
+    queues = [queue for queue in await parked_queues(store) if queue.handler == name]
+    return verifier.report(len(queues), retried=any(not queue.stuck for queue in queues))
 
 
 @dataclass

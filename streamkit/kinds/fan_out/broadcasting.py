@@ -1,4 +1,4 @@
-"""Broadcasting: fan-outs run in their parked queues (lanes), page by page, beside the shards.
+"""Broadcasting: fan-outs run in their parked queues, page by page, beside the shards.
 
 In: the first change of a queue, whose handler is a fan-out. Out: its audience is served, some
 recipients at a time: their handlers run, and a commit loop commits the results, fenced by the
@@ -70,7 +70,7 @@ SetAside = Callable[[str, Mapping[str, QueuedKey]], object]
 """A function that is told of the queues that a fan-out has begun, and the name of its own queue."""
 
 
-def nothing_aside(fan_out: str, lanes: Mapping[str, QueuedKey]) -> None:
+def nothing_aside(fan_out: str, queues: Mapping[str, QueuedKey]) -> None:
     """Do nothing: the queues are found in the table."""
 
 
@@ -117,7 +117,7 @@ class Broadcaster:
             if loop.left:
                 return loop.failure or "more", 0.0
         served = place.reached.served
-        log.often("fan_out.served", by=name, handler=name, lane=held.name, served=served)
+        log.often("fan_out.served", by=name, handler=name, queue=held.name, served=served)
         return "served", 0.0
 
     def _pace(self, fanned: FanOutChange, served: int) -> None:
@@ -158,7 +158,7 @@ class Broadcaster:
         outcomes = [work.outcomes[0] for work in works]
         runs = [Run(work, work.outcomes[0], ItemKey(work.position, None)) for work in works]
         try:
-            await dispatcher.run_lanes(runs, works, shard, held=lambda *_: False)
+            await dispatcher.run_chains(runs, works, shard, held=lambda *_: False)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         lost = frozenset(recipient.name for recipient in some if recipient.item is None)

@@ -8,7 +8,7 @@
         return Put(message_of(change.new, to.username)).only_if(absent, otherwise="omit")
 
 A small audience is served in the change's own commit. For a larger one the change goes into its
-parked queue (called lane in the code), and the shard continues; the worker that owns the queue
+parked queue, and the shard continues; the worker that owns the queue
 serves page after page, each committed together with the place that it reaches (see `broadcasting`).
 Recipients that come or go meanwhile may be served or not; none is served twice. The changes of one
 source item are fanned out one after the other.

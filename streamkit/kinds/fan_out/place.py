@@ -1,10 +1,10 @@
 """The place of a fan-out: how far its audience is served, as the fence of its commits.
 
 In: plans over recipients, each a pending change of its own. Out: transactions, each with effects
-for some recipients and the place that they reach, IF the fan-out's lane item is still at the place
+for some recipients and the place that they reach, IF the fan-out's queue item is still at the place
 before, by token and by count. So a crash neither doubles nor skips a recipient, and two workers
 that hold one queue do not disturb each other. A place that no effect has carried is kept in memory,
-and rides with the next commit. On failure: a lane item at another place means that another worker
+and rides with the next commit. On failure: a queue item at another place means that another worker
 has served on.
 """
 
@@ -21,7 +21,7 @@ from streamkit.effects import Guard
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.model.conditions import Attr, ConditionBase
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import LANE, Action, GuardSource
+from streamkit.progress.actions import QUEUE, Action, GuardSource
 from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.progress.cursor import CursorStore
@@ -48,7 +48,7 @@ class Reached:
 class FanOutPlace:
     """A fan-out's place as a fence: effects for recipients commit IF it is as it was read.
 
-    `written` is what the lane item says, `reached` is what is done. `set_aside` is told of the
+    `written` is what the queue item says, `reached` is what is done. `set_aside` is told of the
     queues of recipients that are parked, with the name of the fan-out's. `overtaken` says that
     another worker serves this audience.
     """
@@ -65,7 +65,7 @@ class FanOutPlace:
     _tokens: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start at the place in the lane item."""
+        """Start at the place in the queue item."""
         held = self.held
         self.written = self.reached = Reached(held.token, held.served, held.apart)
 
@@ -99,7 +99,7 @@ class FanOutPlace:
         if verdict is None:
             self.written = reached
             return Applied(plan)
-        mine = GuardSource(self.head.position, self.held.name, LANE)
+        mine = GuardSource(self.head.position, self.held.name, QUEUE)
         if isinstance(verdict, RefusedCommit) and mine in verdict.sources:
             self.overtaken = True
             return Overtaken(())
@@ -126,17 +126,17 @@ class FanOutPlace:
     async def _write(
         self, reached: Reached, actions: Sequence[Action]
     ) -> RefusedCommit | Invalid | None:
-        """Write effects and the place that they reach, IF the lane item is where it was."""
+        """Write effects and the place that they reach, IF the queue item is where it was."""
         held = self.held
-        lane = self.store.space.update("lane", held.name)
-        lane.sets |= {"token": {"S": reached.token or ""}, "served": {"N": str(reached.served)}}
+        queue = self.store.space.update("lane", held.name)
+        queue.sets |= {"token": {"S": reached.token or ""}, "served": {"N": str(reached.served)}}
         if reached.apart:
-            lane.sets["apart"] = {"N": str(reached.apart)}
-        source = GuardSource(self.head.position, held.name, LANE)
+            queue.sets["apart"] = {"N": str(reached.apart)}
+        source = GuardSource(self.head.position, held.name, QUEUE)
         # Its parked recipients are listed in the same chunk, so the chunk must not have changed.
         is_first = Attr("head").eq(self.head.position) & Attr("chunk").eq(held.chunk)
-        lane.guards.append((Guard(is_first & _is_at(self.written)), source))
-        return await transact(self.store.dynamodb, self.schemas, [lane, *actions], self.rng)
+        queue.guards.append((Guard(is_first & _is_at(self.written)), source))
+        return await transact(self.store.dynamodb, self.schemas, [queue, *actions], self.rng)
 
 
 def _is_at(place: Reached) -> ConditionBase:

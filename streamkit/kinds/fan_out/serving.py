@@ -103,7 +103,7 @@ class FanOutChange:
             for position, recipient in numbered
         ]
 
-    def lane_of(self, recipient: str) -> str:
+    def queue_of(self, recipient: str) -> str:
         """Return the name of the queue in which the change is parked for one recipient alone."""
         text = f"{self.held.name}\0{self.head.position}\0{recipient}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
@@ -172,10 +172,10 @@ class RecipientPlanner(Planner):
         held: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park the change for one recipient alone."""
-        lane, head = self.fanned.lane_of(outcome.to), self.fanned.head
-        if outcome.failure is None or lane in self.holds or lane in draft.held:
+        queue, head = self.fanned.queue_of(outcome.to), self.fanned.head
+        if outcome.failure is None or queue in self.holds or queue in draft.held:
             return []  # it is in the audience twice, and is parked already
         chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
-        held[lane] = QueuedKey(chunk, head.position)
+        held[queue] = QueuedKey(chunk, head.position)
         parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
-        return park(self.space, lane, parked, chunk)
+        return park(self.space, queue, parked, chunk)

@@ -189,7 +189,7 @@ class Marking:
             mark = marks.known[key]
             action = self._mark(key, mark.token)
             action.unions[attribute] = {"SS": sorted(names)}
-            if attribute == "lanes" or mark.lanes:
+            if attribute == "lanes" or mark.queues:
                 action.removes.add("expires")
             else:
                 action.sets["expires"] = expiry(self.clock.time())

@@ -13,7 +13,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment
 from streamkit.core.high_water_mark import item_of
-from streamkit.core.parked.queues import ParkedQueue, held_lanes, show
+from streamkit.core.parked.queues import ParkedQueue, parked_queues, show
 from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
@@ -28,7 +28,7 @@ from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import OVERTAKEN, Moved, MoveRefused, unfit
 from streamkit.operate.moves.tables import surroundings
-from streamkit.progress.actions import LANE, Action, GuardSource, Verb
+from streamkit.progress.actions import QUEUE, Action, GuardSource, Verb
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -111,14 +111,14 @@ class _Move:
         for cursor in cursors.values():
             if cursor.done and not cursor.finished:
                 await self.marking.name_done(cursor, fence)
-        lanes = await self._list_anew(cursors, fence)
-        for lane in lanes:
-            await self._hold(lane, fence)
+        queues = await self._list_anew(cursors, fence)
+        for queue in queues:
+            await self._hold(queue, fence)
         await drop_cursors(self.store, below=newest.number + 1, send=fence.transact)
         await fence.turn(LAMBDA)
         log.info("consumer.moved", host=LAMBDA, shards=len(cursors))
         name = self.environment.app.name
-        return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
+        return Moved(name, LAMBDA, len(cursors), self.marking.records, len(queues))
 
     def _unfit(self, newest: Generation | None) -> Iterable[str]:
         """Return why this mover must not continue, now that no worker may begin."""
@@ -186,15 +186,15 @@ class _Move:
             except LeaseLost:
                 return  # a worker that seemed to be dead wrote first: read again
 
-    async def _hold(self, lane: ParkedQueue, fence: MoveFence) -> None:
+    async def _hold(self, queue: ParkedQueue, fence: MoveFence) -> None:
         """Name a parked queue in its item's mark, IF it is still parked."""
-        first = await show(self.store, lane.name)
+        first = await show(self.store, queue.name)
         key = None if first is None else item_of(first)
         if key is None:
             return
-        still = Action(self.store.space.ref("lane", lane.name), Verb.CHECK)
-        still.guards.append((Guard(present), GuardSource("", lane.name, LANE)))
-        await self.marking.add(key, "lanes", frozenset({lane.name}), fence, still)
+        still = Action(self.store.space.ref("lane", queue.name), Verb.CHECK)
+        still.guards.append((Guard(present), GuardSource("", queue.name, QUEUE)))
+        await self.marking.add(key, "lanes", frozenset({queue.name}), fence, still)
 
     async def _list_anew(
         self, cursors: Mapping[str, Cursor], fence: MoveFence
@@ -204,27 +204,28 @@ class _Move:
         Repeat until none is elsewhere: a fan-out under way may have parked changes for recipients.
         """
         while True:
-            lanes = await held_lanes(self.store, cursors)
-            elsewhere = [lane for lane in lanes if lane.chunk not in LAMBDA_CHUNKS]
-            for lane in elsewhere:
-                await self._list_one(lane, fence)
+            queues = await parked_queues(self.store, cursors)
+            elsewhere = [queue for queue in queues if queue.chunk not in LAMBDA_CHUNKS]
+            for queue in elsewhere:
+                await self._list_one(queue, fence)
             if not elsewhere:
-                return lanes
+                return queues
 
-    async def _list_one(self, lane: ParkedQueue, fence: MoveFence) -> None:
-        chunk = chunk_of(lane.name, LAMBDA_CHUNKS)
+    async def _list_one(self, queue: ParkedQueue, fence: MoveFence) -> None:
+        chunk = chunk_of(queue.name, LAMBDA_CHUNKS)
         space = self.store.space
         move, leave, enter = (
-            space.update("lane", lane.name),
-            space.update("holds", lane.chunk),
+            space.update("lane", queue.name),
+            space.update("holds", queue.chunk),
             space.update("holds", chunk),
         )
         move.sets["chunk"] = {"S": chunk}
-        move.guards.append((Guard(Attr("chunk").eq(lane.chunk)), GuardSource("", lane.name, LANE)))
-        leave.subtractions["lanes"] = {"SS": [lane.name]}
+        source = GuardSource("", queue.name, QUEUE)
+        move.guards.append((Guard(Attr("chunk").eq(queue.chunk)), source))
+        leave.subtractions["lanes"] = {"SS": [queue.name]}
         enter.sets["chunk"] = {"S": chunk}
-        enter.unions["lanes"] = {"SS": [lane.name]}
+        enter.unions["lanes"] = {"SS": [queue.name]}
         sent = await fence.transact([move, leave, enter], self.environment.rng)
         if isinstance(sent, Invalid):  # a refused queue has changed meanwhile, and is read again
-            reason = f"functions have no room left for queue {lane.name} ({sent.code})"
+            reason = f"functions have no room left for queue {queue.name} ({sent.code})"
             raise MoveRefused([f"{reason}; redrive or discard parked changes, then try again"])

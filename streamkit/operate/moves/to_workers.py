@@ -16,7 +16,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment
 from streamkit.aws_lambda.invocation import run_records
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import Generation, newest_generation
@@ -121,14 +121,14 @@ class _Move:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_BLOCKED_PAUSE):
                 await fence.turn(LAMBDA)
             raise
-        lanes = await held_lanes(self.store, {})
-        holds = frozenset(lane.chunk for lane in lanes) & frozenset(LAMBDA_CHUNKS)
+        queues = await parked_queues(self.store, {})
+        holds = frozenset(queue.chunk for queue in queues) & frozenset(LAMBDA_CHUNKS)
         cursors = self._cursors(newest, holds)
         await replace_cursors(fence, cursors, newest.number)
         await fence.turn(WORKERS)
         log.info("consumer.moved", host=WORKERS, shards=len(cursors))
         name = self.environment.app.name
-        return Moved(name, WORKERS, len(cursors), self.passage.records, len(lanes))
+        return Moved(name, WORKERS, len(cursors), self.passage.records, len(queues))
 
     def _unfit(self, newest: Generation | None) -> Iterator[str]:
         """Yield why the mover must not run the handlers now."""

@@ -1,4 +1,4 @@
-"""A deployment of Lambda functions alone: what is in lanes goes on by the scheduled function."""
+"""A deployment of Lambda functions alone: what is in queues goes on by the scheduled function."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.core.parked.queues import held_lanes
+from streamkit.core.parked.queues import parked_queues
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of
@@ -98,7 +98,7 @@ def test_a_large_audience_is_served_over_several_runs_each_within_its_time():
         stream, served = Stream(world, TABLE), []
         async with environment_of(world, app) as environment:
             await deliver(environment, stream)
-            while await held_lanes(environment.store):
+            while await parked_queues(environment.store):
                 began = anyio.current_time()
                 counts = await maintain(environment, 3)
                 assert anyio.current_time() - began <= 3
@@ -130,7 +130,7 @@ def test_a_slow_fan_out_waits_between_its_recipients_instead_of_asking():
     simulated(main)
 
 
-def test_every_lane_that_one_batch_begins_is_found_again():
+def test_every_queue_that_one_batch_begins_is_found_again():
     async def main():
         app = fan_out_app(inline=1)
         world = world_of(app)
@@ -140,9 +140,9 @@ def test_every_lane_that_one_batch_begins_is_found_again():
             put(world, Deal(deal=f"d{brand}", brand=f"b{brand}"))
         async with environment_of(world, app) as environment:
             await deliver(environment, Stream(world, TABLE))
-            assert len(await held_lanes(environment.store)) == 110
+            assert len(await parked_queues(environment.store)) == 110
             assert (await maintain(environment))["done"] == 110
-            assert await held_lanes(environment.store) == []
+            assert await parked_queues(environment.store) == []
         assert len(begin_with(world, "MESSAGE#")) == 220
         chunks = own_items(world, TABLE, "holds")
         assert max(len(c.get("_sk_lanes", {"SS": []})["SS"]) for c in chunks) == 0
@@ -227,7 +227,7 @@ def test_what_another_invocation_parks_meanwhile_is_not_overtaken(begins):
     simulated(main)
 
 
-def test_stuck_and_broken_lanes_stop_no_other_one():
+def test_stuck_and_broken_queues_stop_no_other_one():
     async def main():
         app = App("deals", table=TABLE, policy=Policy(attempts=1))
         down = [True]
@@ -254,7 +254,7 @@ def test_stuck_and_broken_lanes_stop_no_other_one():
             assert counts["lanes"] == 10
             assert counts["stuck"] == 1
             assert counts["done"] in (8, 9)
-            assert len(await held_lanes(environment.store)) == 10 - counts["done"]
+            assert len(await parked_queues(environment.store)) == 10 - counts["done"]
 
     simulated(main)
 
@@ -282,7 +282,7 @@ def test_the_copies_of_a_source_follow_in_lambda_functions_alone():
                 await maintain(environment)
                 await deliver(environment, stream)
                 assert {c["brand"]["S"] for c in begin_with(world, "COPY#")} == {new}
-            assert await held_lanes(environment.store) == []
+            assert await parked_queues(environment.store) == []
 
     simulated(main)
 
