@@ -29,6 +29,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.version import __version__
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 log = get_logger("streamkit.aws")
 
@@ -119,23 +120,54 @@ def is_throttled(reply: Mapping[str, Any]) -> bool:
     return any(_CODES.get(code) is ErrorKind.THROTTLED or code in slow for code in codes)
 
 
+async def until_known(
+    call: Callable[[], Awaitable[T]],
+    meaning: Callable[[Exception], Awaitable[V | None]],
+    *,
+    rng: random.Random | None = None,
+    first: float = 0.05,
+    longest: float = 5.0,
+    tries: int | None = None,
+) -> T | V:
+    """Repeat a call until it returns, or its error has a final meaning; return that.
+
+    Args:
+        call: a call that may be made again whatever became of it: a read, or a write whose own
+            success makes its condition false.
+        meaning: returns what an error means, or None if another try may succeed; it may raise.
+        rng: random numbers, for simulations.
+        first: the first pause in seconds; each is twice as long as the one before, give or take.
+        longest: the longest pause.
+        tries: how often the call is made at most; then its last error is raised.
+    """
+    pause = first
+    while True:
+        try:
+            return await call()
+        except AwsError as error:
+            meant = await meaning(error)
+            if meant is not None:
+                return meant
+            tries = None if tries is None else tries - 1
+            if tries == 0:
+                raise
+        await anyio.sleep(pause * (rng or random).uniform(0.5, 1.5))
+        pause = min(pause * 2, longest)
+
+
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
     """Repeat a call until it is neither throttled nor of unknown outcome, with growing pauses.
 
     Use it for calls that may be made twice: reads, and writes whose condition recognises a
     repetition.
     """
-    pause = 0.2
-    while True:
-        try:
-            return await call()
-        except AwsError as error:
-            if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
-                raise
-            code = code_of(error)
-            log.often("aws.repeated", level="warning", by=code, code=code, seconds=pause)
-            await anyio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(pause * 2, longest)
+
+    async def meaning(error: Exception) -> None:
+        if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+            raise error
+        log.often("aws.repeated", level="warning", by=code_of(error), code=code_of(error))
+
+    return await until_known(call, meaning, first=0.2, longest=longest)
 
 
 def service_time(reply: Mapping[str, Any]) -> float | None:

@@ -12,9 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-import anyio
-
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import AwsError, code_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.view import Permit
@@ -22,9 +20,6 @@ from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire, render
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
-
-_PAUSES = (0.1, 5.0)
-_CONFLICT_SECONDS = 0.05
 
 
 class Fate(Enum):
@@ -142,29 +137,21 @@ class Calls:
     async def _patiently(
         self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any] | RefusedCommit | Invalid:
-        pause, longest = _PAUSES
-        while True:
+        async def paced() -> dict[str, Any]:
             reserved, refused = await self.rate.ready(kind), False
             try:
                 if kind == "write" and self._permit is not None:
                     await self._permit.require()
                 return await call()
             except AwsError as error:
-                verdict = self._verdict(error)
-                refused = verdict is not None
-                if verdict is not None:
-                    return verdict
-                trouble = trouble_of(error)
+                refused = isinstance(judge(error), RefusedCommit | Invalid)
+                raise
             finally:
                 self.rate.settle(kind, reserved, cost=refused)
-            if trouble is ErrorKind.CONFLICT or trouble is ErrorKind.CANCELED:
-                await anyio.sleep(_CONFLICT_SECONDS)
-                continue
-            await anyio.sleep(pause)
-            pause = min(2 * pause, longest)
 
-    def _verdict(self, error: Exception) -> RefusedCommit | Invalid | None:
-        """Return the final meaning of an error; None if another try makes sense."""
+        return await until_known(paced, self._meaning)
+
+    async def _meaning(self, error: Exception) -> RefusedCommit | Invalid | None:
         verdict = judge(error)
         if isinstance(verdict, Again):
             if verdict.throttled:

@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from streamkit.aws import AwsError, ErrorKind, code_of, patiently, trouble_of
+from streamkit.aws import ErrorKind, code_of, patiently, trouble_of, until_known
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -110,24 +108,24 @@ class Committer:
         if len(self._sent) > _SENT_MAX:
             del self._sent[next(iter(self._sent))]
         request = self._request(batch)
-        pause = 0.05
-        while True:
-            try:
-                # If the process dies here, the next owner finds the old position or the new one:
-                # effects and position are never in the table without each other.
-                await self._dynamodb.transact_write_items(
-                    TransactItems=request, ClientRequestToken=batch.id
-                )
-            except AwsError as error:
-                if trouble_of(error) is not ErrorKind.UNKNOWN:
-                    return await self._verdict(batch, error)
-                # Send the same plan again: if the first attempt won, its own success makes the
-                # condition false, and the commit id in the refusal says so.
-                log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
-                await anyio.sleep(pause * (0.5 + self._rng.random()))
-                pause = min(pause * 2, 5.0)
-            else:
-                return self._applied(batch)
+
+        async def send() -> Verdict:
+            # If the process dies here, the next owner finds the old position or the new one:
+            # effects and position are never in the table without each other.
+            await self._dynamodb.transact_write_items(
+                TransactItems=request, ClientRequestToken=batch.id
+            )
+            return self._applied(batch)
+
+        async def meaning(error: Exception) -> Verdict | None:
+            if trouble_of(error) is not ErrorKind.UNKNOWN:
+                return await self._verdict(batch, error)
+            # Send the same plan again: if the first attempt won, its own success makes the
+            # condition false, and the commit id in the refusal says so.
+            log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
+            return None
+
+        return await until_known(send, meaning, rng=self._rng)
 
     def _request(self, batch: Batch) -> list[dict[str, Any]]:
         """Render the transaction, the cursor first, because its refusal decides everything."""

@@ -13,9 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-import anyio
-
-from streamkit.aws import AwsError, ErrorKind, code_of, is_throttled, trouble_of
+from streamkit.aws import ErrorKind, code_of, is_throttled, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -32,8 +30,7 @@ ACTIONS_MAX = 100
 """The most actions that `TransactWriteItems` takes."""
 
 _TRIES = 12
-"""With the pauses below these take about 30 seconds; a client token lives for ten minutes."""
-_PAUSE_SECONDS = (0.05, 5.0)
+"""With pauses of 50 ms to 5 s these take about 30 seconds; a client token lives for ten minutes."""
 
 log = get_logger("streamkit.transaction")
 
@@ -52,23 +49,18 @@ async def transact(
     """
     request = [render(action, schemas[action.ref.table]) for action in actions]
     token = uuid.uuid4().hex
-    pause, longest = _PAUSE_SECONDS
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
-        except AwsError as error:
-            verdict = await _verdict(error, actions, dynamodb, schemas)
-            if verdict is not None:
-                return verdict
-            if not tries_left:
-                raise
+
+    async def send() -> None:
+        await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
+
+    async def meaning(error: Exception) -> RefusedCommit | Invalid | None:
+        verdict = await _verdict(error, actions, dynamodb, schemas)
+        if verdict is None:
             _count(error)
             log.often("transaction.repeated", by=code_of(error), code=code_of(error))
-        else:
-            return None
-        await anyio.sleep(pause * (0.5 + rng.random()))
-        pause = min(pause * 2, longest)
-    return None
+        return verdict
+
+    return await until_known(send, meaning, rng=rng, tries=_TRIES)
 
 
 def _count(error: Exception) -> None:

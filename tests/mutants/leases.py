@@ -2,15 +2,15 @@
 
 from tests.mutants.mutant import Mutant
 
-_SEND = """                await self._dynamodb.transact_write_items(
-                    TransactItems=request, ClientRequestToken=batch.id
-                )
+_SEND = """            await self._dynamodb.transact_write_items(
+                TransactItems=request, ClientRequestToken=batch.id
+            )
 """
-_SEND_TWICE = """                for number, part in enumerate(({first}, {second})):
-                    if part:
-                        await self._dynamodb.transact_write_items(
-                            TransactItems=part, ClientRequestToken=f"{{number}}{{batch.id}}"
-                        )
+_SEND_TWICE = """            for number, part in enumerate(({first}, {second})):
+                if part:
+                    await self._dynamodb.transact_write_items(
+                        TransactItems=part, ClientRequestToken=f"{{number}}{{batch.id}}"
+                    )
 """
 
 MUTANTS = (
@@ -383,8 +383,8 @@ MUTANTS = (
     Mutant(
         "unknown-is-applied",
         "progress/commit.py",
-        "                await anyio.sleep(pause * (0.5 + self._rng.random()))\n",
-        "                return self._applied(batch)\n",
+        "            return None\n\n        return await until_known",
+        "            return self._applied(batch)\n\n        return await until_known",
         "a commit whose answer never came is taken for applied: its changes are lost",
         test="tests/simulation/test_fences.py::test_a_commit_that_meets_trouble_is_applied_once[cursor-lost_request]",
     ),
