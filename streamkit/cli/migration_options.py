@@ -54,6 +54,14 @@ StayOption = Annotated[
 AcceptOption = Annotated[
     bool, typer.Option("--accept-change", help="Go on although the definition was changed.")
 ]
+AnywayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--anyway",
+        metavar="REASON",
+        help="Do it although workers or functions of another release run; the reason is stored.",
+    ),
+]
 DetachOption = Annotated[
     bool,
     typer.Option("--detach", help="Only change the state; processes that run `join` do the work."),

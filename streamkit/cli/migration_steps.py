@@ -12,6 +12,7 @@ import typer
 
 from streamkit.cli.migration_options import (
     AcceptOption,
+    AnywayOption,
     AtOnceOption,
     DetachOption,
     NumberArgument,
@@ -130,6 +131,7 @@ def switch(
     page: PageOption = 200,
     stay: StayOption = False,
     detach: DetachOption = False,
+    anyway: AnywayOption = None,
     json: JsonOption = False,
 ) -> None:
     """Switch a migration that is ready to its new items, which count from then on."""
@@ -144,7 +146,7 @@ def switch(
         )
 
     def change(aws: "Aws") -> "Awaitable[State]":
-        return switch_it(loaded, aws, number)
+        return switch_it(loaded, aws, number, anyway=anyway)
 
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
     change_and_join(loaded, number, change, detach=detach, **manner)
@@ -179,13 +181,16 @@ def contract(
     page: PageOption = 200,
     stay: StayOption = False,
     detach: DetachOption = False,
+    anyway: AnywayOption = None,
     json: JsonOption = False,
 ) -> None:
     """Delete the old items of a migration that is soaking; after this there is no way back."""
+    from functools import partial
+
     from streamkit.migrate.steps import contract as contract_it
 
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
-    _step(app, number, contract_it, detach=detach, **manner)
+    _step(app, number, partial(contract_it, anyway=anyway), detach=detach, **manner)
 
 
 # -- parts of the commands -------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from streamkit.migrate.commands import (
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.state import SWITCHED, Phase, State
+from streamkit.migrate.releases import other_releases
+from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
@@ -138,31 +139,48 @@ async def _command(
 
 
 async def switch(
-    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+    app: App,
+    aws: Aws,
+    number: str,
+    *,
+    anyway: str | None = None,
+    by: str | None = None,
+    clock: Clock | None = None,
 ) -> State:
     """Make the new items the truth, pair by pair.
 
+    With a reason to do it `anyway`, workers and functions of another release do not prevent it.
+
     Raises:
-        ConfigurationError: it is not `ready`, or it moves nothing.
+        ConfigurationError: it is not `ready`, it moves nothing, or another release runs.
     """
     migration = migration_of(app, number)
     if not migration.moves:
         raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
-    clock = clock or SystemClock()
-    facts = {"switched": clock.time()}
-    return await _go(app, aws, migration, {"ready"}, "switching", facts, by, clock)
+    entry = _entry("switch", anyway, by, clock)
+    book = await open_book(app, aws)
+    if (await book.read(migration.id)).phase == "ready":
+        await _require_release(app, aws, anyway)
+    return await _go(book, migration, "ready", "switching", {"switched": entry.at}, entry)
 
 
 async def contract(
-    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+    app: App,
+    aws: Aws,
+    number: str,
+    *,
+    anyway: str | None = None,
+    by: str | None = None,
+    clock: Clock | None = None,
 ) -> State:
     """Delete the old items, or what was moved out of them; no rollback is possible afterwards.
 
     First all items are compared; if old code has written one meanwhile, it goes back to `soaking`.
+    With a reason to do it `anyway`, workers and functions of another release do not prevent it.
 
     Raises:
-        ConfigurationError: it is not `soaking`, items are not right, or old code wrote at an old
-            key within 24 hours; it names them, and the command that shows them.
+        ConfigurationError: it is not `soaking`, items are not right, old code wrote at an old key
+            within 24 hours, or another release runs; it names them, and what to do.
     """
     migration, clock = migration_of(app, number), clock or SystemClock()
     if not migration.moves:
@@ -172,8 +190,10 @@ async def contract(
         found = await objection(ErrorBook(book.store, migration.id), clock.time())
         if found is not None:
             raise ConfigurationError(f"migration {number}: {found}")
+        await _require_release(app, aws, anyway)
+    entry = _entry("contract", anyway, by, clock)
     facts = {"stage": "comparing", "note": ""}
-    return await _go(app, aws, migration, {"soaking"}, "contracting", facts, by, clock)
+    return await _go(book, migration, "soaking", "contracting", facts, entry)
 
 
 async def rollback(
@@ -226,32 +246,46 @@ async def rollback(
 # -- the parts of it -------------------------------------------------------------------------------
 
 
+def _entry(what: str, anyway: str | None, by: str | None, clock: Clock | None) -> AuditEntry:
+    text = what if anyway is None else f"{what} anyway: {anyway}"
+    return AuditEntry((clock or SystemClock()).time(), by or operator(), text)
+
+
+async def _require_release(app: App, aws: Aws, anyway: str | None) -> None:
+    """Refuse to go on while another release runs, unless there is a reason to do it anyway.
+
+    Raises:
+        ConfigurationError: another one runs, or the reason is empty.
+    """
+    if anyway is not None and not anyway.strip():
+        raise ConfigurationError("--anyway takes a reason, which is stored")
+    others = None if anyway is not None else await other_releases(app, aws)
+    if others is not None:
+        raise ConfigurationError(others)
+
+
 async def _go(
-    app: App,
-    aws: Aws,
+    book: StateBook,
     migration: Migration,
-    allowed: set[Phase],
+    allowed: Phase,
     phase: Phase,
     facts: dict[str, Any],
-    by: str | None,
-    clock: Clock,
+    entry: AuditEntry,
 ) -> State:
-    what, who = phase.removesuffix("ing"), by or operator()
-
     def gone(state: State) -> State:
         require_same(migration, state, accept_change=False)
         if state.phase == phase:
             return state
-        if state.phase not in allowed:
+        if state.phase != allowed:
+            what = phase.removesuffix("ing")
             raise ConfigurationError(
-                f"migration {migration.id} is {state.phase!r}; {what} is for"
-                f" {' or '.join(sorted(allowed))}"
+                f"migration {migration.id} is {state.phase!r}; {what} is for {allowed}"
             )
         if state.desired == "pause":
             raise ConfigurationError(
                 f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
             )
         gone = replace(state, phase=phase, attempt=0, **facts)
-        return gone.noted(clock.time(), who, what)
+        return gone.noted(entry.at, entry.by, entry.what)
 
-    return await (await open_book(app, aws)).change(migration.id, gone)
+    return await book.change(migration.id, gone)

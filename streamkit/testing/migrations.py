@@ -238,9 +238,12 @@ class _Blaze:
                 await commands.begin(
                     self.app, self.aws, migration, segments=segments, again=True, by=by, clock=clock
                 )
+            case "switch":
+                await switch(self.app, self.aws, self.number, by=by, clock=clock)
+            case "contract":
+                await contract(self.app, self.aws, self.number, by=by, clock=clock)
             case _:
-                change = {"switch": switch, "contract": contract, "rollback": rollback}[step]
-                await change(self.app, self.aws, self.number, by=by, clock=clock)
+                await rollback(self.app, self.aws, self.number, by=by, clock=clock)
 
     async def _state(self) -> State:
         return await (await commands.open_book(self.app, self.aws)).read(self.number)

@@ -276,6 +276,22 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_went_wrong_is_rolled_back",
     ),
     Mutant(
+        "switched-under-another-release",
+        "migrate/steps.py",
+        "        await _require_release(app, aws, anyway)\n    return await _go(book",
+        "        pass\n    return await _go(book",
+        "new items count while workers run that do not know them",
+        test="tests/unit/migrate/test_migration_releases.py::test_a_live_worker_of_another_release_holds_a_step_back_until_there_is_a_reason",
+    ),
+    Mutant(
+        "held-back-by-the-dead",
+        "migrate/releases.py",
+        "    return [one for name, one in sorted(after.items()) if before.get(name) != one]\n",
+        "    return list(after.values())\n",
+        "a worker that died long ago holds a migration back",
+        test="tests/unit/migrate/test_migration_releases.py::test_workers_of_this_release_hold_nothing_back_and_neither_do_dead_ones",
+    ),
+    Mutant(
         "repeated-beside-a-later-one",
         "migrate/order.py",
         '            begun = [one for one in begun if one.phase != "done"]\n',

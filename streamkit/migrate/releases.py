@@ -1,0 +1,59 @@
+"""Find workers and functions of another release than the one that gives a command.
+
+A release is known by the fingerprint of its handlers: workers write it into their heartbeats, and
+functions into their consumer's item. Two releases whose handlers are the same look alike, and
+programs that are not streamkit's are not seen: those show by what they write.
+
+In: the app of the release at hand, which knows the migration. Out: a sentence that names what runs
+another one, or None. On failure: the errors of a read of the table.
+"""
+
+import anyio
+
+from streamkit.app import App, consumers_of
+from streamkit.aws import Aws
+from streamkit.core.tables import survey
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.members import Member, Roster
+from streamkit.progress.cursor import CursorStore
+
+_LEASE_SECONDS = 15.0
+"""After so many seconds of silence a worker is dead that does not say its own."""
+_NAMED = 5
+
+
+async def other_releases(app: App, aws: Aws) -> str | None:
+    """Return which workers and functions run another release than this one.
+
+    It takes a lease longer if there are such workers: a dead one leaves its heartbeat behind.
+    """
+    around, found = await survey(app, aws), list[str]()
+    for consumer in consumers_of([app.head]):
+        store = CursorStore(aws.dynamodb, around.space(consumer))
+        mine = consumer.fingerprint()
+        found += [f"worker {one.name}" for one in await _strangers(Roster(store), mine)]
+        newest = await newest_generation(store)
+        if newest is not None and newest.host == LAMBDA and newest.fingerprint != mine:
+            found.append(f"the functions of {consumer.name}")
+    if not found:
+        return None
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (
+        f"{', '.join(found[:_NAMED])}{more} run another release than this command: deploy the one"
+        " that knows the migration, and run the command with it; or say --anyway with a reason"
+    )
+
+
+async def _strangers(roster: Roster, fingerprint: str) -> list[Member]:
+    """Return the live workers with another fingerprint."""
+    before = _others(await roster.read(), fingerprint)
+    if not before:
+        return []
+    await anyio.sleep(max(one.lease or _LEASE_SECONDS for one in before.values()))
+    after = _others(await roster.read(), fingerprint)
+    return [one for name, one in sorted(after.items()) if before.get(name) != one]
+
+
+def _others(members: dict[str, Member], fingerprint: str) -> dict[str, Member]:
+    return {name: one for name, one in members.items() if one.fingerprint != fingerprint}
