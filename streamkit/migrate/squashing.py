@@ -46,17 +46,19 @@ async def stamp(
         ConfigurationError: there is no such migration, or it is not its turn.
     """
     moment, who = (clock or SystemClock()).time(), by or operator()
-    book = await open_book(app, aws)
+    book, what = await open_book(app, aws), f"stamp: {reason}"
     migration = None if number in app.done_everywhere else migration_of(app, number)
     order = order_of(app)
 
     def stamped(state: State, others: Sequence[State]) -> State:
+        if state.phase == "done" and any(one.what == what for one in state.audit):
+            return state  # the same command, whose reply was lost
         require_free(state, again=True)
         done = replace(state, phase="done", desired="run", direction="forward", note="")
         if migration is not None:
             order.require_turn(migration, others)
             done = replace(done, digest=migration.digest, mode=migration.mode)
-        return done.noted(moment, who, f"stamp: {reason}")
+        return done.noted(moment, who, what)
 
     beside = [] if migration is None else order.beside(migration)
     return await book.change_beside(number, beside, stamped)

@@ -18,6 +18,7 @@ from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
+from streamkit.migrate.squashing import stamp
 from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.operate.moves import move_to_lambda, move_to_workers
@@ -242,6 +243,19 @@ def rolled_back(harness):
     operate(harness, step("rollback"))
     join(harness)
     _is_over(harness, "rolled back")
+    assert [order.status_day for order in harness.scan(migrating.Order)] == [None]
+
+
+def stamped(harness):
+    """Note that it is done, by other means; nothing else is written."""
+    harness.put(migrating.Order(user="u", order_id="1"))
+
+    async def stamp_it(app, aws, *, clock):
+        await stamp(app, aws, "0001", "by a script", by="op", clock=clock)
+
+    operate(harness, stamp_it)
+    _is_over(harness, "done")
+    assert [one.what for one in state_of(harness).audit] == ["stamp: by a script"]
     assert [order.status_day for order in harness.scan(migrating.Order)] == [None]
 
 

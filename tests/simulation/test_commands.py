@@ -311,6 +311,7 @@ COMMANDS = {
     "migrate join": (operators.joined, migrating.in_place),
     "migrate apply": (lambda h: operators.applied(h, Thing, Things), counting_by_migration),
     "migrate rollback": (operators.rolled_back, migrating.in_place),
+    "migrate stamp": (operators.stamped, migrating.in_place),
     "migrate errors waive, migrate errors retry": (
         lambda h: operators.mended(h, DOWN),
         lambda: operators.failing(DOWN),
@@ -325,7 +326,7 @@ ELSEWHERE = {
 READING = """
     aggregate list, aggregate verify, check, consumers list, cost, explain, fan-outs list, iam,
     lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
-    migrate new, migrate plan, migrate status, parked list, parked show, status
+    migrate new, migrate plan, migrate squash, migrate status, parked list, parked show, status
 """
 """They write nothing into a table. `demo` and `local` have no table but their own."""
 
