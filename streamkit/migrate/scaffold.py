@@ -83,7 +83,8 @@ def write_migration(
         raise ConfigurationError(f"{name!r}: small letters, digits and _, as in order_status")
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r}: one of {', '.join(get_args(Mode))}")
-    chosen = _entity(app, entity, aggregates=mode == "aggregate")
+    module = where.partition(":")[0]
+    chosen = _entity(app, module, entity, aggregates=mode == "aggregate")
     number = name if named else next_number(app)
     folder = folder_of(app)
     folder.mkdir(exist_ok=True)
@@ -94,24 +95,33 @@ def write_migration(
     return path
 
 
-def _entity(app: App, name: str | None, *, aggregates: bool) -> type[Entity]:
+def _entity(app: App, module: str, name: str | None, *, aggregates: bool) -> type[Entity]:
     found: dict[str, type[Entity]] = {one.__name__: one for one in app.aggregates}
     if not aggregates:
         found = {
-            one.__name__: one for one in _entities(app) if not issubclass(one, Aggregate)
+            one.__name__: one for one in _entities(app, module) if not issubclass(one, Aggregate)
         } or found
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if name not in found:
         what = "aggregate" if aggregates else "entity"
         known = ", ".join(sorted(found)) or "none"
-        raise ConfigurationError(f"say which {what} with --entity; {app.name} has: {known}")
+        raise ConfigurationError(
+            f"say which {what} with --entity; {app.name} and the module {module} have: {known}"
+        )
     return found[name]
 
 
-def _entities(app: App) -> list[type[Entity]]:
+def _entities(app: App, module: str) -> list[type[Entity]]:
+    """Return the entities that an app knows, and those of the module that declares it."""
     migrated = [migration.entity for migration in app.migrations.values()]
-    return [*dict.fromkeys([*app.entities, *migrated])]
+    variables = vars(sys.modules[module]).values() if module in sys.modules else ()
+    beside = [
+        one
+        for one in variables
+        if isinstance(one, type) and issubclass(one, Entity) and one.__entity__ is not None
+    ]
+    return [*dict.fromkeys([*app.known, *migrated, *beside])]
 
 
 def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mode: Mode) -> str:

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -172,9 +173,23 @@ def test_a_new_file_runs_as_it_is(place, mode):
     assert "status: str" in path.read_text()
 
 
+def test_a_new_file_takes_an_entity_that_no_handler_names_yet(tmp_path, monkeypatch):
+    """The page's first example: an app, an entity, and nothing else."""
+    page = (Path(__file__).parents[3] / "docs" / "migrations.md").read_text()
+    name = next(_names)
+    (tmp_path / f"{name}.py").write_text(page.split("```python")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = importlib.import_module(name).app
+    for options in ({"entity": "Order"}, {}):
+        path = write_migration(app, f"{name}:app", "order_status_date", **options)
+        assert list(discover(app)) == sorted(app.migrations)
+        assert "order_status_total: str" in path.read_text()
+    del sys.modules[name]
+
+
 def test_an_entity_that_could_be_another_has_to_be_named(place):
     place.app.migration("0001", place.Order)(lambda number: None)
-    with pytest.raises(ValueError, match="has: PerStatus"):
+    with pytest.raises(ValueError, match="have: PerStatus"):
         write_migration(place.app, "x:app", "one", entity="Nothing", mode="aggregate")
     with pytest.raises(ValueError, match="small letters"):
         write_migration(place.app, "x:app", "One Two", entity="Order")
