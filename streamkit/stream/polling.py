@@ -5,6 +5,7 @@ In: things to poll, each when due. Out: calls, at most `size` at a time, the mos
 """
 
 import heapq
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,10 @@ import anyio
 
 Poll = Callable[[], Awaitable[float | None]]
 """Polls once, and returns in how many seconds to poll again; None: other code will `add` it."""
+
+_LONG_SECONDS, _GROUP = 1.0, 2.0**-7
+"""After a pause of a second and more, polls are made in groups, at most a 64th of the pause later.
+A process that wakes up for each of many quiet shards takes a quarter more CPU time."""
 
 
 @dataclass
@@ -29,6 +34,9 @@ class PollingPool:
     def add(self, poll: Poll, seconds: float = 0.0) -> None:
         """Poll once after so many seconds."""
         due = anyio.current_time() + seconds
+        if seconds >= _LONG_SECONDS:
+            step = math.ldexp(_GROUP, math.frexp(seconds)[1])
+            due = math.ceil(due / step) * step
         self._added += 1
         self._places[poll] = self._added
         heapq.heappush(self._due, (due, self._added, poll))

@@ -1,5 +1,7 @@
 """The polling pool: each when it is due, the most overdue first, never more than its size at once."""
 
+import itertools
+
 import anyio
 import pytest
 
@@ -109,6 +111,22 @@ def test_a_thousand_quiet_shards_have_no_task_each():
             await anyio.sleep(40)
             group.cancel_scope.cancel()
         assert all(poll.at == [30.0] for poll in quiet)
+
+    run_virtually(main)
+
+
+def test_many_quiet_shards_are_polled_in_groups_and_hardly_later():
+    async def main():
+        pool = PollingPool(32)
+        shards = [Polled(pool, pause=5.0) for _ in range(1000)]
+        for number, shard in enumerate(shards):
+            pool.add(shard, number / 200)
+        await polled_for(pool, 31.0)
+        assert all(len(shard.at) in (6, 7) for shard in shards)
+        pauses = {b - a for shard in shards for a, b in itertools.pairwise(shard.at[1:])}
+        assert max(pauses) <= 5.0 * (1 + 2**-6)
+        late = {at for shard in shards for at in shard.at if at > 6}
+        assert len(late) < 2 * 31 * 2**7 / 5
 
     run_virtually(main)
 
