@@ -20,8 +20,8 @@ from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.transport import Apply, Call, Response, session_class
 from streamkit.settings import Settings
+from streamkit.worker.process import Workers
 from streamkit.worker.worker import Worker
-from streamkit.worker.workers import Workers
 
 Death = Literal["before", "after"]
 """Whether the commit that a worker dies in reaches the table. The worker hears of neither."""

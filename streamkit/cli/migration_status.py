@@ -6,7 +6,7 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.cli.migrating import show_lines, show_live
+from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, progress_line
 from streamkit.cli.printing import is_rich, print_json, say
 from streamkit.migrate.commands import open_book

@@ -252,7 +252,7 @@ async def join_to_rest(
 ) -> "ExitCode":
     """Work on a migration until it rests; return the exit code for that."""
     from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migrating import Manner, exit_code_of, run_to_rest
+    from streamkit.cli.migration_run import Manner, exit_code_of, run_to_rest
     from streamkit.cli.running import settings
     from streamkit.migrate.commands import migration_of
 

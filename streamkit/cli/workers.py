@@ -25,8 +25,8 @@ from streamkit.operate.status_page.server import serving
 from streamkit.operate.status_page.site import Site
 from streamkit.progress.metering import meter
 from streamkit.settings import Settings
+from streamkit.worker.process import Workers
 from streamkit.worker.report import sample_for_ever
-from streamkit.worker.workers import Workers
 
 log = get_logger("streamkit.process")
 

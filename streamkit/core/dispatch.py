@@ -124,13 +124,11 @@ class Dispatcher:
             written = record.counting() if marked else record
             listeners = written and self._listeners.get((entity, written.kind))
             if written is None or not listeners:
-                self.counts.unwanted += 1
                 continue
             mark = UNMARKED
             if marked or entity in self._fed:
                 read = read_mark(record.old_image, record.new_image)
                 if read is None:  # nothing but the mark has changed
-                    self.counts.unwanted += 1
                     continue
                 mark = read
             record = written  # noqa: PLW2901 - as handlers see it

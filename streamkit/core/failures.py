@@ -35,7 +35,6 @@ class DispatchCounts:
 
     control: int = 0
     unknown: int = 0
-    unwanted: int = 0
     changes: int = 0
     failures: int = 0
     skipped: int = 0

@@ -4,14 +4,21 @@ Both walk the rows of a table or an index from the end of the page before, up to
 or the last row; then they filter, project and count. `PageRequest` holds the details.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamkit.local.capacity import read_units
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.expressions import Condition, Projection
+from streamkit.local.expressions import (
+    Condition,
+    Placeholders,
+    Projection,
+    parse_condition,
+    parse_projection,
+)
 from streamkit.local.indexes import TableIndex
+from streamkit.local.legacy import attributes_to_get
 from streamkit.local.parameters import Payload
 from streamkit.local.partitions import Partitions, Place, Row
 from streamkit.local.tables import EngineTable
@@ -76,6 +83,27 @@ class PageRequest:
     def shown(self, item: Item) -> Item:
         """Return the attributes of an item that can be filtered and projected."""
         return item if self.index is None or self.fetches else self.index.project(item)
+
+
+def read_expressions(
+    payload: Payload, names: Iterable[str]
+) -> tuple[Mapping[str, Any], Placeholders, Condition | None, Projection | None]:
+    """Parse what to filter and project; return it behind all texts and their placeholders."""
+    texts = {name: payload.get(name) for name in names}
+    placeholders = Placeholders(
+        payload.get("ExpressionAttributeNames"),
+        payload.get("ExpressionAttributeValues"),
+        expressions=texts,
+    )
+    projected, filtered = texts["ProjectionExpression"], texts["FilterExpression"]
+    projection = condition = None
+    if projected is not None:
+        projection = parse_projection(projected, placeholders)
+    elif payload.get("AttributesToGet") is not None:
+        projection = attributes_to_get(payload["AttributesToGet"])
+    if filtered is not None:
+        condition = parse_condition(filtered, placeholders, "FilterExpression")
+    return texts, placeholders, condition, projection
 
 
 def plan(

@@ -7,13 +7,9 @@ from streamkit.local.errors import ApiError, validation
 from streamkit.local.expressions import (
     Condition,
     KeyCondition,
-    Placeholders,
-    parse_condition,
     parse_key_condition,
-    parse_projection,
 )
 from streamkit.local.legacy import (
-    attributes_to_get,
     filter_condition,
     key_conditions,
     reject_mixture,
@@ -24,6 +20,7 @@ from streamkit.local.pages import (
     PageRequest,
     check_select,
     plan,
+    read_expressions,
     read_page,
     starting_key,
 )
@@ -64,20 +61,7 @@ def query(engine: "Engine", payload: Payload) -> Payload:
 
 
 def _parse(payload: Payload, table: EngineTable) -> tuple[PageRequest, KeyCondition]:
-    texts = {name: payload.get(name) for name in _EXPRESSIONS}
-    placeholders = Placeholders(
-        payload.get("ExpressionAttributeNames"),
-        payload.get("ExpressionAttributeValues"),
-        expressions=texts,
-    )
-    projection = condition = None
-    projected, filtered = texts["ProjectionExpression"], texts["FilterExpression"]
-    if projected is not None:
-        projection = parse_projection(projected, placeholders)
-    elif payload.get("AttributesToGet") is not None:
-        projection = attributes_to_get(payload["AttributesToGet"])
-    if filtered is not None:
-        condition = parse_condition(filtered, placeholders, "FilterExpression")
+    texts, placeholders, condition, projection = read_expressions(payload, _EXPRESSIONS)
     reading = plan(payload, table, condition, projection)
     keys = table.keys if reading.index is None else reading.index.keys
     text = texts["KeyConditionExpression"]

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 from streamkit.local.errors import validation
 from streamkit.local.expressions import (
     Condition,
-    Placeholders,
     Projection,
-    parse_condition,
-    parse_projection,
 )
-from streamkit.local.legacy import attributes_to_get, filter_condition, reject_mixture
+from streamkit.local.legacy import filter_condition, reject_mixture
 from streamkit.local.lookup import consumed, find_table
-from streamkit.local.pages import PageRequest, check_select, plan, read_page, starting_key
+from streamkit.local.pages import (
+    PageRequest,
+    check_select,
+    plan,
+    read_expressions,
+    read_page,
+    starting_key,
+)
 from streamkit.local.parameters import Payload, required
 from streamkit.local.partitions import HASHES, Place, key_hash
 
@@ -39,22 +43,9 @@ def scan(engine: "Engine", payload: Payload) -> Payload:
 
 
 def _parse(payload: Payload) -> tuple[Condition | None, Projection | None]:
-    texts = {name: payload.get(name) for name in _EXPRESSIONS}
-    placeholders = Placeholders(
-        payload.get("ExpressionAttributeNames"),
-        payload.get("ExpressionAttributeValues"),
-        expressions=texts,
-    )
-    condition: Condition | None = None
-    projection: Projection | None = None
-    projected, filtered = texts["ProjectionExpression"], texts["FilterExpression"]
-    if projected is not None:
-        projection = parse_projection(projected, placeholders)
-    elif payload.get("AttributesToGet") is not None:
-        projection = attributes_to_get(payload["AttributesToGet"])
-    if filtered is not None:
-        condition = parse_condition(filtered, placeholders, "FilterExpression")
-    elif payload.get("ScanFilter") is not None or payload.get("ConditionalOperator") is not None:
+    _, placeholders, condition, projection = read_expressions(payload, _EXPRESSIONS)
+    scanned = payload.get("ScanFilter") is not None
+    if condition is None and (scanned or payload.get("ConditionalOperator") is not None):
         condition = filter_condition(
             payload.get("ScanFilter"), payload.get("ConditionalOperator"), kind="ScanFilter"
         )

@@ -28,8 +28,8 @@ from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import SkewedClock, VirtualClock
 from streamkit.testing.replicas import Replicas
 from streamkit.testing.sightings import WRITES, RecordLog, SeenCall
+from streamkit.worker.process import Workers
 from streamkit.worker.worker import Worker
-from streamkit.worker.workers import Workers
 
 _STEPS = (7.0, 60.0, 300.0)
 """Seconds between two steps of a process's clock."""

@@ -56,7 +56,7 @@ class Worker:
         aws: open clients.
         settings: durations and bounds.
         clock, rng: time and randomness, for simulations.
-        place: its place among the workers of this process; by default it is alone, see `workers`.
+        place: its place among the workers of this process; by default it is alone, see `process`.
     """
 
     def __init__(

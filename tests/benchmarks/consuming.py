@@ -33,7 +33,7 @@ from streamkit import (
 from streamkit.cli import workers as cli
 from streamkit.observe.logs import configure
 from streamkit.settings import Settings
-from streamkit.worker.workers import Workers
+from streamkit.worker.process import Workers
 from tests.benchmarks.deals import Deal
 from tests.benchmarks.processes import use_server
 from tests.benchmarks.sampling import Sampler

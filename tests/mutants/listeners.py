@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "alone-and-shared",
-        "worker/workers.py",
+        "worker/process.py",
         "reads=reads if sharers > 1 else None",
         "reads=reads",
         "a single worker reads its pages through what is for several",

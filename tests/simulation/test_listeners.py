@@ -13,7 +13,7 @@ from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import Harness
-from streamkit.worker.workers import Workers
+from streamkit.worker.process import Workers
 
 HOUR = 3600
 

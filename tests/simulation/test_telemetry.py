@@ -27,9 +27,9 @@ from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
 from streamkit.worker.automatic_retries import Holders, QueueRetries
+from streamkit.worker.process import Workers
 from streamkit.worker.redriver import QueueReport
 from streamkit.worker.report import WorkerReport, sample
-from streamkit.worker.workers import Workers
 from tests.simulation.memory import Memory
 
 DAY = 86_400

@@ -6,7 +6,7 @@ same call again finishes the move.
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamkit.app import App
@@ -73,15 +73,16 @@ async def move_to_lambda(
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
     MoveRefused.raise_for(unfit(app, newest, *hosts))
+    assert newest is not None  # noqa: S101 - it would have been refused
 
     async with surroundings(app, aws, clock, rng) as environment:
-        return await _Move(environment, hosts, accept_loss).run(wait, lease_seconds)
+        return await _Move(environment, newest, accept_loss).run(wait, lease_seconds)
 
 
 @dataclass
 class _Move:
     environment: Environment
-    hosts: Sequence[str]
+    newest: Generation
     accept_loss: bool
 
     def __post_init__(self) -> None:
@@ -89,18 +90,15 @@ class _Move:
         self.marking = Marking(self.environment)
 
     async def run(self, wait: float, lease_seconds: float) -> Moved:
-        newest = await newest_generation(self.store)
-        MoveRefused.raise_for(unfit(self.environment.app, newest, *self.hosts))
-        assert newest is not None  # noqa: S101 - it would have been refused
         await self.marking.raise_all(await every_cursor(self.store))
-        if newest.host == TO_LAMBDA:
+        if self.newest.host == TO_LAMBDA:
             missed = await self._missed()
         else:
             missed = frozenset[str]()
             await self._until_stopped(wait, lease_seconds)
             try:
                 said = said_of(self.clock, f"move: {TO_LAMBDA}")
-                await begin_move(self.store, newest, TO_LAMBDA, said)
+                await begin_move(self.store, self.newest, TO_LAMBDA, said)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
         fence = await MoveFence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)

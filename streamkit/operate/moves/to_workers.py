@@ -72,9 +72,12 @@ async def move_to_workers(
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
     MoveRefused.raise_for([*unfit(app, newest, *hosts), *_own_io(app, since)])
+    assert newest is not None  # noqa: S101 - it would have been refused
+    if newest.host != TO_WORKERS:
+        await claim(store, LAMBDA)
 
     async with surroundings(app, aws, clock, rng) as environment:
-        move = _Move(environment, hosts, int(since.timestamp()) if since else 0)
+        move = _Move(environment, int(since.timestamp()) if since else 0)
         return await move.run(in_flight)
 
 
@@ -93,7 +96,6 @@ def _own_io(app: App, since: datetime | None) -> Iterator[str]:
 @dataclass
 class _Move:
     environment: Environment
-    hosts: Sequence[str]
     since: int
 
     def __post_init__(self) -> None:
@@ -103,11 +105,6 @@ class _Move:
         self.passage = Passage(environment.aws, arn, self.clock, environment.rng, self._process)
 
     async def run(self, in_flight: float) -> Moved:
-        newest = await newest_generation(self.store)
-        MoveRefused.raise_for(unfit(self.environment.app, newest, *self.hosts))
-        assert newest is not None  # noqa: S101 - it would have been refused
-        if newest.host != TO_WORKERS:
-            await claim(self.store, LAMBDA)
         fence = await MoveFence.raised(self.store, self.clock, self._unfit)
         newest = fence.began
         self.environment = replace(self.environment, send=fence.sending(self.environment.around))

@@ -30,9 +30,9 @@ from streamkit.operate.status_page.page import ConsumerView, HandlerView, Proces
 from streamkit.operate.status_page.server import PageReply
 from streamkit.operate.status_page.style import POLICY
 from streamkit.progress.clock import Clock, SystemClock
+from streamkit.worker.process import Workers
 from streamkit.worker.report import WorkerReport, sample
 from streamkit.worker.worker import Worker
-from streamkit.worker.workers import Workers
 
 log = get_logger("streamkit.health")
 

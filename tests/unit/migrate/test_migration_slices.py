@@ -9,7 +9,7 @@ import pytest
 from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migrating import exit_code_of
+from streamkit.cli.migration_run import exit_code_of
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
