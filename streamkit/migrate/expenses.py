@@ -108,9 +108,10 @@ class Expenses:
     ) -> None:
         if self._migration.mode == "touch" and rewrite.targets:
             item = self._touch(item, spent)
-        reads = read_units(item_size(item))
-        reads += sum(read_units(item_size(one)) if one else 1 for one in there)
-        spent["rewrite", "read", ""] += reads
+        if any(there) or self._migration.mode == "touch":  # else the places are taken to be free
+            reads = read_units(item_size(item))
+            reads += sum(read_units(item_size(one)) if one else 1 for one in there)
+            spent["rewrite", "read", ""] += reads
         wanted = [{**target.item, **self._mark, **self._copy()} for target in rewrite.targets]
         spent["verify", "read", ""] += read_units(item_size(item))
         spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)

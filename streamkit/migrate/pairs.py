@@ -6,6 +6,11 @@
                                       delete each stale IF it is mine
                      refused by the source: read again; place taken: a conflict, written down
 
+The first pass has just read the source, and most places are free: it sends the transaction without
+reading anything again, and reads only if that is refused. A place that is free when the transaction
+is applied holds nothing newer than what the pass has read. Where a place was not free, the next
+ones are looked at before.
+
 Only what is read now is written, never the image of a change: so repeated and late changes, and a
 process that froze, cannot install an old value. Stale targets are those that the change's old image
 led to.
@@ -21,7 +26,6 @@ another item is in a target's place, and what old code wrote after the switch; s
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from streamkit.migrate.agreement import Agreement, Conflict, Late, is_ours
@@ -51,6 +55,8 @@ from streamkit.progress.transaction import ACTIONS_MAX
 from streamkit.progress.verdicts import Invalid
 
 _TRIES = 20
+_LOOKS = 50
+"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
 
 
 @dataclass
@@ -65,6 +71,7 @@ class Pairs:
     failed: FailedItems
     switched: bool = False
     agreement: Agreement = field(init=False)
+    _looks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Prepare to look at what old code writes."""
@@ -87,6 +94,7 @@ class Pairs:
         tally: Tally,
         *,
         old: WireItem | None = None,
+        seen: WireItem | None = None,
         switch: bool = False,
         carry: bool = True,
     ) -> None:
@@ -95,13 +103,24 @@ class Pairs:
         Args:
             key: the key of the source.
             tally: the counts to add to.
+            seen: the source, if the first pass has just read it, strongly consistent.
             old: the source before its change; its targets may be stale.
             switch: switch the pair, too.
             carry: make targets that do not exist; after the switch, without the change that led to
                 it, it is not known whether new code has deleted them.
         """
         switch = switch or (self.switched and self.transform.migration.moves)
-        attempt = partial(self.attempt, key, old, switch=switch, carry=carry)
+        if seen is not None and self._looks:
+            self._looks, seen = self._looks - 1, None
+
+        async def attempt() -> Any:
+            nonlocal seen
+            read, seen = seen, None
+            outcome = await self.attempt(key, old, seen=read, switch=switch, carry=carry)
+            if read is not None and outcome is not DONE and outcome is not None:
+                self._looks = _LOOKS
+            return outcome
+
         await self.persist(key, tally, attempt)
 
     async def persist(self, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]) -> None:
@@ -147,14 +166,22 @@ class Pairs:
         await self.failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
 
     async def attempt(
-        self, key: Key, old: WireItem | None, *, switch: bool, carry: bool = True
+        self,
+        key: Key,
+        old: WireItem | None,
+        *,
+        seen: WireItem | None = None,
+        switch: bool,
+        carry: bool = True,
     ) -> Any:
         """Send one transaction; return None if there is nothing to do.
+
+        With `seen`, which is the source, the places of its targets are taken to be free.
 
         Raises:
             Conflict: the items that exist do not fit together.
         """
-        source = await self.calls.get(self.transform.schema.name, key)
+        source = seen or await self.calls.get(self.transform.schema.name, key)
         if source is not None and self.is_turned(source):
             return None
         turned = switch and old is not None and is_ours(self.transform.migration, old)
@@ -163,7 +190,9 @@ class Pairs:
         image = plain(source) if source is not None else {}
         rewrite = self.transform.of(image) if source is not None else Rewrite(frozenset())
         wanted = {place_text(target.key): target for target in rewrite.targets}
-        there = {place: await self._there(target) for place, target in wanted.items()}
+        there: dict[str, WireItem | None] = dict.fromkeys(wanted)
+        for place, target in wanted.items() if seen is None else ():
+            there[place] = await self.calls.get(self.transform.target.name, target.key)
         if switch and source is not None:
             known = any(self.agreement.comes_from(item, key) for item in there.values())
             ours = is_ours(self.transform.migration, source)
@@ -198,9 +227,6 @@ class Pairs:
         if BASE in source:
             return self.agreement.holds(source)
         return COPY in source or source.get(MOVED) == {"S": self.id}
-
-    async def _there(self, target: Target) -> WireItem | None:
-        return await self.calls.get(self.transform.target.name, target.key)
 
     def _stale(self, old: WireItem | None) -> Sequence[Target]:
         if old is None or not self.transform.matches(old) or COPY in old:

@@ -131,7 +131,8 @@ class MigrationWork:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
             await self.touch(item, tally)
         elif self.migration.is_pairs:
-            await self.pairs.forward(self._key(item), tally)
+            seen = item if self.state.phase == "scanning" else None
+            await self.pairs.forward(self._key(item), tally, seen=seen)
         else:
             await self.in_place.reconcile(item, tally, live=False)
         if self.state.phase == "verifying" and self.migration.check is not None:

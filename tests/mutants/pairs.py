@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "pass-repeats-with-what-it-saw",
+        "migrate/pairs.py",
+        "            read, seen = seen, None\n",
+        "            read = seen\n",
+        "an item that was brought over before the pass reached it ends as an error",
+        test="tests/simulation/test_migration_rows.py::test_a_first_pass_does_not_write_what_it_saw_over_what_the_stream_has_brought",
+    ),
+    Mutant(
+        "pass-never-looks-at-places",
+        "migrate/pairs.py",
+        "                self._looks = _LOOKS\n",
+        "                self._looks = 0\n",
+        "where most places are taken, most transactions are paid for and refused",
+        test="tests/simulation/test_migration_rows.py::test_a_first_pass_sends_one_transaction_an_item_and_looks_only_where_a_place_was_taken",
+    ),
+    Mutant(
         "decision-about-another-deed",
         "migrate/agreement.py",
         "            return found.kind == Deleted.kind\n",

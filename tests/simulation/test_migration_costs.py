@@ -189,12 +189,12 @@ def spent(way, step, kind, size=SMALL):
         ("touch", "scan", SMALL, 0.25, 2),
         # The mark, and then a transaction of the stream, as that of `rekey` below.
         ("touch to", "scan", SMALL, 2.25, 5),
-        # The source is read once more, and what is in the target's place: 2. A transaction takes
-        # two units for the target, and two to hold the source to what was read.
-        ("rekey", "scan", SMALL, 2.25, 4),
-        ("to", "scan", SMALL, 2.25, 4),
-        ("split", "scan", SMALL, 2.25, 4),
-        ("derive", "scan", SMALL, 2.25, 4),
+        # A transaction takes two units for the target, whose place is taken to be free, and two to
+        # hold the source to what the pass has read.
+        ("rekey", "scan", SMALL, 0.25, 4),
+        ("to", "scan", SMALL, 0.25, 4),
+        ("split", "scan", SMALL, 0.25, 4),
+        ("derive", "scan", SMALL, 0.25, 4),
         # Both are looked at again. A table that holds the targets, too, is twice as large.
         ("rekey", "verify", SMALL, 2.5, 0),
         ("to", "verify", SMALL, 2.25, 0),

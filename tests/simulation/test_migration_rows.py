@@ -8,6 +8,7 @@ import json
 import random
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 import anyio
 import pytest
@@ -369,3 +370,56 @@ async def written_twice_in_a_second(stamped):
 def test_of_two_writes_in_one_second_a_fence_of_seconds_loses_the_later():
     assert run(written_twice_in_a_second, False) == "PAID"
     assert run(written_twice_in_a_second, True) == "NEW"
+
+
+async def seen_before_the_stream_brought_it(monkeypatch, checks):
+    """A first pass has read an item, which old code then adds to, and the stream brings over."""
+    async with site_of(migrating.rekey()) as site:
+        await site.put(OLD)
+        key, seen = OLD.item_key.wire(site.schema), await site.get(OLD)
+        await site.put(OLD, note={"S": "ring twice"})
+        await site.pairs.forward(key, site.tally)
+        if not checks:
+            monkeypatch.setattr(pairs, "absent", any_of(present, absent))
+        await site.pairs.forward(key, site.tally, seen=seen)
+        assert site.tally.errors == 0
+        return "note" in await site.get(ORDER)
+
+
+def test_a_first_pass_does_not_write_what_it_saw_over_what_the_stream_has_brought(monkeypatch):
+    assert run(seen_before_the_stream_brought_it, monkeypatch, True)
+    assert not run(seen_before_the_stream_brought_it, monkeypatch, False)
+
+
+def test_a_first_pass_sends_one_transaction_an_item_and_looks_only_where_a_place_was_taken(
+    monkeypatch,
+):
+    async def main():
+        async with site_of(migrating.rekey()) as site:
+            sent, transact, get = [], site.calls.transact, site.calls.get
+
+            async def noted(call, name, *args):
+                sent.append(name)
+                return await call(*args)
+
+            monkeypatch.setattr(site.calls, "transact", partial(noted, transact, "transaction"))
+            monkeypatch.setattr(site.calls, "get", partial(noted, get, "read"))
+            found = []
+            for number, brought in enumerate([False, False, True, True, False]):
+                old = OldOrder(user="ann", order_id=str(number), status="NEW")
+                await site.put(old)
+                key, seen = old.item_key.wire(site.schema), await site.get(old)
+                if brought:
+                    await site.pairs.forward(key, site.tally)
+                sent.clear()
+                await site.pairs.forward(key, site.tally, seen=seen)
+                found.append(tuple(sent))
+            return found
+
+    assert run(main) == [
+        ("transaction",),
+        ("transaction",),
+        ("transaction", "read", "read"),
+        ("read", "read"),
+        ("read", "read", "transaction"),
+    ]
