@@ -1,0 +1,52 @@
+"""Conditions of the commonest kinds are compiled without boto3's builder, to what it makes."""
+
+from boto3.dynamodb.conditions import ConditionExpressionBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamkit.model.codec import encode
+from streamkit.model.conditions import (
+    Attr,
+    _is_simple,
+    all_of,
+    attribute,
+    compile_condition,
+    present,
+)
+
+names = st.sampled_from(["status", "a.b", "l[0]", "día", "n"])
+values = st.one_of(st.text(), st.integers(), st.booleans(), st.binary(), st.lists(st.integers()))
+attributes = st.builds(lambda make, name: make(name), st.sampled_from([Attr, attribute]), names)
+terms = st.one_of(
+    attributes.map(lambda one: one.exists()),
+    attributes.map(lambda one: one.not_exists()),
+    st.builds(lambda one, value: one.eq(value), attributes, values),
+    st.builds(lambda one, other: one.eq(other), attributes, attributes),
+    st.builds(lambda one, value: one.ne(value), attributes, values),
+    st.builds(lambda one, value: one.size().eq(value), attributes, st.integers()),
+    st.just(present),
+)
+
+
+@given(st.lists(terms, min_size=1, max_size=5))
+def test_what_is_compiled_is_what_boto3_makes_of_it(parts):
+    condition = all_of(parts, "pk")
+    built = ConditionExpressionBuilder().build_expression(condition)
+    shown = {"\ufdd0": ".", "\ufdd1": "[", "\ufdd2": "]"}
+    assert compile_condition(condition) == (
+        built.condition_expression,
+        {
+            place: name.translate(str.maketrans(shown))
+            for place, name in built.attribute_name_placeholders.items()
+        },
+        {place: encode(value) for place, value in built.attribute_value_placeholders.items()},
+    )
+
+
+def test_what_a_path_a_size_or_another_attribute_is_compared_with_is_left_to_boto3():
+    assert _is_simple(Attr("a").eq(1))
+    assert _is_simple(attribute("a.b").eq(1))
+    assert not _is_simple(Attr("a.b").exists())
+    assert not _is_simple(Attr("a").size().eq(1))
+    assert not _is_simple(Attr("a").eq(Attr("b")))
+    assert not _is_simple(Attr("a").lt(1))
