@@ -9,7 +9,7 @@ from typing import Annotated
 
 import anyio
 
-from streamkit import Aggregate, App, Count, Entity, Key, Policy, Sum
+from streamkit import Aggregate, App, Count, Entity, Key, Max, Policy, Sum
 from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.aggregate import backfill
 from streamkit.kinds.aggregate.facts import list_aggregates
@@ -40,6 +40,27 @@ class Sales(Aggregate[Sale], pk="OF#{shop}", sk="SALES"):
         if sale.shop in BROKEN:
             raise ValueError("this shop is closed")
         return None if sale.shop == "none" else cls.key(shop=sale.shop)
+
+
+class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):
+    lot: str
+    number: int
+    price: int
+    note: str = ""
+
+
+class Best(Aggregate[Bid], pk="BEST#{lot}", sk="BEST"):
+    lot: str
+    bids: Annotated[int, Count()] = 0
+    price: Annotated[int | None, Max("price")] = None
+
+    @classmethod
+    def group(cls, bid: Bid) -> Key["Best"]:
+        return cls.key(lot=bid.lot)
+
+    @classmethod
+    def members(cls, lot):
+        return Bid.query(lot=lot)
 
 
 class Session(Entity, pk="{token}", type="session"):

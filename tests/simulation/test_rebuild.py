@@ -10,7 +10,7 @@ from typing import Annotated
 import anyio
 import pytest
 
-from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
+from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Sum
 from streamkit.core.ledger import LedgerEntry
 from streamkit.core.table_shape import TableShape
 from streamkit.fleet.generation import newest_generation, stepped, write_generation
@@ -26,6 +26,8 @@ from tests.simulation.rebuilds import (
     FAST,
     TABLE,
     Active,
+    Best,
+    Bid,
     Gate,
     Operator,
     Sale,
@@ -486,26 +488,6 @@ def test_items_of_the_application_get_their_measures_anew_and_nothing_else(harne
     shops = {one.shop: (one.name, one.sales, one.total) for one in harness.scan(Shop)}
     assert shops == {"a": ("A", 1, 3), "b": ("B", 3, 10), "d": ("D", 0, 0)}
     assert done.missing == 1
-
-
-class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):
-    lot: str
-    number: int
-    price: int
-
-
-class Best(Aggregate[Bid], pk="BEST#{lot}", sk="BEST"):
-    lot: str
-    bids: Annotated[int, Count()] = 0
-    price: Annotated[int | None, Max("price")] = None
-
-    @classmethod
-    def group(cls, bid: Bid) -> Key["Best"]:
-        return cls.key(lot=bid.lot)
-
-    @classmethod
-    def members(cls, lot):
-        return Bid.query(lot=lot)
 
 
 def best(harness):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 
-from streamkit import Aggregate, ConfigurationError, Count, Entity, Key, Max, Top
+from streamkit import Aggregate, ConfigurationError, Count, Key, Max, Top
 from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.sweep import Sweeping
@@ -19,6 +19,8 @@ from tests.simulation.rebuilds import (
     BROKEN,
     FAST,
     PATIENT,
+    Best,
+    Bid,
     Gate,
     Operator,
     Sale,
@@ -33,27 +35,6 @@ from tests.simulation.rebuilds import (
     store_of,
     until,
 )
-
-
-class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):
-    lot: str
-    number: int
-    price: int
-    note: str = ""
-
-
-class Best(Aggregate[Bid], pk="BEST#{lot}", sk="BEST"):
-    lot: str
-    bids: Annotated[int, Count()] = 0
-    price: Annotated[int | None, Max("price")] = None
-
-    @classmethod
-    def group(cls, bid: Bid) -> Key["Best"]:
-        return cls.key(lot=bid.lot)
-
-    @classmethod
-    def members(cls, lot):
-        return Bid.query(lot=lot)
 
 
 @pytest.fixture(autouse=True)
