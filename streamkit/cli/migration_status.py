@@ -3,13 +3,15 @@
 from collections.abc import AsyncIterator
 
 import anyio
+import typer
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
-from streamkit.cli.migration_views import describe_state, progress_line
+from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
 from streamkit.cli.printing import is_rich, print_json, say
 from streamkit.migrate.commands import open_book
+from streamkit.migrate.old_writes import read_old_writes
 from streamkit.migrate.order import order_of
 from streamkit.migrate.progress import Progress, ProgressReader
 
@@ -31,10 +33,20 @@ async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
     """Print the progress of one migration."""
     now = await ProgressReader(app, aws).read(number, lag=True)
     state = await (await open_book(app, aws)).read(number)
+    written = await read_old_writes(app, aws, number)
     if as_json:
-        print_json({**now.to_dict(), "verified": state.verified, "run": state.run})
-    else:
-        describe_state(state, now)
+        more = {"verified": state.verified, "run": state.run}
+        print_json({**now.to_dict(), **more, "old_writes": [one.to_dict() for one in written]})
+        return
+    describe_state(state, now)
+    for line in old_write_lines(written):
+        say(line)
+
+
+async def tell_old_writes(app: App, aws: Aws, number: str) -> None:
+    """Say on stderr what was written in the old shape, before a step that old code must know."""
+    for line in old_write_lines(await read_old_writes(app, aws, number)):
+        typer.echo(line, err=True)
 
 
 async def watch_one(

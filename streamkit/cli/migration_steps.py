@@ -136,6 +136,7 @@ def switch(
 ) -> None:
     """Switch a migration that is ready to its new items, which count from then on."""
     from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.steps import switch as switch_it
 
@@ -145,8 +146,9 @@ def switch(
             "after this there is no way back, because the migration has no reverse=", err=True
         )
 
-    def change(aws: "Aws") -> "Awaitable[State]":
-        return switch_it(loaded, aws, number, anyway=anyway)
+    async def change(aws: "Aws") -> "State":
+        await tell_old_writes(loaded, aws, number)
+        return await switch_it(loaded, aws, number, anyway=anyway)
 
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
     change_and_join(loaded, number, change, detach=detach, **manner)
@@ -185,12 +187,15 @@ def contract(
     json: JsonOption = False,
 ) -> None:
     """Delete the old items of a migration that is soaking; after this there is no way back."""
-    from functools import partial
-
+    from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.steps import contract as contract_it
 
+    async def told(loaded: "App", aws: "Aws", number: str) -> "State":
+        await tell_old_writes(loaded, aws, number)
+        return await contract_it(loaded, aws, number, anyway=anyway)
+
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
-    _step(app, number, partial(contract_it, anyway=anyway), detach=detach, **manner)
+    _step(app, number, told, detach=detach, **manner)
 
 
 # -- parts of the commands -------------------------------------------------------------------------

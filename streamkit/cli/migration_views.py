@@ -1,6 +1,6 @@
 """The output of the migration commands: plans, progress, verifications, errors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.cli.printing import is_rich, moment, say, seconds, table
 from streamkit.migrate.commands import Listed
@@ -8,11 +8,13 @@ from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import StepCost
 from streamkit.migrate.findings import Verified
+from streamkit.migrate.old_writes import OldWriteRate
 from streamkit.migrate.planning import MigrationPlan
 from streamkit.migrate.progress import Progress
 from streamkit.migrate.sampling import SampleEstimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
+from streamkit.progress.clock import SystemClock
 from streamkit.progress.scan.places import place_text
 
 _SHOWN = 50
@@ -168,6 +170,17 @@ def describe_state(state: State, now: Progress) -> None:
     if state.audit:
         last = state.audit[-1]
         say(f"last: {moment(int(last.at))} {last.what}, {last.by}")
+
+
+def old_write_lines(found: Iterable[OldWriteRate]) -> Iterator[str]:
+    """Yield a line for each phase in which something was written in the old shape."""
+    now = SystemClock().time()
+    for one in found:
+        hours = " ".join(str(number) for number in one.lately(now))
+        yield (
+            f"in the old shape while {one.phase}: {one.writes} writes, the last at"
+            f" {moment(int(one.last))}; in the last 6 hours {hours}"
+        )
 
 
 def describe_lines(lines: Sequence[Line]) -> None:

@@ -14,6 +14,7 @@ from streamkit.core.tables import AppTables, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.rate import Charged, Rate, UnitLimits
 from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
@@ -40,6 +41,7 @@ class Opened:
     book: StateBook
     errors: ErrorBook
     shares: Shares
+    old_writes: OldWrites
 
     def adopt(self, view: MigrationView, state: State, asked: float) -> None:
         """Take over a state and its limits; `asked` is when the read of it was sent."""
@@ -90,5 +92,6 @@ async def open_migration(
         clock=clock,
         book=book,
         errors=ErrorBook(book.store, migration.id),
+        old_writes=OldWrites(book.store, migration.id),
         shares=Shares(book.store, migration.id, owner, clock),
     )

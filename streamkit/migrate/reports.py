@@ -138,6 +138,7 @@ class Reporter:
             await book.join(runner.owner, runner.clock.time())
             while True:
                 await book.write(await self._report())
+                await runner.opened.old_writes.flush()
                 await anyio.sleep(self._every)
         except AwsError as error:
             log.warning("migration.unreported", error=type(error).__name__)
@@ -147,6 +148,7 @@ class Reporter:
 
     async def _leave(self, book: ReportBook) -> None:
         try:
+            await self._runner.opened.old_writes.flush()
             await book.leave(self._runner.owner)
         except AwsError:
             return  # its age shows that it is over

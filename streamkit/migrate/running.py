@@ -182,6 +182,8 @@ class Runner:
         self, what: Callable[[MigrationWork, Any], Awaitable[None]], change: Any
     ) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
+        if what is MigrationWork.live and self._work and self._work.is_old_write(change):
+            self.opened.old_writes.count(self.state, change.created_at.timestamp())
         while self._work is not None and self._captures(self.state):
             try:
                 await what(self._work, change)

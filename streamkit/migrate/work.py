@@ -256,6 +256,29 @@ class MigrationWork:
         if self.migration.to is None:
             await self._follow_target(key, item, old, gone=new is None)
 
+    def is_old_write(self, change: Change[Any]) -> bool:
+        """Return whether a change is a write of the application in the old shape, or at an old key.
+
+        A deletion has no shape; at an old key it is a write.
+        """
+        old: Any = change.old
+        new: Any = change.new
+        item, moves = new if new is not None else old, self.migration.moves
+        if item is None or not self.transform.matches(item) or self.state.direction == "back":
+            return False
+        if not moves and (self.migration.is_pairs or new is None):
+            return False
+        touched = new is not None and TOUCH in new and (old or {}).get(TOUCH) != new[TOUCH]
+        if touched or (new is not None and self._by_us(old, new)):
+            return False
+        if moves:
+            is_new = (COPY in item and BASE not in item) or self._is_mine(item, FROM)
+            return not is_new and not self._is_end(old, new)
+        try:
+            return self.transform.of(plain(new)).changes_item
+        except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
+            return False
+
     async def _note_written(self, key: Item, change: Change[Any], tally: Tally) -> None:
         """Write down that old code has written at an old key, carried over or not."""
         at = change.created_at.timestamp()

@@ -1,0 +1,160 @@
+"""Writes in the old shape are counted by hour and phase, and nothing else is."""
+
+import random
+
+import anyio
+import pytest
+
+from streamkit import App, Item, Set
+from streamkit.cli.migration_views import old_write_lines
+from streamkit.migrate import steps
+from streamkit.migrate.commands import open_book
+from streamkit.migrate.old_writes import OldWriteRate, OldWrites, read_old_writes
+from streamkit.migrate.reports import Reporter
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import State
+from streamkit.settings import Settings
+from tests.unit.migrate.test_migration_order import Order, Parcel, at_table
+
+PROMPT = Settings(poll_floor=1.0, poll_ceiling=5.0, checkpoint_interval=2.0)
+
+
+def labelled(item: Item) -> Set[Order]:
+    return Set(label=f"{item['number']}")
+
+
+def moved(order: Order) -> Parcel:
+    return Parcel(number=order.number)
+
+
+def shop(function, **options):
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, **options)(function)
+    return app
+
+
+async def put(site, number, **fields):
+    item = {"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}, "number": {"N": f"{number}"}}
+    await site.aws.dynamodb.put_item(TableName="Shop", Item=item | fields)
+
+
+async def while_it_runs(site, act):
+    """Act while a process runs the migration, and return what was counted."""
+    runner = Runner(
+        site.app,
+        site.aws,
+        site.app.migrations["0001"],
+        PROMPT,
+        site.world.clock,
+        random.Random(1),
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(Reporter(runner).run)
+        group.start_soon(lambda: runner.run(stay=True))
+        await anyio.sleep(60)
+        await act()
+        await anyio.sleep(30)
+        runner.stop()
+        await anyio.sleep(5)
+        group.cancel_scope.cancel()
+    return {one.phase: one for one in await read_old_writes(site.app, site.aws, "0001")}
+
+
+@pytest.mark.parametrize("mode", ["in_place", "touch"])
+def test_in_place_writes_count_that_are_not_in_the_new_shape(mode):
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+
+        async def act():
+            await put(site, 7)
+            await put(site, 8, label={"S": "8"})  # new code
+            await anyio.sleep(3600)
+            await put(site, 7)
+            await put(site, 9)
+
+        return await while_it_runs(site, act)
+
+    found = at_table(test, shop(labelled, mode=mode))
+    (rate,) = found.values()
+    assert (rate.phase, list(rate.by_hour.values())) == ("done", [1, 2])
+    assert rate.lately(rate.last, 3) == [0, 1, 2]
+
+
+def test_writes_at_old_keys_count_before_and_after_the_switch_and_copies_do_not():
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+
+        async def act():
+            await put(site, 7)
+            await put(site, 1, note={"S": "more"})
+            await anyio.sleep(20)
+            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await anyio.sleep(60)
+            await put(site, 1, note={"S": "late"})
+            await site.aws.dynamodb.delete_item(
+                TableName="Shop", Key={"PK": {"S": "ORDER#2"}, "SK": {"S": "ORDER"}}
+            )
+            new = {"PK": {"S": "PARCEL#3"}, "SK": {"S": "PARCEL"}, "number": {"N": "3"}}
+            await site.aws.dynamodb.put_item(TableName="Shop", Item=new)
+
+        return await while_it_runs(site, act)
+
+    found = at_table(test, shop(moved, mode="rekey"))
+    assert {phase: rate.writes for phase, rate in found.items()} == {"ready": 2, "soaking": 2}
+
+
+def test_writes_at_new_keys_of_the_same_shape_are_not_old_ones():
+    def renumbered(order: Order) -> Order | None:
+        return (
+            order.model_copy(update={"number": order.number + 1000})
+            if order.number < 1000
+            else None
+        )
+
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+
+        async def update(number):
+            await site.aws.dynamodb.update_item(
+                TableName="Shop",
+                Key={"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}},
+                UpdateExpression="SET label = :yes",
+                ExpressionAttributeValues={":yes": {"S": "written"}},
+            )
+
+        async def act():
+            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await anyio.sleep(60)
+            await update(1001)  # new code
+            await update(2)  # old code
+
+        return await while_it_runs(site, act)
+
+    found = at_table(test, shop(renumbered, mode="rekey"))
+    assert {phase: rate.writes for phase, rate in found.items()} == {"soaking": 1}
+
+
+def test_processes_add_up_what_they_counted():
+    async def test(site):
+        await site.begin("0001")
+        store = (await open_book(site.app, site.aws)).store
+        state = State("0001", phase="ready", run=1)
+        books = [OldWrites(store, "0001") for _ in range(2)]
+        for book, times in zip(books, ([7200.0, 7300.0], [7400.0, 11000.0]), strict=True):
+            for at in times:
+                book.count(state, at)
+                await book.flush()
+            await book.flush()  # nothing was counted since
+        return await books[0].read(1)
+
+    (rate,) = at_table(test, shop(labelled))
+    assert rate == OldWriteRate("ready", 11000.0, {7200: 3, 10800: 1})
+
+
+def test_a_line_says_how_much_was_written_and_when_last():
+    (line,) = old_write_lines([OldWriteRate("ready", 11000.0, {7200: 3, 10800: 1})])
+    assert line.startswith("in the old shape while ready: 4 writes, the last at 1970-01-01 03:03")
+    assert line.endswith("in the last 6 hours 0 0 0 0 0 0")
