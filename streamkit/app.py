@@ -128,6 +128,12 @@ class App(Registration):
         if self.on_loss == "halt":
             self.on_loss = "resume"
 
+    def use_archive(self, archive: Archive) -> None:
+        """Use another archive than the declared one, with the listeners: for tests, and copies."""
+        self.archive = archive
+        for child in self.listeners.values():
+            child.use_archive(archive)
+
     def listener(
         self,
         name: str,

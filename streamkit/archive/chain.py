@@ -11,6 +11,7 @@ import msgspec
 
 from streamkit.archive.link import DamagedLink, Lines, Link, key_of
 from streamkit.archive.objects import Objects
+from streamkit.stream.decode.envelope import POSITION_DIGITS
 
 _ENDING = ".jsonl.gz"
 
@@ -60,20 +61,24 @@ class Chain:
 
     async def next_after(self, position: str) -> str | None:
         """Return where the next link begins, behind this position; None if there is none."""
-        names = await self.objects.names(self._folder, self.name(position))
-        return self._position(names[0]) if names else None
+        found = await self._positions_after(self.name(position), all_of_them=False)
+        return found[0] if found else None
 
     async def positions(self) -> list[str]:
         """Return where each link begins, in order."""
-        found: list[str] = []
-        after = ""
-        while names := await self.objects.names(self._folder, after):
-            found += [self._position(name) for name in names]
-            after = names[-1]
-        return found
+        return await self._positions_after("", all_of_them=True)
 
-    def _position(self, name: str) -> str:
-        return name.removeprefix(self._folder).removesuffix(_ENDING)
+    async def _positions_after(self, name: str, *, all_of_them: bool) -> list[str]:
+        """Return the positions in names behind a name; other names are none of the chain's."""
+        found: list[str] = []
+        while all_of_them or not found:
+            names = await self.objects.names(self._folder, name)
+            if not names:
+                break
+            texts = [n.removeprefix(self._folder).removesuffix(_ENDING) for n in names]
+            found += [t for t in texts if len(t) == POSITION_DIGITS and t.isdecimal()]
+            name = names[-1]
+        return found
 
     async def add(self, link: Link, lines: Lines | None = None) -> Link:
         """Store a link, or return the one that is there already: it decides, whoever made it.

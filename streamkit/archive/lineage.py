@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamkit.archive.shards import ArchivedShards
+from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import Listing, StreamLineage
@@ -18,11 +19,12 @@ class RecordedLineage(StreamLineage):
     """The lineage as the writer of an archive sees it: the stream's, written down."""
 
     archive: ArchivedShards
+    clock: Clock
 
     async def created(self, shards: Collection[Cursor]) -> None:
         """Record shards whose cursors are about to be created."""
         if shards:
-            await self.archive.check_format()
+            await self.archive.begin(self.clock.time())
         for cursor in shards:
             await self.archive.note(cursor.name, cursor.parent)
 

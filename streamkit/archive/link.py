@@ -97,7 +97,7 @@ class Link(Struct, frozen=True, kw_only=True):
         begin, end = fixed, fixed + size
         try:
             link = msgspec.json.decode(stored[begin:end], type=cls)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise DamagedLink(f"object {name} is damaged: it cannot be read") from None
         return link, end + len(_EMPTY)
 
@@ -122,7 +122,7 @@ def records_of(body: bytes) -> Iterator[Page]:
             text = rest + unpacker.decompress(body[start : start + _PIECE_BYTES])
             whole = text.rfind(b"\n") + 1
             records = tuple(decode(text[:whole]))
-        except (zlib.error, msgspec.MsgspecError) as error:
+        except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise DamagedLink(f"records of an archive cannot be read: {error}") from error
         rest = text[whole:]
         if records:

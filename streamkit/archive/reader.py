@@ -124,7 +124,9 @@ class LongPages:
             self._hole = link.last
             text = f"{link.reason}, says {self.chain.name(begin)}"
             raise self._loss(msgspec.structs.replace(link, after=position), text)
-        self._link, self._pages, self._at, self._asked = link, records_of(body), position, ""
+        self._link, self._pages, self._at = link, records_of(body), position
+        if link.last > self._asked:  # it leads beyond what the stream was asked for in vain
+            self._asked = ""
         return True
 
     async def _next(self, position: str) -> Page:

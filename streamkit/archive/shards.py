@@ -6,11 +6,12 @@ TABLE/LABEL/lineage/PARENT/SHARD                      empty; PARENT is `root` if
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import FORMAT
+from streamkit.archive.link import FORMAT, DamagedLink
 from streamkit.archive.objects import Objects, all_names
 from streamkit.errors import ConfigurationError
 from streamkit.stream.lineage import Shard
@@ -29,18 +30,31 @@ class ArchivedShards:
         """Return the chain of a shard."""
         return Chain(self.objects, self.stream, shard)
 
-    async def check_format(self) -> None:
-        """Write the format down, or check it.
+    async def begin(self, now: float) -> None:
+        """Write down the format and when the archive began, or check the format.
 
         Raises:
             ConfigurationError: the archive was begun in another format.
         """
-        name, mine = f"{self.stream}/archive.json", {"format": FORMAT, "codec": "jsonl.gz"}
-        if await self.objects.create(name, msgspec.json.encode(mine)):
+        mine = {"format": FORMAT, "codec": "jsonl.gz"}
+        about = msgspec.json.encode({**mine, "began": int(now)})
+        if await self.objects.create(self._about, about):
             return
-        stored = await self.objects.read(name)
-        if stored is not None and msgspec.json.decode(stored.body) != mine:
-            raise ConfigurationError(f"{name} is not {mine}: another version has begun the archive")
+        there = await self._read_about()
+        if {name: there.get(name) for name in mine} != mine:
+            raise ConfigurationError(f"{self._about} is not {mine}: another version has begun it")
+
+    async def began(self) -> float | None:
+        """Return from when on every change is archived; None if nothing is."""
+        return (await self._read_about()).get("began")
+
+    @property
+    def _about(self) -> str:
+        return f"{self.stream}/archive.json"
+
+    async def _read_about(self) -> dict[str, Any]:
+        stored = await self.objects.read(self._about)
+        return {} if stored is None else msgspec.json.decode(stored.body)
 
     async def note(self, shard: str, parent: str | None) -> None:
         """Record a shard, before anything of it is read."""
@@ -57,3 +71,36 @@ class ArchivedShards:
         found = await all_names(self.objects, prefix)
         pairs = [name.removeprefix(prefix).split("/", 1) for name in found]
         return [Shard(shard, None if parent == ROOT else parent) for parent, shard in pairs]
+
+    async def begins(self, since: float) -> frozenset[str]:
+        """Return the shards in which reading must begin for every change since a moment.
+
+        Those of their descendants that are read after them are left out.
+        """
+        parents = {shard.id: shard.parent for shard in await self.shards()}
+        alive: set[str] = set()
+        todo = [name for name in parents if name not in set(parents.values())]
+        while todo:
+            name = todo.pop()
+            if name in alive or name not in parents or await self._ended_before(name, since):
+                continue
+            alive.add(name)
+            parent = parents[name]
+            todo += [parent] if parent is not None else []
+        return frozenset(name for name in alive if parents[name] not in alive)
+
+    async def _ended_before(self, shard: str, since: float) -> bool:
+        """Return whether every change of a shard was created before a moment."""
+        chain = self.chain(shard)
+        ended = False
+        for position in reversed(await chain.positions()):
+            try:
+                found = await chain.at(position)
+            except DamagedLink:
+                return False
+            if found is None:
+                return False
+            ended = ended or found[0].kind == "end"
+            if not ended or found[0].until:
+                return ended and found[0].until < since
+        return False  # no record says how old it is

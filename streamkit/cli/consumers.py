@@ -197,9 +197,15 @@ def rewind(
         typer.Option("--allow", help="Let this handler run twice (may be given several times)."),
     ] = None,
     in_flight: InFlightOption = 900.0,
+    allow_loss: Annotated[
+        bool,
+        typer.Option("--allow-loss", help="Begin although the archive has gaps since then."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run all handlers of an app again for the changes since a time.
+
+    A time more than 23 hours ago needs App(archive=...), and an archive without gaps from then on.
 
     Stop the workers first. If Lambda functions run the app, pause it, and create the mapping anew
     at TRIM_HORIZON before you resume it. The command refuses, changes nothing, and exits with 5 for
@@ -224,6 +230,7 @@ def rewind(
                 allow=allow or (),
                 lease_seconds=settings().lease,
                 in_flight=in_flight,
+                allow_loss=allow_loss,
             )
         )
     except RewindRefused as refused:

@@ -10,6 +10,7 @@ from streamkit.cli.printing import moment, say, seconds, table
 from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
+from streamkit.operate.archives import ArchiveCheck
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.redrive import QueueReport
@@ -124,6 +125,17 @@ def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
         for f in found
     ]
     table(("fan-out", "handler", "state", "served", "parked", "waiting", "since (UTC)"), rows)
+
+
+def describe_archive(found: ArchiveCheck) -> None:
+    """Print what an archive has, and what it lacks."""
+    say(f"{found.place}: {found.records} records of {found.shards} shards in {found.links} objects")
+    if found.records:
+        say(f"created {moment(int(found.first))} to {moment(int(found.until))} (UTC)")
+    say(f"{found.open} of the shards are still written")
+    for gap in found.gaps:
+        say(f"missing, shard {gap.shard}: {gap.text}")
+    say("nothing is missing" if found.whole else f"{len(found.gaps)} gaps")
 
 
 def _shard_rows(shards: Sequence[ShardStatus]) -> Iterator[tuple[str, ...]]:

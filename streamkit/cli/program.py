@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.aggregates import aggregates
+from streamkit.cli.archives import archive
 from streamkit.cli.consumers import consumers, rewind
 from streamkit.cli.costs import cost
 from streamkit.cli.explaining import explain
@@ -61,6 +62,7 @@ program = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+program.add_typer(archive, name="archive")
 program.add_typer(parked, name="parked")
 program.add_typer(consumers, name="consumers")
 program.add_typer(aggregates, name="aggregate")

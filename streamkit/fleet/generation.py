@@ -20,7 +20,6 @@ Each of these writes is conditional on all that the decision was based on: gener
 """
 
 import json
-import random
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,13 +30,11 @@ from typing import Any
 from streamkit.core.handler import Handler
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.hosting import FROM_KCL, LAMBDA, TO_LAMBDA, TO_WORKERS
 from streamkit.model.builds import Build, build_mark, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.fenced import Fenced
 from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
@@ -55,17 +52,18 @@ _TURNS = ("paused", "turns")
 class Generation:
     """The newest generation as the consumer's item says.
 
-    `since` is from when on changes are the consumer's (0: all), `founded` when it began to read,
-    `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is what the
-    app declared at the founding. `rewinding` says that cursors of older generations must still be
-    deleted. `builds` are the last builds of aggregates, by name. `host` says what runs the
-    consumer, see `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted
-    consumer of the same name had another, and what is stored under that no longer counts. `mover`
-    is the token of a move to another host, `asks` that of a rewind question. `paused` is since when
-    it does nothing (0: not paused), `held` are the marks of its operations that people have paused,
-    and `turns` counts the pauses and their ends: a late command that later ones have overtaken
-    does nothing. `audit` says who began which operation, and its steps; older streamkits leave
-    these as they are.
+    `since` is from when on changes are the consumer's (0: all), `founded` when it began to
+    read, `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is
+    what the app declared at the founding. `rewinding` says that cursors of older generations
+    must still be deleted, `begins` where it reads an archive first then: those shards. `builds`
+    are the last builds of aggregates, by name. `host` says what runs the consumer, see
+    `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted consumer
+    of the same name had another, and what is stored under that no longer counts. `mover` is the
+    token of a move to another host, `asks` that of a rewind question. `paused` is since when it
+    does nothing (0: not paused), `held` are the marks of its operations that people have
+    paused, and `turns` counts the pauses and their ends: a late command that later ones have
+    overtaken does nothing. `audit` says who began which operation, and its steps; older
+    streamkits leave these as they are.
     """
 
     number: int
@@ -78,6 +76,7 @@ class Generation:
     lost: int = 0
     start: str = "trim_horizon"
     rewinding: bool = False
+    begins: frozenset[str] = frozenset()
     builds: Mapping[str, Build] = field(default_factory=dict)
     host: str = ""
     incarnation: str = ""
@@ -140,6 +139,7 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         lost=int(item.get("lost", _ZERO)["N"]),
         start=item.get("start", {"S": "trim_horizon"})["S"],
         rewinding="rewinding" in item,
+        begins=frozenset(item["begins"]["SS"]) if "begins" in item else frozenset(),
         builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
         host=item.get("host", empty)["S"],
         incarnation=item.get("incarnation", empty)["S"],
@@ -222,7 +222,12 @@ async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
 
 
 async def begin_rewind(
-    store: CursorStore, newest: Generation, since: int, now: int, said: AuditEntry | None = None
+    store: CursorStore,
+    newest: Generation,
+    since: int,
+    now: int,
+    said: AuditEntry | None = None,
+    begins: frozenset[str] = frozenset(),
 ) -> Generation:
     """Start the generation that reads again from a given time, once nobody has paused the rewind.
 
@@ -234,6 +239,7 @@ async def begin_rewind(
         since: epoch second from which on changes are read again; 0 for all there are.
         now: epoch seconds.
         said: the entry for the audit trail.
+        begins: the shards of an archive where it reads first; empty for those that are listed.
 
     Raises:
         LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
@@ -246,6 +252,7 @@ async def begin_rewind(
         if now_is is None or now_is.without_pauses() != newest.without_pauses():
             raise LeaseLost("the consumer has changed since the rewind was asked for")
         after = replace(now_is, number=newest.number + 1, since=since, founded=now, rewinding=True)
+        after = replace(after, begins=begins)
         return Step(replace(after, asks="", incarnation=incarnation).noted(said))
 
     rewound = await consumer_operation(store, "rewind").change(begun, seen=newest)
@@ -265,28 +272,6 @@ async def begin_move(
     moved = moved.noted(said)
     await write_generation(store, newest, moved)
     return moved
-
-
-async def finish_rewind(store: CursorStore, newest: Generation) -> int:
-    """Delete what older generations left; safe to repeat. Return the number of cursors deleted.
-
-    A process that stood still may find another consumer of the name, whose generations start at 1.
-    """
-    fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
-
-    async def finished(now: Generation | None) -> Step[Generation | None] | None:
-        if now is None or not now.rewinding:
-            return None
-        if (now.number, now.incarnation) != (newest.number, newest.incarnation):
-            return None  # another process finished it, and a newer generation started
-        return Step(replace(now, rewinding=False))
-
-    try:
-        dropped = await drop_cursors(store, below=newest.number, send=fenced.send)
-    except LeaseLost:
-        return dropped
-    await consumer_operation(store).change(finished, seen=newest)
-    return dropped
 
 
 async def write_generation(
@@ -330,6 +315,7 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
     }
     optional: dict[str, Wire | None] = {
         "rewinding": {"BOOL": True} if started.rewinding else None,
+        "begins": {"SS": sorted(started.begins)} if started.begins else None,
         "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
         "builds": {"S": builds_text(started.builds)} if started.builds else None,
         "audit": {"S": _audit_text(started.audit)} if started.audit else None,
@@ -351,7 +337,8 @@ def _audit_text(audit: Audit) -> str:
 def _as_read(newest: Generation) -> Condition:
     """Return the condition that everything a decision was based on is still so."""
     conditions: list[ConditionBase] = [builds_are(newest.builds)]
-    for name in ("rebuild", "held", "rewinding", *_TURNS, *_TEXTS):  # a loss marks at any time
+    # Nothing of what a loss marks: that may happen at any time.
+    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):
         value, there = getattr(newest, name), Attr(name)
         as_read = set(value) if isinstance(value, frozenset) else value
         conditions.append(there.eq(as_read) if value else there.not_exists())

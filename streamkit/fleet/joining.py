@@ -21,7 +21,6 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import enter, predecessors
 from streamkit.fleet.generation import (
     Generation,
-    finish_rewind,
     newest_generation,
     next_generation,
     transition,
@@ -29,6 +28,7 @@ from streamkit.fleet.generation import (
     write_generation,
 )
 from streamkit.fleet.hosting import check_host
+from streamkit.fleet.rewinding import finish_rewind
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact

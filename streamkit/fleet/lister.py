@@ -227,17 +227,23 @@ class Lister:
 
     async def _sweep(self, listed: Sequence[Shard]) -> None:
         """Delete old cursors, the oldest first, so that the rest can be found after a crash."""
-        now = self.clock.time()
-        over = forgotten(listed, self.cursors, now=now, keep_seconds=_KEEP_SECONDS)
-        old = sorted(over, key=lambda cursor: cursor.ended)
         space = self.store.space
-        for start in range(0, len(old), _PER_COMMIT):
-            some = old[start : start + _PER_COMMIT]
+        while some := self._oldest(listed):
             removals = [space.delete("cursor", cursor.name) for cursor in some]
             await self._commit(fold([*removals, *(space.leave(c.name) for c in some)]))
             log.info("lister.swept", shards=len(some))
             for cursor in some:
                 del self.cursors[cursor.name]
+
+    def _oldest(self, listed: Sequence[Shard]) -> list[Cursor]:
+        """Return old cursors, and none whose parent has a cursor.
+
+        An archive still lists the parent's children: such a shard would be read again.
+        """
+        now = self.clock.time()
+        over = forgotten(listed, self.cursors, now=now, keep_seconds=_KEEP_SECONDS)
+        first = [cursor for cursor in over if cursor.parent not in self.cursors]
+        return sorted(first, key=lambda cursor: cursor.ended)[:_PER_COMMIT]
 
     async def _commit(self, actions: list[Action]) -> set[str]:
         """Commit with the lister's cursor; return the cursors that exist already, if any do."""

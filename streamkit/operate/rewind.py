@@ -1,4 +1,4 @@
-"""Let a consumer read again from a moment within the stream's retention.
+"""Let a consumer read again from a moment within the stream's retention, or its archive.
 
 In: an app, and the moment. Out: a new generation, in which every shard is read again from its
 oldest record, and records created before the moment are dropped; parents before children, as
@@ -39,12 +39,13 @@ from streamkit.fleet.generation import (
     ask_rewind,
     begin_rewind,
     consumer_operation,
-    finish_rewind,
     withdraw_rewind,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
-from streamkit.progress.clock import Clock, SystemClock
+from streamkit.fleet.rewinding import finish_rewind
+from streamkit.operate.archives import check, open_archive
+from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of
 from streamkit.table import Table
@@ -86,6 +87,7 @@ async def rewind(
     lease_seconds: float = 7.0,
     in_flight: float = FUNCTION_SECONDS,
     clock: Clock | None = None,
+    allow_loss: bool = False,
 ) -> Rewound:
     """Let the app's consumer read again.
 
@@ -98,6 +100,7 @@ async def rewind(
         lease_seconds: how long silent workers are watched before they count as dead.
         in_flight: the longest time-out of the functions, where functions run the consumer.
         clock: for simulations.
+        allow_loss: begin although the archive does not have every change since the moment.
 
     Raises:
         RewindRefused: the result would be wrong.
@@ -108,7 +111,8 @@ async def rewind(
     store = CursorStore(aws.dynamodb, around.space(app))
     now = clock.time()
     newest = await _unless_paused(store)
-    reasons = [*_too_far(to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
+    begins: frozenset[str] = frozenset()
+    reasons = [*_too_far(app, to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
     if newest is None or reasons:
         raise RewindRefused(reasons)
     if not newest.rewinding:
@@ -120,11 +124,13 @@ async def rewind(
         if reasons:
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
+    if since and now - since > _REACH_SECONDS and not newest.rewinding:
+        begins = await _in_archive(app, aws, since, allow_loss=allow_loss)
     try:
         if not newest.rewinding:
             newest = await _sealed(store, newest, clock)
         said = said_of(clock, f"rewind: to {'trim-horizon' if to is None else to.isoformat()}")
-        newest = await begin_rewind(store, newest, since, int(now), said)
+        newest = await begin_rewind(store, newest, since, int(now), said, begins)
     except LeaseLost:
         raise RewindRefused(
             ["a worker began meanwhile, or another command changed the consumer; try again"]
@@ -159,14 +165,33 @@ async def _parked(store: CursorStore) -> list[str]:
     return [f"{parked} queues hold parked changes; redrive or discard them first"] if parked else []
 
 
-def _too_far(to: datetime | None, now: float) -> Iterator[str]:
+async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> frozenset[str]:
+    """Return the shards of the archive where reading begins.
+
+    Raises:
+        RewindRefused: the archive does not have every change since the moment.
+    """
+    async with open_archive(app, aws) as archive:
+        begins = await archive.begins(since)
+        found = await check(archive, "", since)
+        began = await archive.began()
+    reasons = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
+    if began is None or began > since:
+        text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
+        reasons.append(f"the archive {text}")
+    if reasons and not allow_loss:
+        raise RewindRefused([*reasons, "--allow-loss begins nevertheless"])
+    return begins
+
+
+def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:
     if to is None:
         return
     if to.tzinfo is None:
         yield f"{to.isoformat()} has no time zone; add one, as in +00:00"
     elif to.timestamp() > now:
         yield f"{to.isoformat()} is in the future"
-    elif now - to.timestamp() > _REACH_SECONDS:
+    elif now - to.timestamp() > _REACH_SECONDS and app.archive is None:
         yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
 
 

@@ -1,10 +1,32 @@
-"""An archive in memory, for tests."""
+"""An archive in memory, for tests: its calls meet the crashes and faults of the process that calls.
 
-from collections.abc import AsyncIterator
+    archive = harness.archive()
+    archive.damage(archive.links[3])          # or `remove`, or `cut`
+
+What a call means is that of a bucket: a name is created once, and a call that fails for a moment is
+made again.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
 
 from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
+from streamkit.local.transport import Call, Response
+
+T = TypeVar("T")
+
+Passing = Callable[[Call, Callable[[], Response]], Awaitable[Response]]
+
+PASSING: ContextVar[Passing | None] = ContextVar("PASSING", default=None)
+"""What stands between the process that runs now and what it calls."""
+
+_DONE = Response(200, b"")
+_PAUSE_SECONDS = 0.2
 
 
 @dataclass
@@ -13,18 +35,35 @@ class MemoryArchive:
 
     Attributes:
         objects: the bytes of each object, by name.
-        calls: how often each method was called.
         flush: when what was read is stored.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)
     flush: Flush = FLUSH
 
     @property
     def place(self) -> str:
         """Return where it is."""
         return "memory"
+
+    @property
+    def links(self) -> list[str]:
+        """Return the names of the links of all chains, in order."""
+        return sorted(name for name in self.objects if "/shards/" in name)
+
+    def damage(self, name: str) -> None:
+        """Alter a byte in the middle of an object."""
+        body = bytearray(self.objects[name])
+        body[len(body) // 2] ^= 0xFF
+        self.objects[name] = bytes(body)
+
+    def cut(self, name: str) -> None:
+        """Cut an object short."""
+        self.objects[name] = self.objects[name][:-20]
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        del self.objects[name]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Objects]:
@@ -33,32 +72,57 @@ class MemoryArchive:
 
     async def create(self, name: str, body: bytes) -> bool:
         """Store an object; return False if there is one of this name, which stays."""
-        self._count("create")
-        return self.objects.setdefault(name, body) is body
+
+        def create() -> bool:
+            if name in self.objects:
+                return False
+            self.objects[name] = body
+            return True
+
+        return await self._call("PutObject", create)
 
     async def replace(self, name: str, body: bytes, tag: str) -> bool:
         """Replace an object that was read with this tag; return False if it has changed."""
-        self._count("replace")
-        there = self.objects.get(name)
-        if there is None or _tag(there) != tag:
-            return False
-        self.objects[name] = body
-        return True
+
+        def replace() -> bool:
+            there = self.objects.get(name)
+            if there is None or _tag(there) != tag:
+                return False
+            self.objects[name] = body
+            return True
+
+        return await self._call("PutObject", replace)
 
     async def read(self, name: str) -> Stored | None:
         """Read an object; None if there is none."""
-        self._count("read")
-        body = self.objects.get(name)
+        body = await self._call("GetObject", lambda: self.objects.get(name))
         return None if body is None else Stored(body, _tag(body))
 
     async def names(self, prefix: str, after: str = "") -> list[str]:
         """Return the next names with this prefix after a name, sorted; none at the end."""
-        self._count("names")
-        found = sorted(n for n in self.objects if n.startswith(prefix) and n > after)
-        return found[:100]
+        listed = await self._call("ListObjectsV2", lambda: sorted(self.objects))
+        return [name for name in listed if name.startswith(prefix) and name > after][:100]
 
-    def _count(self, method: str) -> None:
-        self.calls[method] = self.calls.get(method, 0) + 1
+    async def _call(self, operation: str, work: Callable[[], T]) -> T:
+        """Make a call until it is answered."""
+        passing = PASSING.get()
+        while True:
+            results: list[T] = []
+
+            def apply(results: list[T] = results) -> Response:
+                results.append(work())
+                return _DONE
+
+            try:
+                if passing is None:
+                    apply()
+                    return results[0]
+                reply = await passing(Call("", "s3", operation, b""), apply)
+                if reply.status < 300:
+                    return results[0]
+            except OSError:  # the reply was lost: it may have been applied
+                await anyio.sleep(_PAUSE_SECONDS)
+            await anyio.sleep(_PAUSE_SECONDS)
 
 
 def _tag(body: bytes) -> str:

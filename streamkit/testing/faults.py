@@ -43,6 +43,7 @@ OVERDUE_SECONDS = 900.0
 _ONLY = {"conflict": "TransactWriteItems", "expired": "GetRecords"}
 _THROTTLES = {
     "dynamodb": ("ProvisionedThroughputExceededException", "ThrottlingException"),
+    "s3": ("SlowDown", "ConditionalRequestConflict"),
     "dynamodbstreams": ("LimitExceededException", "ThrottlingException"),
 }
 _LATE_SECONDS = 20.0

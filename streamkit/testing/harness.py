@@ -25,12 +25,14 @@ from streamkit.core.parking import Parked
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
+from streamkit.errors import ConfigurationError
 from streamkit.model.keys import Key, Query
 from streamkit.operate.redrive import redrive
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.table import Table
+from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
 from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
 from streamkit.testing.world import CrashPoint, Process, World
@@ -86,6 +88,9 @@ class Harness:
         self._workers: list[Worker] = []
         self._alive = asyncio.Event()
         self.restarts = 0
+        self._declared = app.archive
+        if app.archive is not None and not isinstance(app.archive, MemoryArchive):
+            app.use_archive(MemoryArchive(flush=app.archive.flush))
         self._thaw: Thaw = "end"
         self._zombies = Zombies(self.world, 2 * self._settings.lease)
         self.operations = Operations(self.world, self._zombies)
@@ -106,6 +111,8 @@ class Harness:
 
     def close(self) -> None:
         """End the worker without waiting, and close the loop."""
+        if self._declared is not None:
+            self.app.use_archive(self._declared)
         self._drop_worker()
         for task in self._zombies.close():
             with suppress(asyncio.CancelledError, Exception):
@@ -266,6 +273,12 @@ class Harness:
     def roll(self) -> None:
         """Close every open shard, each followed by one child."""
         self.world.control.roll(self.app.table)
+
+    def archive(self) -> MemoryArchive:
+        """Return the app's archive, which is in memory here, whatever it is declared as."""
+        if not isinstance(self.app.archive, MemoryArchive):
+            raise ConfigurationError(f"{self.app.declared} has no archive=")
+        return self.app.archive
 
     # -- parked changes ------------------------------------------------------------------------
 

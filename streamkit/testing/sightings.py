@@ -21,11 +21,12 @@ WRITES = frozenset(
         "BatchWriteItem",
         "DeleteItem",
         "PutItem",
+        "PutObject",
         "TransactWriteItems",
         "UpdateItem",
     }
 )
-"""The operations that may change items."""
+"""The operations that may change items, or objects of an archive."""
 
 _MANY = 1 << 40
 _EVER = float("inf")

@@ -182,7 +182,7 @@ def assemble(
         settings.pace,
         AskRate(lambda: view.asks),
         losses,
-        _lineage(aws, around, use),
+        _lineage(machine, around, use),
         place.reads,
         archive=use,
     )
@@ -213,12 +213,14 @@ def _archive_use(app: App, aws: Aws, around: AppTables, objects: Objects) -> Arc
     return ArchiveUse(shards, flush, CursorStore(aws.dynamodb, space), app.copies)
 
 
-def _lineage(aws: Aws, around: AppTables, use: ArchiveUse | None) -> StreamLineage:
-    """Return who says which shards there are."""
-    arn = around.table.stream_arn or ""
+def _lineage(machine: Machine, around: AppTables, use: ArchiveUse | None) -> StreamLineage:
+    """Return what says which shards there are."""
+    aws, arn = machine.aws, around.table.stream_arn or ""
     if use is None:
         return StreamLineage(aws, arn)
-    return (RecordedLineage if use.copies else LongLineage)(aws, arn, use.shards)
+    if use.copies:
+        return RecordedLineage(aws, arn, use.shards, machine.clock)
+    return LongLineage(aws, arn, use.shards)
 
 
 def _view(

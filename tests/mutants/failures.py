@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "pause-arrives-late",
         "fleet/generation.py",
-        '    for name in ("rebuild", "held", "rewinding", *_TURNS, *_TEXTS):',
+        '    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):',
         '    for name in ("rebuild", "held", "rewinding", "paused", *_TEXTS):',
         "a pause that was overtaken by its resume stops the consumer for ever, and nobody knows why",
         test="tests/simulation/test_commands.py::test_a_pause_or_resume_that_arrives_after_the_next_command_does_nothing",

@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "rewound-whatever-was-founded",
-        "fleet/generation.py",
+        "fleet/rewinding.py",
         "Fenced(store, same_consumer(newest), random.Random()), 0",
         "Fenced(store, Attr('kind').eq('consumer'), random.Random()), 0",
         "a rewind that stood still deletes the cursors of a consumer that was founded later",

@@ -3,11 +3,22 @@
 import gzip
 import itertools
 import json
+import re
+from datetime import UTC, datetime
+
+import pytest
 
 from streamkit import Add, App, Entity, Inserted, Put
 from streamkit.archive.link import Link
+from streamkit.operate.archives import verify_archive
 from streamkit.operate.consumers import pause_consumer, resume_consumer
+from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.settings import Settings
+from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
+
+RARELY = Settings(poll_ceiling=600, heartbeat=300, lease=750, list_interval=900, look_interval=600)
+"""Days pass in seconds: each poll takes a moment, even in virtual time."""
 
 
 class Note(Entity, pk="NOTE#{number}", sk="NOTE#{number}"):
@@ -17,6 +28,10 @@ class Note(Entity, pk="NOTE#{number}", sk="NOTE#{number}"):
 class Copy(Entity, pk="COPY#{number}", sk="COPY#{number}"):
     number: int
     times: int = 0
+
+
+class Total(Entity, pk="TOTAL", sk="TOTAL"):
+    count: int = 0
 
 
 def app_of(archive, **options):
@@ -71,10 +86,10 @@ def chains_are_whole(archive):
 
 def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive))
+    harness = harness_of(app_of(archive), settings=RARELY)
     put(harness, *range(20))
     harness.settle()
-    harness.advance("10m")
+    harness.advance("30m")
     assert sorted(numbers(archive)) == list(range(20))
     assert set(chains_are_whole(archive)) == {"data"}
     assert copied(harness) == list(range(20))
@@ -82,7 +97,7 @@ def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness
 
 def test_all_that_was_written_is_copied_over_splits_and_rolls(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive))
+    harness = harness_of(app_of(archive), settings=RARELY)
     for number in range(6):
         put(harness, number)
         harness.settle()
@@ -98,29 +113,29 @@ def test_all_that_was_written_is_copied_over_splits_and_rolls(harness_of):
 
 def test_what_was_not_stored_at_a_crash_is_read_again(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive))
+    harness = harness_of(app_of(archive), settings=RARELY)
     put(harness, 1)
     harness.settle()
     harness.crash()
     put(harness, 2)
     harness.settle()
-    harness.advance("10m")
+    harness.advance("30m")
     assert sorted(numbers(archive)) == [1, 2]
     chains_are_whole(archive)
 
 
 def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive, on_loss="resume"), shards=1)
+    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
     put(harness, 1)
     harness.settle()
-    harness.advance("10m")
+    harness.advance("30m")
     harness.stop()
     put(harness, 2)
     harness.advance("30h")
     put(harness, 3)
     harness.settle()
-    harness.advance("10m")
+    harness.advance("30m")
     assert numbers(archive) == [1, 3]
     assert "hole" in chains_are_whole(archive)
 
@@ -128,31 +143,31 @@ def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of
 def dormant(harness):
     """Pause the app's own consumer, while its archive is written."""
     harness.operate(lambda aws: pause_consumer(harness.app, aws))
-    harness.advance("10m")
+    harness.advance("30m")
 
 
 def awake(harness):
     harness.operate(lambda aws: resume_consumer(harness.app, aws))
-    harness.advance("10m")
+    harness.advance("30m")
     harness.settle()
 
 
 def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive))
+    harness = harness_of(app_of(archive), settings=RARELY)
     put(harness, 0)
     harness.settle()
     dormant(harness)
-    for number in range(1, 16):
+    for number in range(1, 11):
         put(harness, number)
-        harness.advance("3h")
+        harness.advance("4h")
         if number % 5 == 0:
             (harness.split if number == 10 else harness.roll)()
     harness.settle()
     assert copied(harness) == [0]
     awake(harness)
     harness.settle()
-    assert copied(harness) == list(range(16))
+    assert copied(harness) == list(range(11))
     assert "hole" not in chains_are_whole(archive)
 
 
@@ -160,22 +175,19 @@ def test_a_change_is_made_once_on_the_border_of_archive_and_stream(harness_of):
     archive = MemoryArchive()
     app = App("notes", table="Notes", archive=archive)
 
-    class Total(Entity, pk="TOTAL", sk="TOTAL"):
-        count: int = 0
-
     @app.on
     def count(change: Inserted[Note]) -> Add[Total]:
         return Add(Total.key(), count=1)
 
-    harness = harness_of(app, shards=1)
+    harness = harness_of(app, shards=1, settings=RARELY)
     harness.settle()
     dormant(harness)
-    for number in range(50):
+    for number in range(20):
         put(harness, number)
-        harness.advance("30m")
+        harness.advance("2h")
     awake(harness)
     harness.settle()
-    assert harness.get(Total.key()).count == 50
+    assert harness.get(Total.key()).count == 20
 
 
 def test_a_loss_is_exactly_a_hole_of_the_archive(harness_of):
@@ -185,10 +197,10 @@ def test_a_loss_is_exactly_a_hole_of_the_archive(harness_of):
     async def note(loss, table):
         lost.append(loss)
 
-    harness = harness_of(app_of(archive, on_loss=note), shards=1)
+    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=RARELY)
     put(harness, 1)
     harness.settle()
-    harness.advance("10m")
+    harness.advance("30m")
     harness.stop()
     put(harness, 2)
     harness.advance("30h")
@@ -200,3 +212,183 @@ def test_a_loss_is_exactly_a_hole_of_the_archive(harness_of):
     for loss, hole in zip(lost, sorted(holes, key=lambda link: link.shard), strict=True):
         assert loss.shard == hole.shard
         assert "they were trimmed before they were archived" in loss.text
+
+
+# -- crashes and faults ----------------------------------------------------------------------------
+
+
+def rolled(harness):
+    """Write some notes over a roll, with all that is archived in between."""
+    put(harness, 1, 2)
+    harness.settle()
+    harness.roll()
+    put(harness, 3)
+    for _ in range(2):  # a worker that dies while time passes has a successor
+        harness.settle()
+        harness.advance("30m")
+    archive = harness.archive()
+    assert sorted(numbers(archive)) == [1, 2, 3]
+    kinds = chains_are_whole(archive)
+    assert "hole" not in kinds
+    assert copied(harness) == [1, 2, 3]
+
+
+def of_memory():
+    return Harness(app_of(MemoryArchive()), shards=1, settings=RARELY)
+
+
+def test_a_writer_survives_a_crash_at_any_call():
+    assert len([*every_crash(rolled, of_memory, sample=16)]) > 5
+
+
+def test_a_writer_survives_a_freeze_at_any_call():
+    assert len([*every_freeze(rolled, of_memory, sample=8)]) > 5
+
+
+def read_back(harness):
+    """Read from the archive what the stream has forgotten, on the border to the stream."""
+    put(harness, 1)
+    harness.settle()
+    dormant(harness)
+    for number in range(2, 6):
+        put(harness, number)
+        harness.advance("9h")
+    awake(harness)
+    assert copied(harness) == [1, 2, 3, 4, 5]
+
+
+def counted_of_memory():
+    app = app_of(MemoryArchive())
+
+    @app.on
+    def count(change: Inserted[Note]) -> Add[Total]:
+        return Add(Total.key(), count=1)
+
+    return Harness(app, shards=1, settings=RARELY)
+
+
+def read_back_and_counted(harness):
+    read_back(harness)
+    assert harness.get(Total.key()).count == 5
+
+
+def test_a_reader_of_an_archive_survives_a_crash_at_any_call():
+    played = [*every_crash(read_back_and_counted, counted_of_memory, sample=3)]
+    assert played
+
+
+# -- what may happen to an archive -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", ["damage", "cut", "remove"])
+def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harness_of, harm):
+    archive = MemoryArchive()
+    lost = []
+
+    async def note(loss, table):
+        lost.append(loss)
+
+    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=RARELY)
+    harness.settle()
+    dormant(harness)
+    for number in range(6):
+        put(harness, number)
+        harness.advance("7h")
+    (name,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
+    gone = {int(n) for n in re.findall(rb'"NOTE#(\d)"', gzip.decompress(archive.objects[name]))}
+    getattr(archive, harm)(name)
+    awake(harness)
+    assert copied(harness) == sorted(set(range(6)) - gone)
+    assert len(lost) == 1
+    assert name in lost[0].text
+
+
+def test_an_object_that_is_there_twice_is_read_once(harness_of):
+    archive = MemoryArchive()
+    app = app_of(archive)
+
+    @app.on
+    def count(change: Inserted[Note]) -> Add[Total]:
+        return Add(Total.key(), count=1)
+
+    harness = harness_of(app, shards=1, settings=RARELY)
+    harness.settle()
+    dormant(harness)
+    for number in range(6):
+        put(harness, number)
+        harness.advance("7h")
+    (name,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
+    archive.objects[name.replace(".jsonl", "-copy.jsonl")] = archive.objects[name]
+    awake(harness)
+    assert harness.get(Total.key()).count == 6
+    assert copied(harness) == list(range(6))
+
+
+# -- a month ---------------------------------------------------------------------------------------
+
+
+def rewound(harness, to, **options):
+    harness.stop()
+    moment = datetime.fromtimestamp(to, UTC)
+    clock = harness.world.clock
+    return harness.operate(lambda aws: rewind(harness.app, aws, moment, clock=clock, **options))
+
+
+def days_of_notes(harness, days):
+    """Write a note each day; return when each day began."""
+    moments = []
+    for number in range(days):
+        moments.append(harness.world.clock.time())
+        put(harness, number)
+        harness.settle()
+        harness.advance("1d")
+    return moments
+
+
+def erase(harness):
+    for one in harness.scan(Copy):
+        harness.delete(Copy.key(number=one.number))
+
+
+def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    harness.stop()
+    erase(harness)
+    rewound(harness, moments[1] - 60)
+    harness.settle()
+    assert copied(harness) == [1, 2]
+
+
+def test_a_rewind_is_refused_where_the_archive_has_a_gap(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    harness.stop()
+    with pytest.raises(RewindRefused, match="the archive begins at"):
+        rewound(harness, moments[0] - 86_400)
+    (name,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
+    archive.damage(name)
+    with pytest.raises(RewindRefused, match=name):
+        rewound(harness, moments[1])
+    erase(harness)
+    rewound(harness, moments[1], allow_loss=True)
+    harness.settle()
+    assert copied(harness) == [2]
+
+
+def test_verification_names_every_gap_and_counts_the_rest(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    days_of_notes(harness, 2)
+    clean = harness.operate(lambda aws: verify_archive(harness.app, aws))
+    assert clean.whole
+    assert clean.records >= 2
+    assert clean.open == 1
+    removed, damaged = archive.links[1], archive.links[4]
+    archive.remove(removed)
+    archive.cut(damaged)
+    found = harness.operate(lambda aws: verify_archive(harness.app, aws))
+    assert [gap.text.split()[0] for gap in found.gaps] == [removed, "object"]
+    assert damaged in found.gaps[1].text
+    assert found.links == clean.links - 2

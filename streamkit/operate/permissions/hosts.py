@@ -32,7 +32,7 @@ from streamkit.operate.permissions.document import (
     only_keys,
 )
 from streamkit.operate.permissions.place import AccountPlace
-from streamkit.operate.permissions.sinks import sink_statement
+from streamkit.operate.permissions.sinks import archive_statements, sink_statement
 from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 
 Host = Literal["worker", "lambda", "migrate", "operator"]
@@ -266,6 +266,8 @@ class _Building:
         notes: list[str] = []
         if self.host == "migrate":  # its handlers are its own, and they send nothing
             return notes
+        if self.app.archive is not None and self.host in ("worker", "operator"):
+            self.found += archive_statements(self.app.archive, self.place)
         sinks = [sink for one in self.consumers for sink in one.sinks]
         for number, sink in enumerate(sinks, 1):
             statement = sink_statement(sink, self.place, f"Sink{number}")

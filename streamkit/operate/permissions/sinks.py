@@ -1,4 +1,4 @@
-"""Compute what a delivery to each kind of sink needs. Pure.
+"""Compute what a delivery to each kind of sink needs, and an archive. Pure.
 
 In: a sink, and the account and Region of the app. Out: a statement for a sink of AWS; None for a
 sink that IAM does not protect, or that is the user's own.
@@ -7,6 +7,8 @@ sink that IAM does not protect, or that is the user's own.
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamkit.archive.bucket import BucketArchive
+from streamkit.archive.objects import Archive
 from streamkit.operate.permissions.document import Statement
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge
@@ -24,6 +26,19 @@ def sink_statement(sink: Any, place: AccountPlace, sid: str) -> Statement | None
         return None
     actions, resource = found
     return Statement(sid, actions, (resource,), f"Send to the sink {sink.name!r}")
+
+
+def archive_statements(archive: Archive, place: AccountPlace) -> list[Statement]:
+    """Return the statements that a worker needs for an archive; none for a directory."""
+    if not isinstance(archive, BucketArchive):
+        return []
+    bucket = f"arn:{place.partition}:s3:::{archive.bucket}"
+    actions, objects = ("s3:GetObject", "s3:PutObject"), f"{bucket}/{archive.prefix}*"
+    # Without the right to list, S3 answers 403 for an object that is not there.
+    return [
+        Statement("Archive", actions, (objects,), "write the archive, and read it"),
+        Statement("ArchiveList", ("s3:ListBucket",), (bucket,), "find objects of the archive"),
+    ]
 
 
 def _needed(sink: Any, place: AccountPlace) -> tuple[tuple[str, ...], str] | None:

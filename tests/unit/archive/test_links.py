@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from itertools import product
 
 import pytest
 
@@ -87,9 +88,9 @@ def test_a_large_link_is_read_in_pages():
 def test_every_altered_byte_is_found():
     stored = sealed(1, 2, count=2)
     read = Link.opened("name", stored)
-    for place in range(len(stored)):
+    for place, bits in product(range(len(stored)), (0x01, 0x80, 0xFF)):
         altered = bytearray(stored)
-        altered[place] ^= 1
+        altered[place] ^= bits
         try:
             assert Link.opened("name", bytes(altered)) == read  # a byte that nobody reads
         except DamagedLink:

@@ -20,7 +20,6 @@ from streamkit.fleet.generation import (
     ask_rewind,
     begin_move,
     begin_rewind,
-    finish_rewind,
     newest_generation,
     next_generation,
     stepped,
@@ -31,6 +30,7 @@ from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.pausing import set_held
+from streamkit.fleet.rewinding import finish_rewind
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.view import FleetView
 from streamkit.local.engine import Engine

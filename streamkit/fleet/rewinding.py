@@ -1,0 +1,57 @@
+"""Rewinding: what is left to do once a rewind is decided; whoever comes next does it.
+
+The deciding write starts a generation that is `rewinding`. Then cursors of older generations are
+deleted, and those are created with which it begins in an archive, where it begins there. In: the
+consumer's control items. Out: the generation, not rewinding any more.
+"""
+
+import random
+from dataclasses import replace
+
+from streamkit.errors import LeaseLost
+from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.generation import Generation, consumer_operation, same_consumer
+from streamkit.model.conditions import Attr
+from streamkit.progress.control import child_of
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.fenced import Fenced
+from streamkit.progress.operation import Step
+
+
+async def finish_rewind(store: CursorStore, newest: Generation) -> int:
+    """Delete what older generations left, and create the cursors with which this one begins.
+
+    It is safe to repeat. Returns the number of cursors deleted.
+
+    A process that stood still may find another consumer of the name, whose generations start at 1.
+    """
+    fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
+
+    async def finished(now: Generation | None) -> Step[Generation | None] | None:
+        if now is None or not now.rewinding:
+            return None
+        if (now.number, now.incarnation) != (newest.number, newest.incarnation):
+            return None  # another process finished it, and a newer generation started
+        return Step(replace(now, rewinding=False, begins=frozenset()))
+
+    try:
+        dropped = await drop_cursors(store, below=newest.number, send=fenced.send)
+        await _begin_at(store, newest)
+    except LeaseLost:
+        return dropped
+    await consumer_operation(store).change(finished, seen=newest)
+    return dropped
+
+
+async def _begin_at(store: CursorStore, newest: Generation) -> None:
+    """Create the cursors of the shards where a rewind begins, as long as it is not finished.
+
+    Raises:
+        LeaseLost: another process has finished it.
+    """
+    still = Attr("generation").eq(newest.number) & Attr("rewinding").eq(True)
+    fenced = Fenced(store, still & same_consumer(newest), random.Random())
+    for name in sorted(newest.begins):
+        number, since = newest.number, newest.since
+        cursor = child_of(name, None, generation=number, parent_name=None, since=since)
+        await fenced.send(creation(store.space, cursor), random.Random())

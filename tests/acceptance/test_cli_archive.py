@@ -1,0 +1,49 @@
+"""`streamkit archive`, and what an archive means for other commands."""
+
+import pytest
+
+from streamkit import App
+from streamkit.archive import BucketArchive, DirectoryArchive
+from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.testing.archives import MemoryArchive
+
+
+def statements(app, host):
+    return {one.sid: one for one in policy_for(app, host).statements}
+
+
+def test_an_archive_in_a_bucket_needs_three_actions_and_a_directory_none():
+    for host in ("worker", "operator"):
+        bucket = App("a", table="Table", archive=BucketArchive("s3://changes/deals"))
+        found = statements(bucket, host)
+        assert found["Archive"].actions == ("s3:GetObject", "s3:PutObject")
+        assert found["Archive"].resources == ("arn:aws:s3:::changes/deals/*",)
+        assert found["ArchiveList"].actions == ("s3:ListBucket",)
+        assert found["ArchiveList"].resources == ("arn:aws:s3:::changes",)
+        directory = App("a", table="Table", archive=DirectoryArchive("changes"))
+        assert "Archive" not in statements(directory, host)
+
+
+def test_an_archive_does_not_change_the_fingerprint_of_an_app():
+    plain = App("a", table="Table")
+    kept = App("a", table="Table", archive=MemoryArchive())
+    assert plain.fingerprint() == kept.fingerprint()
+    assert kept.writer.name == "a.archive"
+    assert kept.writer.archive is kept.archive
+
+
+def test_the_name_of_the_writer_is_taken():
+    app = App("a", table="Table", archive=MemoryArchive())
+    with pytest.raises(DeclarationError, match="a listener of this name already"):
+        app.listener("archive")
+    assert App("b", table="Table").listener("archive").copies is False
+
+
+def test_an_app_without_an_archive_has_none_to_verify(harness_of):
+    from streamkit.operate.archives import verify_archive
+    from tests.simulation.test_archive import app_of
+
+    harness = harness_of(app_of(None))
+    with pytest.raises(ConfigurationError, match="has no archive="):
+        harness.operate(lambda aws: verify_archive(harness.app, aws))
