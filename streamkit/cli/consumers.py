@@ -24,6 +24,12 @@ ControlOption = Annotated[
 _ALL = "trim-horizon"
 
 
+AllowLossOption = Annotated[
+    bool,
+    typer.Option("--allow-loss", help="Begin although the archive has gaps since then."),
+]
+
+
 @consumers.command("list")
 def list_(
     table: TableArgument, *, control_table: ControlOption = None, json: JsonOption = False
@@ -197,10 +203,7 @@ def rewind(
         typer.Option("--allow", help="Let this handler run twice (may be given several times)."),
     ] = None,
     in_flight: InFlightOption = 900.0,
-    allow_loss: Annotated[
-        bool,
-        typer.Option("--allow-loss", help="Begin although the archive has gaps since then."),
-    ] = False,
+    allow_loss: AllowLossOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run all handlers of an app again for the changes since a time.

@@ -238,11 +238,11 @@ def of_memory():
 
 
 def test_a_writer_survives_a_crash_at_any_call():
-    assert len([*every_crash(rolled, of_memory, sample=16)]) > 5
+    assert len([*every_crash(rolled, of_memory, sample=6)]) > 1
 
 
 def test_a_writer_survives_a_freeze_at_any_call():
-    assert len([*every_freeze(rolled, of_memory, sample=8)]) > 5
+    assert len([*every_freeze(rolled, of_memory, sample=2)]) > 1
 
 
 def read_back(harness):
@@ -273,7 +273,7 @@ def read_back_and_counted(harness):
 
 
 def test_a_reader_of_an_archive_survives_a_crash_at_any_call():
-    played = [*every_crash(read_back_and_counted, counted_of_memory, sample=3)]
+    played = [*every_crash(read_back_and_counted, counted_of_memory, sample=2)]
     assert played
 
 
@@ -360,35 +360,25 @@ def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
     assert copied(harness) == [1, 2]
 
 
-def test_a_rewind_is_refused_where_the_archive_has_a_gap(harness_of):
+def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
     moments = days_of_notes(harness, 3)
     harness.stop()
+    verify = lambda: harness.operate(lambda aws: verify_archive(harness.app, aws))  # noqa: E731
+    clean = verify()
+    assert clean.whole
+    assert (clean.records >= 3, clean.open) == (True, 1)
     with pytest.raises(RewindRefused, match="the archive begins at"):
         rewound(harness, moments[0] - 86_400)
     (name,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
     archive.damage(name)
+    found = verify()
+    assert [name in gap.text for gap in found.gaps] == [True]
+    assert (found.links, found.shards) == (clean.links - 1, clean.shards)
     with pytest.raises(RewindRefused, match=name):
         rewound(harness, moments[1])
     erase(harness)
     rewound(harness, moments[1], allow_loss=True)
     harness.settle()
     assert copied(harness) == [2]
-
-
-def test_verification_names_every_gap_and_counts_the_rest(harness_of):
-    archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
-    days_of_notes(harness, 2)
-    clean = harness.operate(lambda aws: verify_archive(harness.app, aws))
-    assert clean.whole
-    assert clean.records >= 2
-    assert clean.open == 1
-    removed, damaged = archive.links[1], archive.links[4]
-    archive.remove(removed)
-    archive.cut(damaged)
-    found = harness.operate(lambda aws: verify_archive(harness.app, aws))
-    assert [gap.text.split()[0] for gap in found.gaps] == [removed, "object"]
-    assert damaged in found.gaps[1].text
-    assert found.links == clean.links - 2
