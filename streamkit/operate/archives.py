@@ -56,6 +56,18 @@ class ArchiveCheck:
         """Add a gap."""
         self.gaps.append(Gap(chain.shard, after, last, text))
 
+    def count(self, link: Link) -> None:
+        """Count a link that was read."""
+        self.links, self.records = self.links + 1, self.records + link.count
+        if link.count:
+            self.first = min(self.first or link.first, link.first)
+            self.until = max(self.until, link.until)
+
+    def close(self, *, ended: bool) -> None:
+        """Count a shard whose chain was read."""
+        self.shards += 1
+        self.open += not ended
+
 
 @asynccontextmanager
 async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
@@ -106,7 +118,6 @@ async def _since(archive: ArchivedShards, parents: dict[str, str | None], since:
 
 
 async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
-    found.shards += 1
     expected, kind = ORIGIN, ""
     for begin in await chain.positions():
         if begin != expected:
@@ -119,12 +130,9 @@ async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
             continue
         if link.kind == "hole":
             found.note(chain, link.after, link.last, f"{link.reason}: {chain.name(begin)}")
-        found.links, found.records = found.links + 1, found.records + link.count
-        if link.count:
-            found.first = min(found.first or link.first, link.first)
-            found.until = max(found.until, link.until)
+        found.count(link)
         expected, kind = link.last, link.kind
-    found.open += kind != "end"
+    found.close(ended=kind == "end")
 
 
 async def _read(chain: Chain, begin: str) -> tuple[Link | None, str]:
