@@ -1,6 +1,7 @@
 """Every mutant there is: deliberate bugs that the tests have to catch."""
 
 from tests.mutants import (
+    archives,
     builds,
     changes,
     engine,
@@ -23,6 +24,7 @@ from tests.mutants import (
 )
 
 MUTANTS = (
+    *archives.MUTANTS,
     *leases.MUTANTS,
     *shards.MUTANTS,
     *changes.MUTANTS,

@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-finish-of-a-rewind",
-        "fleet/generation.py",
+        "fleet/rewinding.py",
         "        if (now.number, now.incarnation) != (newest.number, newest.incarnation):\n",
         "        if now.incarnation != newest.incarnation:\n",
         "who finishes a rewind late says that the next one is finished, whose cursors are still there",
