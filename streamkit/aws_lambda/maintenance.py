@@ -20,6 +20,7 @@ from streamkit.aws_lambda.environment import Environment, check_version
 from streamkit.core.parked.queues import parked_queues
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, Hosted, look
+from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.logger import get_logger
 from streamkit.worker.automatic_retries import AT_ONCE, PASSING
 from streamkit.worker.redriver import QueueReport, Redriver
@@ -128,7 +129,4 @@ async def _sweep(environment: Environment, hosted: Hosted) -> None:
     """Delete the ledgers of builds that no process reads any more."""
     left = any(build.state == "counting" or build.past for build in hosted.builds.values())
     if left and hosted.host == LAMBDA:
-        # Functions of a mapping start faster without this import.
-        from streamkit.kinds.aggregate.sweep import Sweeping
-
         await Sweeping(environment.store, environment.clock, environment.rng).once()

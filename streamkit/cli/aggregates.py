@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamkit.cli.consumers import pause_named
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, RequiredApp
+from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import table as print_table
+from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.kinds.aggregate.backfill import BackfillCounts
@@ -35,9 +40,6 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     when it has missed changes; left out some, when its last rebuild found items that do not fit;
     not started.
     """
-    from streamkit.cli.printing import print_json, say
-    from streamkit.cli.printing import table as print_table
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.kinds.aggregate.facts import list_aggregates
 
     loaded = app_named(app)
@@ -92,9 +94,6 @@ def verify(
     if the aggregate has no members(), or more than 50 groups differ. It holds all groups in memory.
     While it waits, it reads each shard a few times a second.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.kinds.aggregate.verification import verify_aggregate
 
     loaded = app_named(app)
@@ -139,9 +138,6 @@ def rebuild(
     is written once for up to 98 items. Until an hour after the end, on Lambda a day, each change
     costs one more read, and the first change of an item two write units.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 
     loaded = app_named(app)
@@ -175,8 +171,6 @@ def pause(
     They wait, and so does a `rebuild` that begins meanwhile. Workers go on, and count changes for
     the rebuild; until it ends, the aggregate holds less than it will.
     """
-    from streamkit.cli.consumers import pause_named
-
     pause_named(app, f"rebuild {name}", paused=True)
 
 
@@ -186,15 +180,11 @@ def resume(
     name: NameArgument,
 ) -> None:
     """Let a paused rebuild go on, on the processes that wait, or with the same command."""
-    from streamkit.cli.consumers import pause_named
-
     pause_named(app, f"rebuild {name}", paused=False)
 
 
 def _progress(name: str) -> "Callable[[BuildState, BackfillCounts], None]":
     """Return a function that prints a line whenever something has changed."""
-    from streamkit.cli.printing import say
-
     printed: list[str] = []
 
     def progress(state: "BuildState", counts: "BackfillCounts") -> None:
@@ -208,8 +198,6 @@ def _progress(name: str) -> "Callable[[BuildState, BackfillCounts], None]":
 
 
 def _describe_rebuilt(done: "Rebuilt") -> None:
-    from streamkit.cli.printing import say
-
     if done.missing:
         say(f"{done.missing} items that the aggregate adds to do not exist")
     if not done.done:
@@ -225,8 +213,6 @@ def _describe_rebuilt(done: "Rebuilt") -> None:
 
 
 def _describe(found: "Verification") -> None:
-    from streamkit.cli.printing import say
-
     say(f"{found.aggregate}: {found.groups} groups, {found.items} items")
     if found.unreadable:
         say(f"{found.unreadable} items do not fit it and could not be compared")
@@ -246,9 +232,6 @@ def _describe(found: "Verification") -> None:
 
 
 def _describe_differences(title: str, differences: "Sequence[GroupDifference]") -> None:
-    from streamkit.cli.printing import say
-    from streamkit.cli.printing import table as print_table
-
     if not differences:
         return
     groups = len({(one.pk, one.sk) for one in differences})

@@ -5,7 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, ListenerOption
+from streamkit.cli.printing import moment, print_json, say
+from streamkit.cli.printing import table as print_table
+from streamkit.cli.running import app_named, exit_with, settings, with_aws
 
 consumers = typer.Typer(
     help="List the consumers of a table; pause, resume or delete one.",
@@ -35,9 +39,6 @@ def list_(
     table: TableArgument, *, control_table: ControlOption = None, json: JsonOption = False
 ) -> None:
     """List the consumers of a table, including those of its former streams."""
-    from streamkit.cli.printing import moment, print_json, say
-    from streamkit.cli.printing import table as print_table
-    from streamkit.cli.running import with_aws
     from streamkit.operate.consumers import list_consumers
 
     found = with_aws(lambda aws: list_consumers(aws, table, control_table))
@@ -110,8 +111,6 @@ def pause_named(
     app: str | None, operation: str, listener: str | None = None, *, paused: bool
 ) -> None:
     """Pause or resume an operation of an app's consumer, and say so."""
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.operate.consumers import pause_operation
 
     loaded = app_named(app, listener)
@@ -124,8 +123,6 @@ def _set_paused(app: str | None, listener: str | None, only: str | None, *, paus
     if only is not None:
         pause_named(app, only, listener, paused=paused)
         return
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.fleet.hosting import LAMBDA
     from streamkit.operate.consumers import pause_consumer, resume_consumer
 
@@ -165,8 +162,6 @@ def delete(
     because a function that is invoked afterwards begins anew. What its handlers wrote stays,
     including aggregates: delete their items before the app starts again.
     """
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import app_named, settings, with_aws
     from streamkit.operate.consumers import delete_consumer
 
     if table is None:
@@ -215,9 +210,6 @@ def rewind(
     aggregates and other handlers that would count twice, and while changes are parked. If it is
     interrupted, the next worker finishes it.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import moment, print_json, say
-    from streamkit.cli.running import app_named, exit_with, settings, with_aws
     from streamkit.fleet.hosting import LAMBDA
     from streamkit.operate.rewind import RewindRefused
     from streamkit.operate.rewind import rewind as rewind_consumer

@@ -8,6 +8,7 @@ import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
+from streamkit.cli.running import app_named, settings, with_aws
 from streamkit.observe.pricing import PRICED, Cost, CostEstimate, estimate
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def cost(
     read comes on top. The counts are the units that all calls of the running workers have used
     since they began, including what handlers write and read, for the app and for each listener.
     """
-    from streamkit.cli.running import app_named, settings, with_aws
-
     chosen = settings(**given)
     counted: Sequence[Spending] = ()
     if shards is not None:

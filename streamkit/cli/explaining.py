@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamkit.cli.options import JsonOption
+from streamkit.cli.printing import moment, print_json, say, table
+from streamkit.cli.running import app_named, with_aws
 
 if TYPE_CHECKING:
     from streamkit.operate.explanation import Explanation, Listening
@@ -37,8 +39,6 @@ def explain(
     The app's listeners are included. --records reads each shard from its oldest record; AWS allows
     two readers of a shard, so it may slow down a worker.
     """
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.operate.explanation import explain_item
 
     if len(key) > 2:
@@ -59,8 +59,6 @@ def explain(
 
 
 def _describe(found: "Explanation") -> None:
-    from streamkit.cli.printing import print_json, say, table
-
     what = {
         "control": "an item of streamkit's own",
         "unknown": "an item of no entity that the app knows",
@@ -101,8 +99,6 @@ def _row(one: "Listening") -> tuple[str, ...]:
 
 
 def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
-    from streamkit.cli.printing import moment, say, table
-
     rows = [
         (
             f"{moment(int(one.created_at))}",

@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.printing import print_json, say
+from streamkit.cli.running import app_named, exit_with, with_aws
 
 fan_outs = typer.Typer(
     help="List or cancel fan-outs that are under way.",
@@ -17,8 +20,6 @@ fan_outs = typer.Typer(
 def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     """List fan-outs with the recipients that are served, and the changes that wait behind."""
     from streamkit.cli.describing import describe_fan_outs
-    from streamkit.cli.printing import print_json, say
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.operate.fan_outs import list_fan_outs
 
     loaded = app_named(app)
@@ -41,9 +42,6 @@ def cancel(
 
     Recipients that were served stay served. A later change of the same item is fanned out next.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.fan_outs import cancel_fan_out
 
     loaded = app_named(app)

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from streamkit.cli.options import AppArgument, ListenerOption
+from streamkit.cli.printing import print_json
+from streamkit.cli.running import app_named, with_aws
 
 lambdas = typer.Typer(help="Print settings for the Lambda host.", no_args_is_help=True)
 
@@ -35,8 +37,6 @@ def print_filter(
     and as many others as possible; what they cannot leave out is printed on stderr.
     """
     from streamkit.aws_lambda.filters import criteria
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.core.tables import survey
 
     loaded = app_named(app, listener)

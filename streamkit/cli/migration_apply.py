@@ -4,22 +4,28 @@ At a terminal, or in a release: what was begun before is joined, what waits for 
 left to them.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import (
     AtOnceOption,
     PageOption,
     SegmentsOption,
     StayOption,
     ToOption,
+    app_with_migrations,
+    limit_of,
     with_first,
     with_limits,
     with_max_errors,
 )
 from streamkit.cli.migration_steps import change_and_join, join_to_rest
 from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.printing import say
+from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +60,6 @@ def apply(
     if one has to wait for a decision about another. What was begun before keeps its limits and
     segments; what was rolled back is left alone.
     """
-    from functools import partial
-
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.order import order_of
 
     if number is not None and to is not None:
@@ -88,7 +89,6 @@ async def _begin_once(
     limits: dict[str, Any],
 ) -> None:
     """Begin a migration, if it was not begun before."""
-    from streamkit.cli.migration_options import limit_of
     from streamkit.cli.migration_views import limits_of
     from streamkit.migrate.commands import AlreadyBegun, migration_of
     from streamkit.migrate.commands import begin as begin_it
@@ -114,9 +114,7 @@ async def _apply_all(
     manner: dict[str, Any],
 ) -> "ExitCode":
     """Bring what is pending in order; what has to wait for people is named and left out."""
-    from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_views import phase_of
-    from streamkit.cli.printing import say
     from streamkit.migrate.commands import is_due_again, open_book
 
     book, waiting, brought = await open_book(loaded, aws), 0, 0

@@ -1,12 +1,16 @@
 """`streamkit migrate errors`: the items that a migration could not transform."""
 
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamkit.cli.migration_options import NumberArgument
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.migration_options import NumberArgument, app_with_migrations
 from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.printing import print_json, say
+from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
@@ -48,10 +52,7 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the items that failed: how many for which reason, then each; keys are hashed."""
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_errors
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import with_aws
     from streamkit.migrate.mending import list_errors
 
     loaded = app_with_migrations(app)
@@ -67,10 +68,6 @@ def list_(
 @errors.command()
 def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
     """Print one failed item as JSON, with its key and the message of the exception."""
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.mending import list_errors
 
     loaded = app_with_migrations(app)
@@ -99,10 +96,6 @@ def retry(
     key: KeyOption = None,
 ) -> None:
     """Try items again once the code or the data is mended; exit with 7 if one fails."""
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.mending import retry_errors
 
     loaded = app_with_migrations(app)
@@ -140,10 +133,6 @@ def waive(
     ],
 ) -> None:
     """Let items stay as they are; your name and the reason are stored."""
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.mending import waive_errors
 
     named = _names(items, key)
@@ -167,8 +156,6 @@ def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:
     Raises:
         BadParameter: a key is not a JSON object of strings and numbers.
     """
-    import json
-
     from streamkit.migrate.errors import error_id
     from streamkit.model.codec import encode
 

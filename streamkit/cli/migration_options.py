@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.running import app_named
+
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
@@ -189,7 +191,6 @@ def app_with_migrations(name: str | None) -> "App":
         AppNotLoaded: the app cannot be imported, or the file of a migration is wrong.
     """
     from streamkit.cli.loading import AppNotLoaded
-    from streamkit.cli.running import app_named
     from streamkit.migrate.discovery import DiscoveryError, discover
 
     loaded = app_named(name)

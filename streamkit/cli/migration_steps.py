@@ -6,10 +6,12 @@ the work and decides nothing, so a supervisor may start it, and start it again. 
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import (
     AcceptOption,
     AnywayOption,
@@ -19,11 +21,15 @@ from streamkit.cli.migration_options import (
     PageOption,
     SegmentsOption,
     StayOption,
+    app_with_migrations,
+    limit_of,
     with_first,
     with_limits,
     with_max_errors,
 )
 from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.printing import say
+from streamkit.cli.running import exit_with, settings, with_aws
 
 if TYPE_CHECKING:
     from streamkit.app import App
@@ -49,7 +55,6 @@ def begin(
 
     Refuses a migration that was begun before. After a rollback, --again begins it once more.
     """
-    from streamkit.cli.migration_options import limit_of
     from streamkit.migrate.commands import begin as begin_it
     from streamkit.migrate.commands import migration_of
 
@@ -77,8 +82,6 @@ def join(
     ready, soaking or rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun,
     and 130 if it was stopped before the end.
     """
-    from streamkit.cli.migration_options import app_with_migrations
-
     loaded = app_with_migrations(app)
     change_and_join(loaded, number, None, at_once=at_once, page=page, stay=stay, as_json=json)
 
@@ -110,7 +113,6 @@ def resume(
 @with_limits
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
-    from streamkit.cli.migration_options import limit_of
     from streamkit.migrate.steps import set_limit
 
     async def change(loaded: "App", aws: "Aws") -> "State":
@@ -135,7 +137,6 @@ def switch(
     json: JsonOption = False,
 ) -> None:
     """Switch a migration that is ready to its new items, which count from then on."""
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.steps import switch as switch_it
@@ -166,8 +167,6 @@ def rollback(
     json: JsonOption = False,
 ) -> None:
     """Roll a migration back: delete its copies, or undo it with its reverse=."""
-    from functools import partial
-
     from streamkit.migrate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change)
@@ -203,10 +202,7 @@ def contract(
 
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
     """Change a state and print the new one."""
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import limits_of, phase_of
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import with_aws
 
     loaded = app_with_migrations(name)
     state = with_aws(lambda aws: change(loaded, aws))
@@ -214,8 +210,6 @@ def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]
 
 
 def _step(name: str, number: str, change: Any, *, detach: bool, **manner: Any) -> None:
-    from streamkit.cli.migration_options import app_with_migrations
-
     loaded = app_with_migrations(name)
 
     def step(aws: "Aws") -> "Awaitable[State]":
@@ -234,10 +228,7 @@ def change_and_join(
     **manner: Any,
 ) -> None:
     """Change a migration's state, work on it until it rests, and exit with the code for that."""
-    from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_views import phase_of
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import migration_of
 
     migration_of(loaded, number)
@@ -256,9 +247,7 @@ async def join_to_rest(
     loaded: "App", aws: "Aws", number: str, manner: dict[str, Any]
 ) -> "ExitCode":
     """Work on a migration until it rests; return the exit code for that."""
-    from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_run import Manner, exit_code_of, run_to_rest
-    from streamkit.cli.running import settings
     from streamkit.migrate.commands import migration_of
 
     migration = migration_of(loaded, number)

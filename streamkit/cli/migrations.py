@@ -4,9 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
-from streamkit.cli.migration_options import NumberArgument, ToOption, with_limits
+from streamkit.cli.migration_options import (
+    NumberArgument,
+    ToOption,
+    app_with_migrations,
+    limit_of,
+    with_limits,
+)
 from streamkit.cli.migration_steps import (
     begin,
     contract,
@@ -25,6 +32,8 @@ from streamkit.cli.options import (
     RequiredApp,
     WatchOption,
 )
+from streamkit.cli.printing import print_json, say
+from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
@@ -61,8 +70,6 @@ def new(
     ] = False,
 ) -> None:
     """Write the file of a new migration under the next number; it works unchanged."""
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import say
     from streamkit.migrate.scaffold import write_migration
 
     loaded = app_with_migrations(app)
@@ -88,11 +95,7 @@ def check(
 
     With --exit-code it exits with 0 only if all are done: for CI, before a release that needs them.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_list
-    from streamkit.cli.printing import print_json, say
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import list_migrations
     from streamkit.migrate.order import order_of
 
@@ -137,11 +140,7 @@ def plan(
 
     Exits with 5 if it finds a problem.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations, limit_of
     from streamkit.cli.migration_views import describe_plan
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.planning import MigrationPlan, UnitBudget, plan_migration
     from streamkit.migrate.sampling import read_wanted
@@ -185,9 +184,7 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show the progress of migrations: phase, speed, what slows them, and when the scan ends."""
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_status import show_all, show_one, watch_one
-    from streamkit.cli.running import with_aws
     from streamkit.migrate.commands import migration_of
 
     loaded = app_with_migrations(app)
@@ -231,11 +228,7 @@ def verify(
     items that move or from which items are derived. The application may write meanwhile. Processes
     that run the same command share the work; if all are stopped, the same command continues there.
     """
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_verified
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.sampling import read_wanted
     from streamkit.migrate.verifying import verify_migration
@@ -264,10 +257,7 @@ def verify(
 @migrate.command()
 def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
     """Show what was done with a migration, when, and by whom."""
-    from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_history
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import with_aws
     from streamkit.migrate.commands import migration_of, open_book
 
     loaded = app_with_migrations(app)
@@ -295,9 +285,6 @@ def stamp(
     ],
 ) -> None:
     """Note that migrations are done already by other means; no item is read or written."""
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import with_aws
     from streamkit.migrate.squashing import stamp as stamp_it
 
     loaded = app_with_migrations(app)
@@ -324,9 +311,6 @@ def squash(
     It refuses while one of them is not done in this table; look at your other tables first, with
     `migrate check --exit-code --to`.
     """
-    from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.printing import say
-    from streamkit.cli.running import with_aws
     from streamkit.migrate.squashing import squash as squash_them
 
     loaded = app_with_migrations(app)

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from streamkit.cli.consumers import time_of
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
+from streamkit.cli.printing import print_json, say
+from streamkit.cli.running import app_named, exit_with, settings, with_aws
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +39,6 @@ def import_kcl(
     Stop the KCL's workers first. What they processed after their last checkpoints comes again.
     Exits with 5, and changes nothing, if the leases do not fit the stream.
     """
-    from streamkit.cli.printing import print_json, say
     from streamkit.operate.moves import import_leases
 
     caught_up = None if caught_up_at is None else time_of(caught_up_at, "--caught-up-at")
@@ -76,7 +78,6 @@ def to_workers(
     until none can run any more. The application may write meanwhile. If it is interrupted, run the
     same command again.
     """
-    from streamkit.cli.printing import print_json, say
     from streamkit.operate.moves import move_to_workers
 
     moment = None if since is None else time_of(since, "--since")
@@ -113,8 +114,6 @@ def to_lambda(
     Begin while the workers run, and stop them when it asks for it. Create the mapping at
     TRIM_HORIZON. If it is interrupted, run the same command again.
     """
-    from streamkit.cli.printing import print_json, say
-    from streamkit.cli.running import settings
     from streamkit.operate.moves import move_to_lambda
 
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
@@ -133,8 +132,6 @@ def to_lambda(
 
 def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:
     """Run a move; list the reasons if it is refused."""
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.moves import MoveRefused
 
     loaded = app_named(app, listener)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
+from streamkit.cli.printing import print_json
+from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
@@ -127,9 +130,6 @@ def list_(
     """List parked changes, queue by queue, in order."""
     from streamkit.aws import Aws
     from streamkit.cli.describing import describe_parked, parked_fields
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.core.parked.queues import ParkedQueue, list_parked, open_store
     from streamkit.core.parking import Parked
 
@@ -168,9 +168,6 @@ def show(
     """Print a parked change as JSON, with its item data."""
     from streamkit.aws import Aws
     from streamkit.cli.describing import parked_fields
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.core.parked.queues import open_store
     from streamkit.core.parked.queues import show as read_one
     from streamkit.core.parking import Parked
@@ -207,9 +204,6 @@ def redrive(
     stays first. Exits with 5 if a change failed, or if there is no queue with the name in --queue.
     """
     from streamkit.cli.describing import describe_reports
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.redrive import redrive as redrive_queues
 
     chosen = _selection(filters, required=True, every=every)
@@ -243,9 +237,6 @@ def discard(
     younger. Exits with 5 if there is no queue with the name in --queue.
     """
     from streamkit.cli.describing import describe_reports
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.redrive import discard as discard_queues
 
     chosen = _selection(filters, required=True, every=every)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamkit.cli.options import AppArgument
+from streamkit.cli.printing import print_json, table
+from streamkit.cli.running import app_named
 
 if TYPE_CHECKING:
     from streamkit.operate.permissions.document import IamPolicy
@@ -80,8 +82,6 @@ def iam(  # noqa: PLR0913 - each is an option
     It does not call AWS. What handlers write follows from their annotations; what they read follows
     from the names that their code uses. What could not be computed is printed on stderr.
     """
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named
     from streamkit.operate.permissions.hosts import deny_application as denial
     from streamkit.operate.permissions.hosts import policy_for
     from streamkit.operate.permissions.place import AccountPlace
@@ -108,8 +108,6 @@ def iam(  # noqa: PLR0913 - each is an option
 
 
 def _describe(policy: "IamPolicy") -> None:
-    from streamkit.cli.printing import table
-
     rows = [
         (one.sid, ", ".join(action.partition(":")[2] for action in one.actions), one.why)
         for one in policy.statements

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit import __version__
 from streamkit.cli.aggregates import aggregates
 from streamkit.cli.archives import archive
 from streamkit.cli.consumers import consumers, rewind
 from streamkit.cli.costs import cost
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.explaining import explain
 from streamkit.cli.fan_outs import fan_outs
 from streamkit.cli.lambdas import lambdas
@@ -28,6 +30,9 @@ from streamkit.cli.options import (
 )
 from streamkit.cli.parked import parked
 from streamkit.cli.permissions import iam
+from streamkit.cli.printing import print_json
+from streamkit.cli.running import app_named, apps_named, exit_with, set_up_logs, settings, with_aws
+from streamkit.cli.running import run as run_async
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
@@ -89,8 +94,6 @@ def run() -> None:
 
 def _version(asked: bool) -> None:
     if asked:
-        from streamkit import __version__
-
         typer.echo(f"streamkit {__version__}")
         raise typer.Exit
 
@@ -137,8 +140,6 @@ def worker(
     before.
     """
     from streamkit.app import consumers_of
-    from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
-    from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
 
     chosen = settings(**with_preset(given, latency=latency, cost=cost))
@@ -179,8 +180,6 @@ def status(
     """
     from streamkit.cli.describing import describe_status
     from streamkit.cli.migration_views import describe_lines
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, with_aws
     from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_status
     from streamkit.migrate.status import list_migrations
@@ -222,9 +221,6 @@ def check(
     a worker could not run.
     """
     from streamkit.cli.describing import describe_inspection
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.inspection import inspect_app
 
     loaded = app_named(app, listener)
@@ -258,7 +254,6 @@ def local(
     it ends.
     """
     from streamkit.cli.engine import serve_engine
-    from streamkit.cli.running import run as run_async
 
     run_async(lambda: serve_engine(host=host, port=port, shards=shards, seed=seed))
 

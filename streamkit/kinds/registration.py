@@ -17,6 +17,8 @@ from streamkit.kinds.aggregate.contributions import stored_as
 from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.fan_out import INLINE
+from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
+from streamkit.kinds.mirror import mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
@@ -156,8 +158,6 @@ class Registration:
         Raises:
             DeclarationError: a signature or a value does not fit.
         """
-        from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
-
         check_audience(audience)
 
         def register(target: F) -> F:
@@ -196,7 +196,6 @@ class Registration:
         Raises:
             DeclarationError: the function does not take a source and a copy.
         """
-        from streamkit.kinds.mirror import mirror_handlers, read_mirror
 
         def register(target: F) -> F:
             mirror = read_mirror(target, name=name, copies=copies, source=source, gone=gone)

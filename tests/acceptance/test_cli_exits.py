@@ -1,7 +1,9 @@
 """What goes wrong is said in words, by whose fault it is, with an exit code that scripts can use."""
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -243,9 +245,6 @@ def test_json_is_all_that_stdout_holds(shop):
 
 
 def test_the_console_script_is_the_same_program(shop):
-    import subprocess
-    from pathlib import Path
-
     script = Path(sys.executable).with_name("streamkit")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
     assert done.stdout == "streamkit 0.1.0\n"

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from streamkit.cli.exits import ExitCode
 from tests.pages import section
 
 
@@ -163,7 +164,5 @@ def test_check_says_which_permissions_it_has_not_tried(shop):
 
 
 def test_the_page_lists_the_exit_codes_that_there_are():
-    from streamkit.cli.exits import ExitCode
-
     listed = re.findall(r"(?m)^\| (\d+) \| ", section("docs/operating.md", "Run it"))
     assert [int(code) for code in listed] == [int(code) for code in ExitCode]

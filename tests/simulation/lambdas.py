@@ -8,14 +8,13 @@ import anyio
 
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.aws_lambda.host import process_batch
+from streamkit.testing.harness import table_of
 from streamkit.testing.mapping import EventSourceMapping
 from streamkit.testing.world import Process, World
 
 
 def world_of(app, *, shards=1, seed=1):
     """Return a world with the app's table."""
-    from streamkit.testing.harness import table_of
-
     world = World.create(seed, shards=shards)
     world.engine.call("dynamodb", "CreateTable", table_of(app))
     return world

@@ -5,10 +5,12 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Policy, Send, Set
 from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.planning import Planner
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process
 from tests.simulation.lambdas import (
     Deadly,
     Stream,
@@ -260,8 +262,6 @@ def test_a_table_that_does_not_answer_leaves_everything_for_another_time(seconds
         pass
 
     async def main():
-        from streamkit.testing.world import Process
-
         app = make_app(nothing)
         world = world_of(app)
         put(world, "a")
@@ -285,8 +285,6 @@ def test_a_throttled_table_never_lets_a_sound_change_be_parked_as_deadly():
         pass
 
     async def main():
-        from streamkit.testing.world import Process
-
         app = make_app(nothing, timeout=5)
         world = world_of(app)
         put(world, "a")
@@ -349,7 +347,6 @@ def test_policies_of_failures_hold_for_what_a_batch_parks():
             await process_batch(environment, event(records))
             (parked,) = await list_parked(environment.store)
             assert parked.payload == "keys"
-            from streamkit.aws_lambda.maintenance import maintain
 
             await anyio.sleep(10)
             assert (await maintain(environment))["done"] == 1

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
+from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parked.queues import parked_queues, read_queues
 from streamkit.core.parking import queue_name
@@ -384,8 +385,6 @@ async def test_a_queue_whose_first_change_is_missing_is_left_alone_and_others_ar
 
 
 def order_key(number):
-    from streamkit.changes import ItemKey
-
     return ItemKey(f"ORDER#{number}", None)
 
 

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 
+from streamkit.testing.harness import table_of
 from tests.integration.processes import ROOT, Writer, finish, running
+from tests.upgrade.stand import app
 from tests.upgrade.versions import unpacked
 
 NEVER = {"heartbeat": 0.3, "lease": 3600, "look_interval": 0.2, "list_interval": 1.0}
@@ -122,9 +124,6 @@ def test_commands_of_both_versions_exit_and_answer_alike(tmp_path):
 
 
 def things_table():
-    from streamkit.testing.harness import table_of
-    from tests.upgrade.stand import app
-
     return table_of(app)
 
 
