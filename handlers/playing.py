@@ -162,7 +162,7 @@ class Writers:
     """The application: several writers at once, until together they have made enough writes."""
 
     traffic: Traffic
-    around: AppTables
+    tables: AppTables
     aws: Aws
     seed: int
     total: int
@@ -186,7 +186,7 @@ class Writers:
             await anyio.lowlevel.checkpoint()  # an act may have written nothing
 
     def _writer(self, name: str) -> Writer:
-        table = Table(self.aws.dynamodb, self.around.table, tables=self.around.schemas)
+        table = Table(self.aws.dynamodb, self.tables.table, tables=self.tables.schemas)
         rng = random.Random(f"{self.seed}/{name}")
         return Writer(table, self.aws.dynamodb, rng, time.time, self.log)
 
@@ -211,10 +211,10 @@ async def perform(system: System, writes: int, seed: int, sent: Mapping[str, Rec
     app = system.app
     with progress(writes, "writes") as told:
         async with open_stage(engine) as stage, stage.client() as aws:
-            around = await set_up(system, aws)
+            tables = await set_up(system, aws)
             told.say(f"table {app.table}, with a stream of 2 shards, on the local engine")
             traffic = system.traffic()
-            writers = Writers(traffic, around, aws, seed, writes)
+            writers = Writers(traffic, tables, aws, seed, writes)
             show = Show(stage, told, system)
             for _ in range(WORKERS):
                 show.start_worker()
@@ -230,7 +230,7 @@ async def perform(system: System, writes: int, seed: int, sent: Mapping[str, Rec
             seconds = time.monotonic() - began
             told.say("the stream is read to its end")
         items = {name: items_of(engine, name) for name in (app.table, *system.others)}
-        final = Final(now, writers.log, sent, around.schemas, items)
+        final = Final(now, writers.log, sent, tables.schemas, items)
         results = list(traffic.expected(await final.read(entities_of(app))))
     report(show, len(writers.log), results, seconds)
     return int(not results or not all(comparison.holds for comparison in results))

@@ -313,5 +313,5 @@ async def open_table(app: App) -> AsyncIterator[Table]:
         ConfigurationError: the table is missing, or may not be described.
     """
     async with connect() as aws:
-        around = await survey(app, aws)
-        yield Table(aws.dynamodb, around.table, tables=around.schemas)
+        tables = await survey(app, aws)
+        yield Table(aws.dynamodb, tables.table, tables=tables.schemas)

@@ -54,7 +54,7 @@ class Environment:
 
     app: App
     machine: Machine
-    around: AppTables
+    tables: AppTables
     dispatcher: Dispatcher
     shard: str
     joined: Generation | None
@@ -79,7 +79,7 @@ class Environment:
     @cached_property
     def store(self) -> CursorStore:
         """The consumer's control items."""
-        return CursorStore(self.aws.dynamodb, self.around.space(self.app))
+        return CursorStore(self.aws.dynamodb, self.tables.space(self.app))
 
     @property
     def since(self) -> int:
@@ -137,15 +137,15 @@ async def open_environment(
             from streamkit.migrate.required import require_migrations
 
             await require_migrations(app, aws)
-        around = await survey(app, aws)
+        tables = await survey(app, aws)
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
-            require(findings(app, around, resources))
-            store = CursorStore(aws.dynamodb, around.space(app))
-            joined = await _join(app, around, store, clock, aws, meters)
-            tools = injector(aws.dynamodb, around.table, resources, around.schemas, store.space)
+            require(findings(app, tables, resources))
+            store = CursorStore(aws.dynamodb, tables.space(app))
+            joined = await _join(app, tables, store, clock, aws, meters)
+            tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
-                app.routes(around.schemas),
+                app.routes(tables.schemas),
                 tools,
                 clock,
                 rng,
@@ -153,15 +153,15 @@ async def open_environment(
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
             machine = Machine(aws, clock, rng)
-            yield Environment(app, machine, around, dispatcher, shard, joined, emf)
+            yield Environment(app, machine, tables, dispatcher, shard, joined, emf)
 
 
 async def _join(
-    app: App, around: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
+    app: App, tables: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
     """Join the generation of this code, as a worker does, so that `status` shows it."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
-    table = Table(aws.dynamodb, around.table)
+    table = Table(aws.dynamodb, tables.table)
     losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
     founding = Founding(app.table, app.start, clock, losses)
     joined = await join_generation(
@@ -222,7 +222,7 @@ def check_stream(environment: Environment, arn: str | None) -> None:
     Raises:
         ConfigurationError: the mapping is of another stream; it names the stream.
     """
-    own = environment.around.table.stream_arn
+    own = environment.tables.table.stream_arn
     if arn is None or own is None or arn == own:
         return
     if arn.split("/stream/")[0] != own.split("/stream/")[0]:

@@ -128,7 +128,7 @@ class _Invocation:
                 self.counted = None
         environment = self._environment
         shadows = environment.dispatcher.shadows
-        await shadows.compare(environment.aws.dynamodb, environment.around.schemas)
+        await shadows.compare(environment.aws.dynamodb, environment.tables.schemas)
 
     async def end(self) -> None:
         """Take the trial back, unless a handler did not return: such a run counts as killed."""

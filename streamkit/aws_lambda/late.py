@@ -172,4 +172,4 @@ async def _park_for(
     )
     actions = park(store.space, queue, parked, chunk_of(queue, LAMBDA_CHUNKS))
     # A refusal means that it is parked already.
-    await transact(store.dynamodb, environment.around.schemas, actions, environment.rng)
+    await transact(store.dynamodb, environment.tables.schemas, actions, environment.rng)

@@ -118,7 +118,7 @@ def _redriver(environment: Environment) -> Redriver:
     return Redriver(
         environment.app,
         environment.machine,
-        environment.around,
+        environment.tables,
         environment.dispatcher.tools,
         environment.dispatcher.channels,
         automatic=True,

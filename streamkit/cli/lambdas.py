@@ -40,8 +40,8 @@ def print_filter(
     from streamkit.core.tables import survey
 
     loaded = app_named(app, listener)
-    around = with_aws(lambda aws: survey(loaded, aws))
-    found = criteria(loaded, around.table, filters=filters)
+    tables = with_aws(lambda aws: survey(loaded, aws))
+    found = criteria(loaded, tables.table, filters=filters)
     for note in found.notes:
         typer.echo(f"the filter lets more through than handlers need: {note}", err=True)
     print_json(found.to_dict())

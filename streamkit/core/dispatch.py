@@ -102,7 +102,7 @@ class Dispatcher:
         """
         works: list[PendingChange] = []
         later: list[Run] = []
-        business = 0
+        traffic = 0
         block = None
         if blocks and self._adders.handlers and not page.marked:
             apart = partial(self.apart, shard_id=shard_id)
@@ -113,7 +113,7 @@ class Dispatcher:
             if entity is CONTROL:
                 self.counts.control += 1
                 continue
-            business += 1
+            traffic += 1
             if entity is None:
                 self.counts.unknown += 1
                 continue
@@ -142,7 +142,7 @@ class Dispatcher:
                 later += self._run_pure(work, shard_id)
         if block is not None:
             block.close()
-        return works, later, business
+        return works, later, traffic
 
     def apart(self, block: PendingChange, shard_id: str) -> list[PendingChange]:
         """Return the changes of a block as pending changes of their own."""

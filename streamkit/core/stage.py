@@ -61,7 +61,7 @@ class CommitStage:
         self._clock = planner.clock
         self._position, self._dated = committer.cursor.position, committer.cursor.dated
         self._persisted_at = self._clock.monotonic()
-        self._business_since = False
+        self._traffic_since = False
 
     @property
     def cursor(self) -> Cursor:
@@ -78,9 +78,9 @@ class CommitStage:
         """Return whether the pending changes are left to another owner."""
         return self.loop.left
 
-    def enqueue(self, works: Sequence[PendingChange], *, business: bool) -> None:
+    def enqueue(self, works: Sequence[PendingChange], *, traffic: bool) -> None:
         """Add pending changes, to be committed."""
-        self._business_since |= business
+        self._traffic_since |= traffic
         self.works.extend(works)
         if self.quiet.is_set():
             self.quiet = anyio.Event()
@@ -140,7 +140,7 @@ class CommitStage:
         if not all(action.is_control for action in won.actions):
             self._wrote()
         self._persisted_at = self._clock.monotonic()
-        self._business_since = bool(self.works)
+        self._traffic_since = bool(self.works)
 
     def _advanced(self, then: Cursor) -> Cursor:
         """Reset the counts of vanished owners when the position moves on."""
@@ -156,7 +156,7 @@ class CommitStage:
         if self._position == self.cursor.position and self.seen <= self.cursor.seen + 1:
             return self.pacing.quiet_seconds
         seconds = (
-            self.pacing.checkpoint_seconds if self._business_since else self.pacing.quiet_seconds
+            self.pacing.checkpoint_seconds if self._traffic_since else self.pacing.quiet_seconds
         )
         return self._persisted_at + seconds - self._clock.monotonic()
 

@@ -1,9 +1,9 @@
 """Assignment: which worker each shard belongs to. Pure; every worker computes the same.
 
-Shards are assigned by the root of their lineage (called *seat* in the code), which an only child
-inherits from its parent, so that a stream that rolls over moves nothing. Rendezvous hashing gives
-each root an order of preference among the workers. The first worker with room gets it; room is the
-worker's share by weight.
+Shards are assigned by the root of their lineage, which an only child inherits from its parent, so
+that a stream that rolls over moves nothing. Rendezvous hashing gives each root an order of
+preference among the workers. The first worker with room gets it; room is the worker's share by
+weight.
 
     the same members, other roots      what was assigned stays, but for a few at the borders
     a worker more or less              only claims move a shard that another worker reads, see
@@ -28,47 +28,47 @@ def _mixed(first: int, second: int) -> int:
     return mixed ^ (mixed >> 27)
 
 
-def share(seats: int, weights: Mapping[str, int], worker: str) -> float:
+def share(roots: int, weights: Mapping[str, int], worker: str) -> float:
     """Return a worker's part of so many roots, by weight."""
-    return seats * weights[worker] / sum(weights.values())
+    return roots * weights[worker] / sum(weights.values())
 
 
-def assign(seats: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
+def assign(roots: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
     """Return the worker of each lineage root.
 
     Args:
-        seats: each root once, in any order.
+        roots: each root once, in any order.
         weights: the workers, with how much each takes in relation to the others.
     """
-    numbered = sorted((_number(seat), seat) for seat in set(seats))
+    numbered = sorted((_number(root), root) for root in set(roots))
     room = _room(len(numbered), weights)
     hashes = {worker: _number(worker) for worker in sorted(weights) if room[worker]}
     even = len(set(weights.values())) <= 1
     assigned: dict[str, str] = {}
-    for number, seat in numbered:
+    for number, root in numbered:
         best, best_score = "", -math.inf
         for worker, own in hashes.items():
             mixed = _mixed(number, own)
             score = mixed if even else math.log((mixed + 1) / (_MASK + 2)) / weights[worker]
             if score > best_score:
                 best, best_score = worker, score
-        assigned[seat] = best
+        assigned[root] = best
         room[best] -= 1
         if not room[best]:
             del hashes[best]
     return assigned
 
 
-def _room(seats: int, weights: Mapping[str, int]) -> dict[str, int]:
+def _room(roots: int, weights: Mapping[str, int]) -> dict[str, int]:
     """Divide the roots by weight; those left over go to the largest remainders."""
-    shares = {worker: share(seats, weights, worker) for worker in weights}
+    shares = {worker: share(roots, weights, worker) for worker in weights}
     room = {worker: math.floor(part) for worker, part in shares.items()}
-    left = seats - sum(room.values())
+    left = roots - sum(room.values())
     for worker in sorted(room, key=lambda name: (room[name] - shares[name], _number(name)))[:left]:
         room[worker] += 1
     return room
 
 
-def preference(seat: str, worker: str) -> int:
+def preference(root: str, worker: str) -> int:
     """Return how much a root prefers a worker; the highest are claimed first."""
-    return _mixed(_number(seat), _number(worker))
+    return _mixed(_number(root), _number(worker))

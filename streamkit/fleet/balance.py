@@ -25,7 +25,7 @@ class Balance:
     shards each holds; for `worker` they include the shards it claims already.
     """
 
-    seats: int
+    roots: int
     weights: Mapping[str, int]
     loads: Mapping[str, int]
     worker: str
@@ -34,26 +34,26 @@ class Balance:
     def _spare(self) -> dict[str, float]:
         """Return how far each other worker is above its share."""
         return {
-            name: self.loads.get(name, 0) - share(self.seats, self.weights, name)
+            name: self.loads.get(name, 0) - share(self.roots, self.weights, name)
             for name in self.weights
             if name != self.worker
         }
 
     @property
     def _lacks(self) -> int:
-        whole = math.floor(share(self.seats, self.weights, self.worker))
+        whole = math.floor(share(self.roots, self.weights, self.worker))
         lacks = whole - self.loads[self.worker]
         return lacks if lacks > whole // _TOLERANCE else 0
 
     @property
     def _room(self) -> int:
-        part = share(self.seats, self.weights, self.worker)
+        part = share(self.roots, self.weights, self.worker)
         return max(self._lacks, math.ceil(part) - self.loads[self.worker])
 
     @property
     def settled(self) -> bool:
         """Return whether every shard is held by one worker, by their last reports."""
-        return sum(self.loads.values()) == self.seats
+        return sum(self.loads.values()) == self.roots
 
     @property
     def lacking(self) -> bool:
@@ -75,7 +75,7 @@ class Balance:
             if cursor.owner in spare:
                 held.setdefault(cursor.owner, []).append(cursor)
         for owned in held.values():
-            owned.sort(key=lambda c: (c.seat in mine, preference(c.seat, self.worker)))
+            owned.sort(key=lambda c: (c.root in mine, preference(c.root, self.worker)))
         chosen: list[Cursor] = []
         while held and len(chosen) < room:
             owner = max(held, key=lambda name: spare[name])

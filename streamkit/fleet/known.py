@@ -21,9 +21,9 @@ class KnownShards:
     _readers: dict[str, str | None] = field(default_factory=dict)
 
     @property
-    def seats(self) -> frozenset[str]:
-        """Return the lineage roots (seats in the code) of the shards that are not finished."""
-        return frozenset(cursor.seat for cursor in self.open.values())
+    def roots(self) -> frozenset[str]:
+        """Return the lineage roots of the shards that are not finished."""
+        return frozenset(cursor.root for cursor in self.open.values())
 
     @property
     def parents(self) -> frozenset[str | None]:

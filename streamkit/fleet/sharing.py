@@ -151,7 +151,7 @@ class Sharing:
         peer = self.members.get(heir or "")
         if peer is not None and (peer.state, peer.generation) == ("active", self.me.generation):
             return heir
-        return self._targets.get(cursor.seat)
+        return self._targets.get(cursor.root)
 
     async def _update_view(self) -> bool:
         """Compute the assignment again, if the fleet or its shards have changed; return whether."""
@@ -172,13 +172,13 @@ class Sharing:
             await self.known.refresh(fresh=told)
         peers[self.me.name] = self.me.weight
         leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
-        shared = (frozenset(peers.items()), leaving, self.known.seats, self._anchored)
+        shared = (frozenset(peers.items()), leaving, self.known.roots, self._anchored)
         if shared == self._shared:
             return refresh
         if self._shared is None or self._shared[0] != shared[0]:
             self.claims.new_view()
         self._shared = shared
-        self._targets = assign(self.known.seats, peers)
+        self._targets = assign(self.known.roots, peers)
         return True
 
     def _decide(
@@ -280,9 +280,9 @@ class Sharing:
         }
         # A shard whose children are not listed yet is about to be held again.
         has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless
-        seats = len(self.known.seats) + self.presence.childless
+        roots = len(self.known.roots) + self.presence.childless
         loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
-        balance = Balance(seats, weights, loads, self.me.name)
+        balance = Balance(roots, weights, loads, self.me.name)
         now = self.clock.monotonic()
         if balance.settled:
             self._settled_at = now
@@ -299,7 +299,7 @@ class Sharing:
             and self.claims.may_claim(name)
             and not self.members[cursor.owner or ""].follows
         ]
-        mine = {seat for seat, worker in self._targets.items() if worker == self.me.name}
+        mine = {root for root, worker in self._targets.items() if worker == self.me.name}
         for cursor in balance.choose(claimable, mine):
             log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
             self.claims.claim(cursor, now)

@@ -34,13 +34,13 @@ class Finding:
     text: str
 
 
-def findings(app: Consumer, around: AppTables, resources: tuple[Any, ...] = ()) -> list[Finding]:
+def findings(app: Consumer, tables: AppTables, resources: tuple[Any, ...] = ()) -> list[Finding]:
     """Return everything that is wrong with an app on its table, errors first."""
-    found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
-    found += [*_names(app, around.table), *_spread(app, around.table), *_buckets(app, around.table)]
-    found += [*_handlers(app, around.table, resources), *_mirrors(app, around.table)]
+    found = [*_control(app, tables), *_entities(app, tables.table), *_ttl(app, tables.table)]
+    found += [*_names(app, tables.table), *_spread(app, tables.table), *_buckets(app, tables.table)]
+    found += [*_handlers(app, tables.table, resources), *_mirrors(app, tables.table)]
     found += _loops(app)
-    found += _own_io(app, around.control)
+    found += _own_io(app, tables.control)
     return sorted(found, key=lambda finding: finding.severity)
 
 
@@ -55,9 +55,9 @@ def require(found: list[Finding]) -> None:
         raise ConfigurationError("\n".join(errors))
 
 
-def _control(app: Consumer, around: AppTables) -> Iterator[Finding]:
+def _control(app: Consumer, tables: AppTables) -> Iterator[Finding]:
     try:
-        around.space(app)
+        tables.space(app)
     except ConfigurationError as error:
         yield Finding("error", str(error))
 

@@ -109,8 +109,8 @@ async def open_book(app: App, aws: Aws) -> StateBook:
     Raises:
         ConfigurationError: the table is missing, or may not be described.
     """
-    around = await survey(app, aws)
-    return StateBook(aws.dynamodb, around.control, app.name)
+    tables = await survey(app, aws)
+    return StateBook(aws.dynamodb, tables.control, app.name)
 
 
 async def list_migrations(app: App, aws: Aws) -> list[Listed]:

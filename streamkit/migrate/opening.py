@@ -32,7 +32,7 @@ class Opened:
 
     app: App
     migration: Migration
-    around: AppTables
+    tables: AppTables
     schemas: Schemas
     dynamodb: Any
     aws: Aws
@@ -50,7 +50,7 @@ class Opened:
 
     def work_under(self, view: MigrationView, state: State) -> MigrationWork:
         """Return the work on single items in a state; it writes nothing once that state is over."""
-        tables = self.schemas.source, self.schemas.target, self.around.control
+        tables = self.schemas.source, self.schemas.target, self.tables.control
         calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
         parts = self.schemas, calls, self.errors, self.clock
         return MigrationWork(self.app.name, self.migration, state, *parts)
@@ -62,11 +62,11 @@ async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTable
     Raises:
         ConfigurationError: a table is missing, or may not be described.
     """
-    around = await survey(app, aws)
-    target = around.table
+    tables = await survey(app, aws)
+    target = tables.table
     if migration.to is not None:
         target = await describe(aws, migration.to, type_attribute=app.type_attribute)
-    return around, Schemas(around.table, target, app.known)
+    return tables, Schemas(tables.table, target, app.known)
 
 
 async def open_migration(
@@ -77,14 +77,14 @@ async def open_migration(
     Raises:
         ConfigurationError: a table is missing, or may not be described.
     """
-    around, schemas = await survey_for(app, aws, migration)
+    tables, schemas = await survey_for(app, aws, migration)
     client, beats = (Charged(one, rate) for one in (aws.dynamodb, aws.beats))
     charged = replace(aws, dynamodb=client, beats=beats)
-    book = StateBook(client, around.control, app.name)
+    book = StateBook(client, tables.control, app.name)
     return Opened(
         app=app,
         migration=migration,
-        around=around,
+        tables=tables,
         schemas=schemas,
         dynamodb=aws.dynamodb,
         aws=charged,

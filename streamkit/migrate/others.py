@@ -31,8 +31,8 @@ Of these 60 are no lag: a position without effects is written once a minute, by 
 class Others:
     """Looks at the consumers of one table, except the migration's own."""
 
-    def __init__(self, app: App, aws: Aws, around: AppTables, clock: Clock) -> None:
-        self._app, self._aws, self._around, self._clock = app, aws, around, clock
+    def __init__(self, app: App, aws: Aws, tables: AppTables, clock: Clock) -> None:
+        self._app, self._aws, self._tables, self._clock = app, aws, tables, clock
 
     async def heed(self, rate: Rate, state: Callable[[], State]) -> None:
         """Shrink a rate while other consumers are behind; run until it is cancelled."""
@@ -43,14 +43,14 @@ class Others:
 
     async def lag(self, state: State) -> float:
         """Return the longest lag of a consumer; one without workers or paused counts too."""
-        label = (self._around.table.stream_arn or "").rpartition("/")[2]
+        label = (self._tables.table.stream_arn or "").rpartition("/")[2]
         worst = 0.0
-        for entry in await entries(self._aws.dynamodb, self._around.control):
+        for entry in await entries(self._aws.dynamodb, self._tables.control):
             mine = entry.consumer == f"{self._app.name}.{state.consumer}"
             if mine or entry.label != label or entry.table != self._app.table:
                 continue
-            space = ControlSpace.of(self._around.control, entry.consumer, label)
-            store, arn = CursorStore(self._aws.dynamodb, space), self._around.table.stream_arn
+            space = ControlSpace.of(self._tables.control, entry.consumer, label)
+            store, arn = CursorStore(self._aws.dynamodb, space), self._tables.table.stream_arn
             lags = await longest_lags(self._aws, arn or "", store, self._clock)
             known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
             worst = max(worst, *known, 0.0)

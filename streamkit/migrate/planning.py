@@ -127,7 +127,7 @@ async def plan_migration(
         ConfigurationError: the table is missing, or may not be read.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
-    around, schemas = await survey_for(app, aws, migration)
+    tables, schemas = await survey_for(app, aws, migration)
     described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
     known = int(described.get("ItemCount", 0))
     taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
@@ -137,7 +137,7 @@ async def plan_migration(
         Calls(aws.dynamodb, Rate(clock), (schemas.source, schemas.target)),
         Problems(
             [
-                *await problems_of_table(aws, around.table, migration),
+                *await problems_of_table(aws, tables.table, migration),
                 *problems_of_target(schemas.target, migration),
             ]
         ),

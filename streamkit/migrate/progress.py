@@ -86,16 +86,16 @@ class ProgressReader:
 
     def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
         self._app, self._aws, self._clock = app, aws, clock or SystemClock()
-        self._around: AppTables | None = None
+        self._tables: AppTables | None = None
         self._watch, self._members = LeaseWatch(_BEATS_SECONDS), dict[str, Member]()
         self._pass = ""
         self._finished: set[str] = set()
 
     async def read(self, migration: str, *, lag: bool = False) -> Progress:
         """Return how far a migration is; with `lag`, read the stream, too."""
-        if self._around is None:
-            self._around = await survey(self._app, self._aws)
-        book = StateBook(self._aws.dynamodb, self._around.control, self._app.name)
+        if self._tables is None:
+            self._tables = await survey(self._app, self._aws)
+        book = StateBook(self._aws.dynamodb, self._tables.control, self._app.name)
         state = await book.read(migration)
         found = Progress(
             state.id,
@@ -160,15 +160,15 @@ class ProgressReader:
 
     def _capture(self, state: State) -> CursorStore:
         """Return the control items of the migration's own consumer."""
-        assert self._around is not None  # noqa: S101 - the caller has looked
-        label = (self._around.table.stream_arn or "").rpartition("/")[2]
+        assert self._tables is not None  # noqa: S101 - the caller has looked
+        label = (self._tables.table.stream_arn or "").rpartition("/")[2]
         name = f"{self._app.name}.{state.consumer}"
-        return CursorStore(self._aws.dynamodb, ControlSpace.of(self._around.control, name, label))
+        return CursorStore(self._aws.dynamodb, ControlSpace.of(self._tables.control, name, label))
 
     async def _lag(self, state: State) -> float | None:
         """Return how far the migration's own consumer is behind."""
-        assert self._around is not None  # noqa: S101 - the caller has looked
-        arn = self._around.table.stream_arn
+        assert self._tables is not None  # noqa: S101 - the caller has looked
+        arn = self._tables.table.stream_arn
         if arn is None:
             return None
         lags = await longest_lags(self._aws, arn, self._capture(state), self._clock)

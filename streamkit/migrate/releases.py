@@ -28,9 +28,9 @@ async def other_releases(app: App, aws: Aws) -> str | None:
 
     It takes a lease longer if there are such workers: a dead one leaves its heartbeat behind.
     """
-    around, found = await survey(app, aws), list[str]()
+    tables, found = await survey(app, aws), list[str]()
     for consumer in consumers_of([app.head]):
-        store = CursorStore(aws.dynamodb, around.space(consumer))
+        store = CursorStore(aws.dynamodb, tables.space(consumer))
         mine = consumer.fingerprint()
         found += [f"worker {one.name}" for one in await _strangers(Roster(store), mine)]
         newest = await newest_generation(store)

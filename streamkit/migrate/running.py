@@ -113,7 +113,7 @@ class Runner:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._follow)
                 group.start_soon(self._capture)
-                others = Others(self.app, self.aws, self.around, self.clock)
+                others = Others(self.app, self.aws, self.tables, self.clock)
                 group.start_soon(others.heed, self.rate, lambda: self.state)
                 group.start_soon(self.opened.shares.keep, self.rate)
                 await self._phases(stay=stay)
@@ -127,7 +127,7 @@ class Runner:
         opened = await open_migration(
             self.app, self.aws, self.migration, self.rate, self.clock, self.owner
         )
-        self.opened, self.book, self.around = opened, opened.book, opened.around
+        self.opened, self.book, self.tables = opened, opened.book, opened.tables
         table, target = opened.schemas.source, opened.schemas.target
         if table.stream_arn is None:
             raise ConfigurationError(
@@ -141,7 +141,7 @@ class Runner:
             opened.aws,
             self.migration,
             opened.schemas,
-            self.around.control,
+            self.tables.control,
             partial(self._live, MigrationWork.live),
             partial(self._live, MigrationWork.live_target),
             self.clock,

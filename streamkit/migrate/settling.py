@@ -73,13 +73,13 @@ class Settling:
             opened.app,
             opened.aws,
             self.work.migration,
-            Schemas(opened.around.table, self.work.transform.target),
-            opened.around.control,
+            Schemas(opened.tables.table, self.work.transform.target),
+            opened.tables.control,
             nothing,
             nothing,
             self.clock,
         )
-        if opened.around.table.stream_arn is None or not await capture.processes(state):
+        if opened.tables.table.stream_arn is None or not await capture.processes(state):
             await anyio.sleep(_PAUSE_SECONDS)
             return "nobody"
         if await capture.caught_up(state, _PATIENCE_SECONDS):

@@ -128,6 +128,6 @@ def pass_name(aggregate: str, number: int) -> str:
     return f"build.{aggregate}.{number}"
 
 
-def clearing_name(aggregate: str, number: int) -> str:
+def reset_name(aggregate: str, number: int) -> str:
     """Return the name of the scan by which a build deletes the old contents."""
     return f"clear.{aggregate}.{number}"

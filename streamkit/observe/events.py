@@ -25,7 +25,7 @@ EVENTS: Mapping[str, str] = {
     " shard is not read until that item is restored, or the consumer deleted",
     "generation.superseded": "the generation took a step, or is ours again; the worker rejoins",
     "build.state": "a rebuild of an aggregate has taken its next step",
-    "shard.turned": "a shard went live: it counts rebuilt aggregates without their ledgers",
+    "shard.live": "a shard went live: it counts rebuilt aggregates without their ledgers",
     "aggregate.overtaken": "a change came so late that a rebuild may have counted it",
     "ledger.swept": "the ledger of a rebuild was deleted",
     "ledger.kept": "the ledger of a rebuild stays for now, because the consumer changed meanwhile",

@@ -31,9 +31,9 @@ async def read_estimate(
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
-    listing = await list_shards(aws, around.table.stream_arn or "")
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
+    listing = await list_shards(aws, tables.table.stream_arn or "")
     shards = sum(shard.ending is None for shard in listing.shards)
     if workers is None:
         workers = len(await Roster(store).read())

@@ -194,8 +194,8 @@ async def pause_operation(
 
 
 async def _store(app: App, aws: Aws) -> CursorStore:
-    around = await survey(app, aws)
-    return CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    return CursorStore(aws.dynamodb, tables.space(app))
 
 
 async def delete_consumer(

@@ -151,8 +151,8 @@ async def explain_item(
         ConfigurationError: the table has a sort key and none is given, or the other way round; it
             is missing or has no stream, or may not be described.
     """
-    around = await survey(app, aws)
-    looking = _Looking(app, aws, around, _wire(around.table, pk, sk))
+    tables = await survey(app, aws)
+    looking = _Looking(app, aws, tables, _wire(tables.table, pk, sk))
     return await looking.explain(pages if records else 0, show_data=show_data)
 
 
@@ -170,11 +170,11 @@ def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, A
 class _Looking:
     app: App
     aws: Aws
-    around: AppTables
+    tables: AppTables
     wire: dict[str, dict[str, Any]]
 
     def __post_init__(self) -> None:
-        self.schema = self.around.table
+        self.schema = self.tables.table
         self.consumers: Sequence[App] = consumers_of([self.app])
         self.route = self.app.router(self.schema).route
 
@@ -216,7 +216,7 @@ class _Looking:
         )
 
     def _store(self, consumer: App) -> CursorStore:
-        return CursorStore(self.aws.dynamodb, self.around.space(consumer))
+        return CursorStore(self.aws.dynamodb, self.tables.space(consumer))
 
     async def _view(self, consumer: App, entity: type[Entity] | None, key: ItemKey) -> ItemView:
         handlers = [handler for handler in consumer.handlers if handler.entity is entity]

@@ -99,32 +99,32 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     Raises:
         ConfigurationError: a table is missing, or may not be described.
     """
-    around = await survey(app, aws)
-    found = await _findings(app, around)
-    looked_at, odd = await sample_findings(app, aws, around.table)
+    tables = await survey(app, aws)
+    found = await _findings(app, tables)
+    looked_at, odd = await sample_findings(app, aws, tables.table)
     found += odd
     missing = await missing_migrations(app, aws)
     found += [] if missing is None else [Finding("error", missing)]
     if not any(finding.severity == "error" for finding in found):
-        found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
+        found += await start_findings(app, CursorStore(aws.dynamodb, tables.space(app)))
     return AppInspection(
         app=app.name,
-        table=_table(around.table),
-        control_table=around.control.name,
-        permissions=tuple(await _permissions(app, aws, around)),
+        table=_table(tables.table),
+        control_table=tables.control.name,
+        permissions=tuple(await _permissions(app, aws, tables)),
         handlers=tuple(map(_handler, app.handlers)),
         findings=tuple(found),
         looked_at=looked_at,
     )
 
 
-async def _findings(app: App, around: AppTables) -> list[Finding]:
+async def _findings(app: App, tables: AppTables) -> list[Finding]:
     """Find what is wrong; open the lifespan only if a handler needs it: it may call services."""
     wanted = {need for handler in app.handlers for need in handler.needs.values()}
     if wanted <= set(OWN):
-        return findings(app, around)
+        return findings(app, tables)
     async with app.resources() as resources:
-        return findings(app, around, resources)
+        return findings(app, tables, resources)
 
 
 def _table(schema: TableSchema) -> TableFacts:
@@ -158,13 +158,13 @@ def _handler(handler: Handler) -> HandlerFacts:
     )
 
 
-async def _permissions(app: App, aws: Aws, around: AppTables) -> list[Permission]:
+async def _permissions(app: App, aws: Aws, tables: AppTables) -> list[Permission]:
     """Try every call that a worker makes, in a form that changes nothing."""
     asked = [Permission("dynamodb:DescribeTable", allowed=True)]
     asked.append(Permission("dynamodb:DescribeTimeToLive", allowed=True))
-    asked += await _stream_permissions(aws, around.table.stream_arn)
+    asked += await _stream_permissions(aws, tables.table.stream_arn)
     try:
-        space = around.space(app)
+        space = tables.space(app)
     except ConfigurationError:
         return asked  # no place for control items: the findings report it
     table, key = space.schema.name, space.key("probe")
@@ -181,7 +181,7 @@ async def _permissions(app: App, aws: Aws, around: AppTables) -> list[Permission
         ),
     ]
     for name in app.tables:
-        schema = around.schemas[name]
+        schema = tables.schemas[name]
         if schema.pk_type == "S":
             there = ControlSpace.of(schema, app.name, space.label)
             writes = {"TransactItems": _never_applied(there)}

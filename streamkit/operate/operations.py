@@ -36,10 +36,10 @@ class OperationStatus:
 
 
 async def operations(
-    app: App, aws: Aws, around: AppTables, newest: Generation | None
+    app: App, aws: Aws, tables: AppTables, newest: Generation | None
 ) -> tuple[OperationStatus, ...]:
     """Return what is under way for an app's consumer, as `newest` and its migrations say."""
-    book = StateBook(aws.dynamodb, around.control, app.name)
+    book = StateBook(aws.dynamodb, tables.control, app.name)
     states = await book.read_all(sorted(app.migrations, key=rank))
     migrations = [
         OperationStatus("migration", state.id, state.does, state.waits)

@@ -108,14 +108,14 @@ async def open_redriver(
     Raises:
         ConfigurationError: the app does not fit its table, or may not use it.
     """
-    around = await survey(app, aws)
+    tables = await survey(app, aws)
     async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
-        require(findings(app, around, resources))
-        space = around.space(app)
-        tools = injector(aws.dynamodb, around.table, resources, around.schemas, space)
+        require(findings(app, tables, resources))
+        space = tables.space(app)
+        tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, space)
         machine = Machine(aws, clock or SystemClock(), rng or random.Random())
         channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
-        yield Redriver(app, machine, around, tools, channels)
+        yield Redriver(app, machine, tables, tools, channels)
 
 
 async def discard_queue(

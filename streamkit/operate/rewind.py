@@ -107,8 +107,8 @@ async def rewind(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     now = clock.time()
     newest = await _unless_paused(store)
     begins: frozenset[str] = frozenset()

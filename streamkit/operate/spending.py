@@ -49,10 +49,10 @@ async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    around = await survey(app, aws)
+    tables = await survey(app, aws)
     found = []
     for consumer in consumers_of([app]):
-        store = CursorStore(aws.dynamodb, around.space(consumer))
+        store = CursorStore(aws.dynamodb, tables.space(consumer))
         found.append(spending_of(consumer.name, (await Roster(store).read()).values()))
     return tuple(found)
 

@@ -145,13 +145,13 @@ async def read_status(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     generation = await newest_generation(store)
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
-        await unread.look(aws, around.table.stream_arn or "", listens(app, around.table))
+        await unread.look(aws, tables.table.stream_arn or "", listens(app, tables.table))
     lags = unread.lags
     seen = await Roster(store).look()
     queues = await parked_queues(store, cursors)
@@ -159,7 +159,7 @@ async def read_status(
     return Status(
         consumer=app.name,
         table=app.table,
-        stream=around.table.stream_arn or "",
+        stream=tables.table.stream_arn or "",
         generation=generation.number if generation else None,
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
@@ -180,7 +180,7 @@ async def read_status(
             for _, cursor in in_tree_order(cursors)
             if not cursor.finished and cursor.owner not in seen.members
         ),
-        operations=await operations(app, aws, around, generation),
+        operations=await operations(app, aws, tables, generation),
         audit=generation.audit if generation else (),
     )
 

@@ -51,7 +51,7 @@ class Cursor:
     `live` names the builds of aggregates that the shard counts for without their ledger, see
     `builds`.
 
-    `seat` is the lineage root by which the shard is assigned to workers. An only child inherits its
+    `root` is the lineage root by which the shard is assigned to workers. An only child inherits its
     parent's, so that shards that roll over stay where they are. `takes` counts owners in a row
     under which nothing was committed; `trying` and `tries` say which change an owner was about to
     run when it vanished.
@@ -72,7 +72,7 @@ class Cursor:
     live: frozenset[str] = frozenset()
     seen: int = 0
     ended: int = 0
-    seat: str = ""
+    root: str = ""
     since: int = 0
     lost: int = 0
     takes: int = 0
@@ -188,7 +188,7 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
         "seen": {"N": str(cursor.seen)},
         "ended": {"N": str(cursor.ended)},
     }
-    for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.seat)):
+    for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.root)):
         if text:
             attributes[name] = {"S": text}
     numbers = ("since", cursor.since), ("lost", cursor.lost), ("dated", cursor.dated)
@@ -234,7 +234,7 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         live=names("live"),
         seen=number("seen"),
         ended=number("ended"),
-        seat=text("seat") or item["name"]["S"],
+        root=text("seat") or item["name"]["S"],
         since=number("since"),
         lost=number("lost"),
         takes=number("takes"),
@@ -268,7 +268,7 @@ def child_of(
         since: for a cursor without a parent.
         heir: whether the child inherits its parent's lineage root; one child does.
     """
-    fresh = Cursor(name=name, parent=parent_name, generation=generation, seat=name, since=since)
+    fresh = Cursor(name=name, parent=parent_name, generation=generation, root=name, since=since)
     if parent is None:
         return fresh
     return replace(
@@ -279,7 +279,7 @@ def child_of(
         seen=parent.seen,
         dated=parent.dates_children,
         since=parent.since,
-        seat=parent.seat if heir else name,
+        root=parent.root if heir else name,
     )
 
 

@@ -60,18 +60,18 @@ class Pacing:
         """Return how long a position may stay unwritten when only streamkit wrote."""
         return self.pace.quiet
 
-    def pause(self, business: int, records: int) -> float:
+    def pause(self, traffic: int, records: int) -> float:
         """Return the seconds to wait before the next page.
 
         Args:
-            business: how many of the last page's records were the application's.
+            traffic: how many of the last page's records were the application's.
             records: how many records it had in all; after a full page there is likely another.
         """
-        if business:
+        if traffic:
             self._pause = self.pace.floor
         if records >= _BUSY_RECORDS:
             return 0.0
-        if business:
+        if traffic:
             return self.pace.floor
         self._pause = min(max(self._pause, self.pace.floor, _PAUSE_MIN) * 1.5, self.pace.ceiling)
         return self._pause

@@ -20,7 +20,7 @@ from streamkit.testing.sightings import SeenCall, moved, taken
 class Coverage:
     """Counts, for one engine. A watcher of a `World`.
 
-    Names: `commit`, `change` (the driver counts the business records that commits passed),
+    Names: `commit`, `change` (the driver counts the application's records that were passed),
     `take`, `handover` (a released cursor taken by another process), `steal` (taken from an owner
     that has not released it), `finish`, `iterator_expiry`, `empty_page` (although records follow),
     `late_child` (a child that exists and is not listed), `open_parent` (a closed shard listed as

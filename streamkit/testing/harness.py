@@ -125,12 +125,12 @@ class Harness:
     def put(self, *items: Entity) -> None:
         """Write whole items, as the application would."""
         for item in items:
-            wire = item.attributes(self.around.table)
+            wire = item.attributes(self.tables.table)
             self._run(self._aws.dynamodb.put_item(TableName=self.app.table, Item=wire))
 
     def delete(self, key: Key[Any]) -> None:
         """Delete an item, as the application would."""
-        wire = key.wire(self.around.table)
+        wire = key.wire(self.tables.table)
         self._run(self._aws.dynamodb.delete_item(TableName=self.app.table, Key=wire))
 
     def get(self, key: Key[E], *, table: str | None = None) -> E | None:
@@ -284,7 +284,7 @@ class Harness:
 
     def parked(self) -> list[Parked]:
         """Return the parked changes, each parked queue in order."""
-        store = CursorStore(self._aws.dynamodb, self.around.space(self.app))
+        store = CursorStore(self._aws.dynamodb, self.tables.space(self.app))
         return self._run(list_parked(store))
 
     def redrive(self) -> None:
@@ -302,8 +302,8 @@ class Harness:
             await self._aws.dynamodb.create_table(**request)
         if expiry is not None:
             await self._aws.dynamodb.update_time_to_live(**expiry)
-        self.around: AppTables = await survey(self.app, self._aws)
-        self.table = Table(self._aws.dynamodb, self.around.table, tables=self.around.schemas)
+        self.tables: AppTables = await survey(self.app, self._aws)
+        self.table = Table(self._aws.dynamodb, self.tables.table, tables=self.tables.schemas)
 
     async def _settle(self) -> None:
         self._ensure_worker()

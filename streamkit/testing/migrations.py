@@ -159,7 +159,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
         async def main() -> MigrationRan:
             world = World.create(seed)
             async with world.clients() as aws:
-                around = await _open(app, aws, shapes, applied)
+                tables = await _open(app, aws, shapes, applied)
                 blaze = _Blaze(
                     app=app,
                     number=number,
@@ -167,7 +167,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                     aws=aws,
                     rng=random.Random(f"migrate/{seed}"),
                     fire=fire or Fire(),
-                    ran=MigrationRan(world, around.table),
+                    ran=MigrationRan(world, tables.table),
                     pace=PassPace(segments=2, page=page, items=4),
                 )
                 return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
@@ -331,12 +331,12 @@ async def _open(
         own = name == app.table
         streamed = own or any(one.to == name for one in app.migrations.values())
         await shape.create(aws.dynamodb, name, entities_of(app) if own else (), stream=streamed)
-    around = await survey(app, aws)
+    tables = await survey(app, aws)
     book = await commands.open_book(app, aws)
     for number in numbers:
         digest = commands.migration_of(app, number).digest
         await book.write(State(number), State(number, digest=digest, phase="done"))
-    return around
+    return tables
 
 
 async def _cancel_at(event: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -139,8 +139,8 @@ class _Play:
         for name, shape in shapes.items():
             own = name == self.app.table
             await shape.create(self.aws.dynamodb, name, entities if own else (), stream=own)
-        around = await survey(self.app, self.aws)
-        writer = _writer(around, self.aws, self.world, self.rng)
+        tables = await survey(self.app, self.aws)
+        writer = _writer(tables, self.aws, self.world, self.rng)
         broken = self.trouble.broken / 2
         faults = Faults(self.rng, slow=self.trouble.slow, lost_request=broken, lost_reply=broken)
         crew = self.make_host(self.app, self.world, self.ran.met, faults)
@@ -160,7 +160,7 @@ class _Play:
             datetime.fromtimestamp(self.world.clock.time(), UTC),
             writer.log,
             self.sent,
-            around.schemas,
+            tables.schemas,
             {name: self.world.items(name) for name in shapes},
         )
         self.ran.final = await final.read(entities)
@@ -207,8 +207,8 @@ class _Play:
             await crew.settle()
 
 
-def _writer(around: AppTables, aws: Aws, world: World, rng: random.Random) -> Writer:
-    table = Table(aws.dynamodb, around.table, tables=around.schemas)
+def _writer(tables: AppTables, aws: Aws, world: World, rng: random.Random) -> Writer:
+    table = Table(aws.dynamodb, tables.table, tables=tables.schemas)
     return Writer(table, aws.dynamodb, random.Random(rng.random()), world.clock.time)
 
 

@@ -128,7 +128,7 @@ class QueueRetries:
         cls,
         app: App,
         machine: Machine,
-        around: AppTables,
+        tables: AppTables,
         like: Dispatcher,
         *,
         wrote: Callable[[], object] = lambda: None,
@@ -138,7 +138,7 @@ class QueueRetries:
         redriver = Redriver(
             app,
             machine,
-            around,
+            tables,
             like.tools,
             like.channels,
             automatic=True,

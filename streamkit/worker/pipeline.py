@@ -72,7 +72,7 @@ class ShardPipeline:
 
     reader: ShardReader
     stage: CommitStage
-    turning: GoLive
+    go_live: GoLive
     reading: Reading
     closing: Closing
     group: anyio.abc.TaskGroup
@@ -193,7 +193,7 @@ class ShardPipeline:
             return None
         if not self.reading.budget.has_room(self.shard):
             return _FULL_SECONDS
-        if self.turning.due(self.reader.seen):
+        if self.go_live.due(self.reader.seen):
             self._apart(self._turn)
             return None
         try:
@@ -214,20 +214,20 @@ class ShardPipeline:
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
-        works, later, business = await self._dispatch(page)
-        self._note_traffic(page, business)
-        pause = self.stage.pacing.pause(business, len(page.records))
-        if later or self.turning.late:
-            self._apart(self._process, page, works, later, business, pause)
+        works, later, traffic = await self._dispatch(page)
+        self._note_traffic(page, traffic)
+        pause = self.stage.pacing.pause(traffic, len(page.records))
+        if later or self.go_live.late:
+            self._apart(self._process, page, works, later, traffic, pause)
             return None
-        self._hand_over(page, works, business)
+        self._hand_over(page, works, traffic)
         return None if self.reader.ended else self._rest(pause)
 
     async def _dispatch(self, page: Page) -> tuple[list[PendingChange], list[Run], int]:
         """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
         try:
-            return await self.dispatcher.works(page, self.shard, self.turning.as_run, blocks=True)
+            return await self.dispatcher.works(page, self.shard, self.go_live.as_run, blocks=True)
         finally:
             self._processing = False
 
@@ -235,8 +235,8 @@ class ShardPipeline:
         """Return the pause; 0 if another consumer has read the next page already."""
         return 0.0 if self.shared is not None and self.shared.ready else pause
 
-    def _note_traffic(self, page: Page, business: int) -> None:
-        busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+    def _note_traffic(self, page: Page, traffic: int) -> None:
+        busy = traffic > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
         self._quiet_pages = 0 if busy else self.quiet_pages + 1
         self._quiet_since = self.reading.writes.number
 
@@ -246,7 +246,7 @@ class ShardPipeline:
         self.activity.start(process, *arguments)
 
     async def _process(
-        self, page: Page, works: list[PendingChange], later: list[Run], business: int, pause: float
+        self, page: Page, works: list[PendingChange], later: list[Run], traffic: int, pause: float
     ) -> None:
         """Run async handlers once everything before this page is committed.
 
@@ -254,9 +254,9 @@ class ShardPipeline:
         commit.
         """
         await self.stage.quiet.wait()
-        await self.turning.settle()
+        await self.go_live.settle()
         await self._run_chains(later, works)
-        self._hand_over(page, works, business)
+        self._hand_over(page, works, traffic)
         self._go_on(self._rest(pause))
 
     async def _process_flawed(self, page: Page) -> None:
@@ -265,10 +265,10 @@ class ShardPipeline:
         if self._cautious:
             await self._process_singly(page)
             return
-        works, later, business = await self.dispatcher.works(page, self.shard, self.turning.as_run)
-        self._note_traffic(page, business)
-        pause = self.stage.pacing.pause(business, len(page.records))
-        await self._process(page, works, later, business, pause)
+        works, later, traffic = await self.dispatcher.works(page, self.shard, self.go_live.as_run)
+        self._note_traffic(page, traffic)
+        pause = self.stage.pacing.pause(traffic, len(page.records))
+        await self._process(page, works, later, traffic, pause)
 
     async def _run_chains(self, later: list[Run], works: list[PendingChange]) -> None:
         if later and not self.stage.left:
@@ -281,7 +281,7 @@ class ShardPipeline:
         if not self.reader.ended:
             self.reading.pool.add(self.poll, pause)
 
-    def _hand_over(self, page: Page, works: list[PendingChange], business: int) -> None:
+    def _hand_over(self, page: Page, works: list[PendingChange], traffic: int) -> None:
         stage = self.stage
         stage.note_seen(int(self.reader.seen))
         if page.records:
@@ -289,7 +289,7 @@ class ShardPipeline:
             works.append(
                 PendingChange(self.reader.position, self.reader.dated, page_bytes=page.size)
             )
-            stage.enqueue(works, business=business > 0)
+            stage.enqueue(works, traffic=traffic > 0)
         if stage.works or stage.persist_due <= 0:
             self._commit_soon()
 
@@ -305,10 +305,10 @@ class ShardPipeline:
     async def _turn(self) -> None:
         """Go live for some builds: count their aggregates without ledgers from now on."""
         await self.stage.quiet.wait()
-        due = self.turning.due(self.reader.seen)
+        due = self.go_live.due(self.reader.seen)
         if due and not self.stage.works:
-            await self.stage.turn(self.turning.marks_with(due))
-            log.info("shard.turned", shard=self.shard, builds=sorted(due))
+            await self.stage.turn(self.go_live.marks_with(due))
+            log.info("shard.live", shard=self.shard, builds=sorted(due))
         self._go_on(0.0)
 
     # -- one by one ----------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class ShardPipeline:
                     wanted += 1
                     works = await self._try(record)
                 done = PendingChange(record.position, record.created_at)
-                self.stage.enqueue([*works, done], business=bool(works))
+                self.stage.enqueue([*works, done], traffic=bool(works))
                 await self.stage.run()
             if self.stage.left:
                 return
@@ -345,10 +345,10 @@ class ShardPipeline:
             log.error("change.suspected", shard=self.shard, tries=tries - 1)
             text = f"{tries - 1} workers in a row ended while they ran this change"
             failure = Failure("WorkerKilled", text, tries - 1, heals=False)
-            return self.dispatcher.unrun(record, failure, self.turning.as_run)
+            return self.dispatcher.unrun(record, failure, self.go_live.as_run)
         page = Page((record,))
-        works, later, _ = await self.dispatcher.works(page, self.shard, self.turning.as_run)
-        await self.turning.settle()
+        works, later, _ = await self.dispatcher.works(page, self.shard, self.go_live.as_run)
+        await self.go_live.settle()
         await self._run_chains(later, works)
         return works
 

@@ -95,7 +95,7 @@ class Redriver:
 
     app: App
     machine: Machine
-    around: AppTables
+    tables: AppTables
     tools: Tools
     channels: Channels
     automatic: bool = False
@@ -107,8 +107,8 @@ class Redriver:
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
         self.aws, self.clock, self.rng = self.machine.aws, self.machine.clock, self.machine.rng
-        self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
-        parts = (self.store, self.around.schemas, self.rng, self.clock)
+        self.store = CursorStore(self.aws.dynamodb, self.tables.space(self.app))
+        parts = (self.store, self.tables.schemas, self.rng, self.clock)
         self._broadcaster = Broadcaster(*parts, self.set_aside)
 
     async def redrive(self, queue: str) -> QueueReport:
@@ -185,7 +185,7 @@ class Redriver:
         if head.to:
             handler = serving_one(handler, head.to)
         dispatcher = self._dispatcher(handler, skips=self._skips(handler, head))
-        record = await whole_record(self.aws, self.around.table.stream_arn or "", head)
+        record = await whole_record(self.aws, self.tables.table.stream_arn or "", head)
         if isinstance(record, Failure):
             return record
         entity = dispatcher.router.route(record)
@@ -236,7 +236,7 @@ class Redriver:
 
     async def _leave_undone(self, held: ParkedQueue, head: Parked) -> Step:
         """Take a change off its queue that has no effects (any more)."""
-        schemas = self.around.schemas
+        schemas = self.tables.schemas
         sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
         return "done" if sent is None else "overtaken"
 
@@ -246,7 +246,7 @@ class Redriver:
         """Commit an outcome; run it again as long as its conditions require it."""
         (outcome,) = work.outcomes
         outcome.to = head.to
-        space, schemas = self.store.space, self.around.schemas
+        space, schemas = self.store.space, self.tables.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
         queued, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
@@ -275,7 +275,7 @@ class Redriver:
             running = replace(handler, policy=policy)
             known = Dispatcher(
                 [running],
-                self.app.routes(self.around.schemas),
+                self.app.routes(self.tables.schemas),
                 self.tools,
                 self.clock,
                 self.rng,

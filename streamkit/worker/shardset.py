@@ -50,7 +50,7 @@ class ShardSet:
     """Runs pipelines in a task group that the worker owns, in its generation."""
 
     machine: Machine
-    around: AppTables
+    tables: AppTables
     dispatcher: Dispatcher
     reading: Reading
     retries: QueueRetries
@@ -184,7 +184,7 @@ class ShardSet:
             self._emptied.set()
 
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
-        arn = self.around.table.stream_arn or ""
+        arn = self.tables.table.stream_arn or ""
         shared, use = None, self.reading.archive
         if self.reading.reads is not None:
             shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
@@ -193,8 +193,8 @@ class ShardSet:
         pages: PageSource = shared or StreamPages(self.machine.aws)
         if use is not None and use.copies:
             copying = self._copy_stage(cursor, use)
-            turning = self._turning(copying)
-            parts = (copying, turning, self.reading, self, self.group, shared)
+            go_live = self._go_live(copying)
+            parts = (copying, go_live, self.reading, self, self.group, shared)
             return CopyPipeline(CopyReader(pages, *begin), *parts)
         if use is not None:
             chain = use.shards.chain(cursor.name)
@@ -203,14 +203,14 @@ class ShardSet:
         else:
             reader = ShardReader(pages, *begin)
         stage = CommitStage(*self._commits(cursor))
-        turning = self._turning(stage)
-        return ShardPipeline(reader, stage, turning, self.reading, self, self.group, shared)
+        go_live = self._go_live(stage)
+        return ShardPipeline(reader, stage, go_live, self.reading, self, self.group, shared)
 
-    def _turning(self, stage: CommitStage) -> GoLive:
+    def _go_live(self, stage: CommitStage) -> GoLive:
         return GoLive(self._builds, lambda: stage.cursor, self.store, self.view.rollout.doubt)
 
     def _copy_stage(self, cursor: Cursor, use: ArchiveUse) -> CopyStage:
-        chain, pk = use.shards.chain(cursor.name), self.around.table.pk
+        chain, pk = use.shards.chain(cursor.name), self.tables.table.pk
         tail = Tail(chain, pk, use.flush, cursor.position)
         lineage = self.reading.lineage
         return CopyStage(tail, lineage, lambda: len(self.running), *self._commits(cursor))
@@ -226,7 +226,7 @@ class ShardSet:
                 self.machine.aws.dynamodb,
                 space,
                 cursor,
-                self.around.schemas,
+                self.tables.schemas,
                 rng,
                 self.dispatcher.meters,
             ),

@@ -45,7 +45,7 @@ async def watch_stream(
 
 async def _answers(shards: ShardSet, aws: Aws) -> bool:
     """Return whether the stream answers any call; a refusal is an answer, too."""
-    arn = shards.around.table.stream_arn or ""
+    arn = shards.tables.table.stream_arn or ""
     with anyio.move_on_after(_PROBE_SECONDS):
         return await aws.stream_answers(arn)
     return False

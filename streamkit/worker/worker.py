@@ -145,29 +145,29 @@ class Worker:
             self._ended = True
 
     async def _run(self, until_idle: bool, opened: tuple[Any, ...] | None) -> None:
-        around = await survey(self.app, self._machine.aws)
+        tables = await survey(self.app, self._machine.aws)
         async with (
             self.app.resources() if opened is None else nullcontext(opened) as resources,
             open_outlets(self.app.sinks, self._machine.clock) as outlets,
             _opened(self.app) as self._objects,
         ):
-            require(findings(self.app, around, resources))
-            while not await self._live(around, resources, outlets, until_idle):
+            require(findings(self.app, tables, resources))
+            while not await self._live(tables, resources, outlets, until_idle):
                 # It was swept, or the generation took a step; a name is never used twice.
                 self._place = replace(self._place, name=new_worker_name())
 
     async def _live(
         self,
-        around: AppTables,
+        tables: AppTables,
         resources: tuple[Any, ...],
         outlets: Outlets,
         until_idle: bool,
     ) -> bool:
         """Work under one name; return False if the worker must start again under another name."""
-        self.dispatcher = self._make_dispatcher(around, resources, outlets)
+        self.dispatcher = self._make_dispatcher(tables, resources, outlets)
         try:
             async with anyio.create_task_group() as group:
-                parts = (self.app, self._machine, around, self.dispatcher, self._settings)
+                parts = (self.app, self._machine, tables, self.dispatcher, self._settings)
                 crew = self._crew = assemble(*parts, self._place, group, self._objects)
                 await crew.join()
                 log.info(
@@ -199,14 +199,14 @@ class Worker:
                 await crew.over.wait()
 
     def _make_dispatcher(
-        self, around: AppTables, resources: tuple[Any, ...], outlets: Outlets
+        self, tables: AppTables, resources: tuple[Any, ...], outlets: Outlets
     ) -> Dispatcher:
-        space = around.space(self.app)
+        space = tables.space(self.app)
         dynamodb = self._machine.aws.dynamodb
-        tools = injector(dynamodb, around.table, resources, around.schemas, space)
+        tools = injector(dynamodb, tables.table, resources, tables.schemas, space)
         return Dispatcher(
             self.app.handlers,
-            self.app.routes(around.schemas),
+            self.app.routes(tables.schemas),
             tools,
             self._machine.clock,
             self._machine.rng,

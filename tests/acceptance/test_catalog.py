@@ -74,7 +74,7 @@ def test_the_catalogue_is_what_its_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_table_without_a_finding(shop: Harness) -> None:
-    assert findings(app, shop.around) == []
+    assert findings(app, shop.tables) == []
 
 
 # -- stock -------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_the_indexes_carry_five_attributes_and_a_sale_writes_nothing_there(shop:
 
     update: dict[str, Any] = {
         "TableName": app.table,
-        "Key": ANVIL.wire(shop.around.table),
+        "Key": ANVIL.wire(shop.tables.table),
         "UpdateExpression": "ADD stock :n",
         "ExpressionAttributeValues": {":n": {"N": "1"}},
         "ReturnConsumedCapacity": "INDEXES",

@@ -41,7 +41,7 @@ def test_the_chat_is_what_its_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_table_without_a_finding(chat: Harness) -> None:
-    assert findings(app, chat.around) == []
+    assert findings(app, chat.tables) == []
 
 
 # -- logins ------------------------------------------------------------------------------------

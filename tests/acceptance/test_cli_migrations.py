@@ -379,7 +379,7 @@ def deliver(shop, number):
     )
 
 
-def business(shop):
+def app_items(shop):
     """Return the status of every item of the application, by its key, and which are copies."""
     items = shop.dynamodb.scan(TableName=shop.table, ConsistentRead=True)["Items"]
     items = [item for item in items if not item["pk"]["S"].startswith("_sk#")]
@@ -398,7 +398,7 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
         done = shop.run("migrate", "contract", "shop:app", "0001", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1])["phase"] == "done"
-        assert business(shop) == statuses("PARCEL")
+        assert app_items(shop) == statuses("PARCEL")
         refused = shop.run("migrate", "rollback", "shop:app", "0001")
         assert (refused.returncode, "no way back" in refused.stderr) == (4, True)
     told = shop.run("migrate", "history", "shop:app", "0001", "--json").stdout
@@ -414,5 +414,5 @@ def test_items_that_moved_go_back_by_a_command_with_all_that_was_written_since(s
     with moved_to_where_it_soaks(shop, ends="rolled back"):
         back = shop.run("migrate", "rollback", "shop:app", "0001")
         assert back.returncode == 0, back.stderr
-        assert business(shop) == statuses("ORDER")
+        assert app_items(shop) == statuses("ORDER")
         assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 0

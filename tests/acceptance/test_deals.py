@@ -87,7 +87,7 @@ def unread(deals, username):
 
 
 def test_the_app_fits_its_table_without_a_finding(deals):
-    assert findings(app, deals.around) == []
+    assert findings(app, deals.tables) == []
 
 
 # -- counts ------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_the_logs_are_what_their_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_table_without_a_finding(plant: Harness) -> None:
-    assert findings(app, plant.around) == []
+    assert findings(app, plant.tables) == []
 
 
 def test_a_day_is_the_plants_and_has_25_hours_when_clocks_go_back(plant: Harness) -> None:

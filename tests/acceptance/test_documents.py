@@ -31,11 +31,11 @@ def desk(harness_of):
 def flip(desk, minutes=1, author="bob", **fields):
     """Set fields of the document, and no others, as the application does."""
     at = NOON + timedelta(minutes=minutes)
-    fields = Document.set_attributes(desk.around.table, {**fields, "author": author, "at": at})
+    fields = Document.set_attributes(desk.tables.table, {**fields, "author": author, "at": at})
     desk._run(
         desk._aws.dynamodb.update_item(
             TableName=app.table,
-            Key=KEY.wire(desk.around.table),
+            Key=KEY.wire(desk.tables.table),
             UpdateExpression="SET " + ", ".join(f"#{n} = :{n}" for n in fields),
             ExpressionAttributeNames={f"#{n}": n for n in fields},
             ExpressionAttributeValues={f":{n}": value for n, value in fields.items()},

@@ -62,7 +62,7 @@ def test_the_logs_are_what_their_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_tables_without_a_finding(logs: Harness) -> None:
-    assert findings(app, logs.around) == []
+    assert findings(app, logs.tables) == []
 
 
 def test_the_lines_of_a_day_lie_in_all_partitions_and_are_read_in_order(logs: Harness) -> None:

@@ -40,7 +40,7 @@ def test_the_school_is_what_its_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_table_without_a_finding(school: Harness) -> None:
-    assert findings(app, school.around) == []
+    assert findings(app, school.tables) == []
 
 
 # -- names -------------------------------------------------------------------------------------

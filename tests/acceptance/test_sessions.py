@@ -64,7 +64,7 @@ def test_the_store_is_what_its_history_says(seed: int) -> None:
 
 
 def test_the_app_fits_its_table_without_a_finding(store: Harness) -> None:
-    assert findings(app, store.around) == []
+    assert findings(app, store.tables) == []
 
 
 def test_a_scan_of_sessions_finds_nothing_that_streamkit_keeps(store: Harness) -> None:
@@ -186,7 +186,7 @@ def test_check_warns_of_a_ttl_attribute_that_holds_a_date_as_text(harness_of: Ha
         raise AssertionError(change)
 
     store = harness_of(dated, shape=SHAPE)
-    (finding,) = findings(dated, store.around)
+    (finding,) = findings(dated, store.tables)
     assert finding.severity == "warning"
     assert "expires is the TTL attribute 'TTL' but is not stored as a number" in finding.text
 

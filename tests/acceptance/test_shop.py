@@ -55,7 +55,7 @@ def ann(email="ann@example.com", username="ann"):
 
 
 def test_the_app_fits_its_table_without_a_finding(shop):
-    assert findings(app, shop.around) == []
+    assert findings(app, shop.tables) == []
 
 
 def test_an_order_comes_to_what_its_items_cost(shop):

@@ -202,7 +202,7 @@ class Driver:
         stage = worker.stages[shard]
         at = 1 + (0 if stage.cursor.position == START else int(stage.cursor.position))
         name = f"{self.key}-{shard}-{at}" if worker.version == NEW else f"{self.key}-journal"
-        stage.enqueue([work(at, done(at, add(name)))], business=True)
+        stage.enqueue([work(at, done(at, add(name)))], traffic=True)
         try:
             await actor.does(stage.run())
             if at == LENGTHS[shard]:

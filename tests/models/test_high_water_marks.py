@@ -115,7 +115,7 @@ def sends(call):
 class Functions:
     """Real functions, a mapping and a redriver, to which a trace happens."""
 
-    def __init__(self, world, aws, around, fails, troupe):
+    def __init__(self, world, aws, tables, fails, troupe):
         self.failing = [True] if fails else []
         # A change that blocks does so until the time is over; nothing else is under way then.
         self.seconds = 60 if fails == "blocks" else 1e9
@@ -127,7 +127,7 @@ class Functions:
         )
         self.stream, self.store = (
             Stream(world, TABLE),
-            CursorStore(aws.dynamodb, around.space(self.app)),
+            CursorStore(aws.dynamodb, tables.space(self.app)),
         )
         self.records, self.gone, self.current, self.payloads = [], 0, -1, []
         self.runs: list[tuple[Actor, tuple[int, int], bool] | None] = [None, None]
@@ -152,7 +152,7 @@ class Functions:
             "dynamodb", "PutItem", {"TableName": TABLE, "Item": body}
         )
         assert status == 200
-        self.records += [r for r in self.stream.business() if key_of(r).startswith("ORDER#")]
+        self.records += [r for r in self.stream.traffic() if key_of(r).startswith("ORDER#")]
 
     async def heal(self):
         self.failing.clear()

@@ -132,7 +132,7 @@ class Driver:
 
     async def commit(self, stage, position, *records):
         effects = [add(f"{self.key}-{item}-{number}") for item, number in records]
-        stage.enqueue([work(position, done(position, *effects))], business=True)
+        stage.enqueue([work(position, done(position, *effects))], traffic=True)
         await self.owner.does(stage.run())
 
     async def reads(self):

@@ -55,10 +55,10 @@ def commits(call):
 class Hosts:
     """Real movers, a frozen worker, and hosts that run, to which a trace happens."""
 
-    def __init__(self, world, aws, around, app, troupe, regime):
+    def __init__(self, world, aws, tables, app, troupe, regime):
         self.world, self.app, self.troupe = world, app, troupe
         self.host, self.goals = regime.host, regime.goals
-        self.store, self.stream = CursorStore(aws.dynamodb, around.space(app)), Stream(world, TABLE)
+        self.store, self.stream = CursorStore(aws.dynamodb, tables.space(app)), Stream(world, TABLE)
         self.records, self.movers = [], [None] * len(self.goals)
         self.worker = self.function = None
 
@@ -79,7 +79,7 @@ class Hosts:
     def put(self):
         """Every write is another change of one item."""
         put(self.world, 1, note=len(self.records))
-        self.records += [r for r in self.stream.business() if key_of(r).startswith("ORDER#")]
+        self.records += [r for r in self.stream.traffic() if key_of(r).startswith("ORDER#")]
 
     async def do(self, step):
         await anyio.sleep(1)  # no two movers say the same at the same moment

@@ -140,7 +140,7 @@ class Driver:
             outcome.fail(failure)
         record = self.record(number)
         self.stage.enqueue(
-            [PendingChange(position, 0.0, record, Note, self.key, [outcome])], business=True
+            [PendingChange(position, 0.0, record, Note, self.key, [outcome])], traffic=True
         )
         await self.actor.begins(self.stage.run())
 

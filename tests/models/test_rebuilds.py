@@ -119,9 +119,9 @@ class Scanner(Actor):
 class Shop:
     """A real worker and a real operator, to which a trace happens."""
 
-    def __init__(self, world, aws, around, troupe, app):
+    def __init__(self, world, aws, tables, troupe, app):
         self.world, self.aws, self.troupe, self.app = world, aws, troupe, app
-        self.store = CursorStore(aws.dynamodb, around.space(self.app))
+        self.store = CursorStore(aws.dynamodb, tables.space(self.app))
         self.workers, self.operators = 0, 0
         self.frozen = None
 

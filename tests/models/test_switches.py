@@ -65,10 +65,10 @@ def transacts(call):
 class Site:
     """A table with one item, and the parts of a real migration, to which a trace happens."""
 
-    def __init__(self, app, world, aws, around, seats):
-        self.app, self.world, self.aws, self.around = app, world, aws, around
+    def __init__(self, app, world, aws, tables, seats):
+        self.app, self.world, self.aws, self.tables = app, world, aws, tables
         self.seats = seats
-        self.schema = around.table
+        self.schema = tables.table
         self.old = OldOrder(user="ann", order_id="1", status="0")
         self.new = Order(user="ann", order_id="1")
         self.key = self.old.item_key.wire(self.schema)
@@ -77,8 +77,8 @@ class Site:
 
     def work(self, aws):
         """Return a process's part in the phase."""
-        calls = Calls(aws.dynamodb, Rate(self.world.clock), (self.schema, self.around.control))
-        book = ErrorBook(StateBook(aws.dynamodb, self.around.control, "shop").store, "0001")
+        calls = Calls(aws.dynamodb, Rate(self.world.clock), (self.schema, self.tables.control))
+        book = ErrorBook(StateBook(aws.dynamodb, self.tables.control, "shop").store, "0001")
         schemas = Schemas(self.schema, self.schema, entities_of(self.app))
         migration = self.app.migrations["0001"]
         state = STATES[self.phase]
@@ -173,7 +173,7 @@ class Site:
 
     @property
     def book(self):
-        return ErrorBook(StateBook(self.aws.dynamodb, self.around.control, "shop").store, "0001")
+        return ErrorBook(StateBook(self.aws.dynamodb, self.tables.control, "shop").store, "0001")
 
     async def state(self):
         work = self.work(self.aws)

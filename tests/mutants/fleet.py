@@ -480,7 +480,7 @@ MUTANTS = (
         "        held = self.shards.held\n        wanted = {\n",
         "        held = self.shards.held\n"
         "        for name, cursor in held.items():\n"
-        "            if self._targets.get(cursor.seat, self.me.name) != self.me.name:\n"
+        "            if self._targets.get(cursor.root, self.me.name) != self.me.name:\n"
         "                self.shards.give(name)\n"
         "        wanted = {\n",
         "an owner releases what its view gives to another one, unasked",
@@ -524,23 +524,23 @@ MUTANTS = (
         test="tests/unit/fleet/test_gaps.py::test_claims_leave_everybody_a_share_and_take_no_more_than_one",
     ),
     Mutant(
-        "seat-not-inherited",
+        "root-not-inherited",
         "progress/control.py",
-        "        seat=parent.seat if heir else name,\n",
-        "        seat=name,\n",
+        "        root=parent.root if heir else name,\n",
+        "        root=name,\n",
         "an only child sits elsewhere than its parent: a stream that rolls moves everything",
         test="tests/unit/fleet/test_gaps.py::test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own",
     ),
     Mutant(
-        "seat-of-every-child",
+        "root-of-every-child",
         "progress/control.py",
-        "        seat=parent.seat if heir else name,\n",
-        "        seat=parent.seat,\n",
+        "        root=parent.root if heir else name,\n",
+        "        root=parent.root,\n",
         "all children of a split sit in one place, and count as one",
         test="tests/unit/fleet/test_gaps.py::test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own",
     ),
     Mutant(
-        "late-child-beside-its-seat",
+        "late-child-beside-its-root",
         "stream/lineage.py",
         "        heir = parent is not None and not parent.children and shard.parent not in with_heir\n",
         "        heir = False\n",

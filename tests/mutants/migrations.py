@@ -1,4 +1,4 @@
-"""Deliberate bugs in migrations: what holds a write, what turns pairs around, and the phases."""
+"""Deliberate bugs in migrations: what holds a write, what turns pairs tables, and the phases."""
 
 from tests.mutants.mutant import Mutant
 

@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "mover-commits-at-any-time",
         "operate/moves/to_workers.py",
-        "send=fence.sending(self.environment.around)",
+        "send=fence.sending(self.environment.tables)",
         "send=None",
         "a mover that was thought dead does under marks what workers have done",
         test="tests/simulation/test_moving_rivals.py::test_a_mover_that_was_thought_dead_changes_nothing_once_another_has_finished",

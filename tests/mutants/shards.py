@@ -363,7 +363,7 @@ MUTANTS = (
     Mutant(
         "own-records-cause-commits",
         "core/stage.py",
-        "            self.pacing.checkpoint_seconds if self._business_since"
+        "            self.pacing.checkpoint_seconds if self._traffic_since"
         " else self.pacing.quiet_seconds\n",
         "            self.pacing.checkpoint_seconds\n",
         "the position is written for pages of own records, whose write is the next page",
@@ -371,11 +371,11 @@ MUTANTS = (
         test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",
     ),
     Mutant(
-        "own-records-are-business",
+        "own-records-are-traffic",
         "core/dispatch.py",
-        "                self.counts.control += 1\n                continue\n            business += 1\n",
-        "                self.counts.control += 1\n                business += 1\n"
-        "                continue\n            business += 1\n",
+        "                self.counts.control += 1\n                continue\n            traffic += 1\n",
+        "                self.counts.control += 1\n                traffic += 1\n"
+        "                continue\n            traffic += 1\n",
         "own records keep polling fast and positions moving",
         "peers",
         test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",

@@ -251,12 +251,12 @@ def cheaply():
     """
     made: dict[tuple[frozenset[str], frozenset[tuple[str, int]]], dict[str, str]] = {}
 
-    def assign_once(seats, weights):
-        view = (frozenset(seats), frozenset(weights.items()))
+    def assign_once(roots, weights):
+        view = (frozenset(roots), frozenset(weights.items()))
         if view not in made:
             if len(made) >= _VIEWS_MAX:
                 made.clear()
-            made[view] = assign(seats, weights)
+            made[view] = assign(roots, weights)
         return made[view]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -34,7 +34,7 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.core.ledger import entry_ref, written
 from streamkit.fleet.members import new_worker_name
-from streamkit.kinds.aggregate.backfill import Census
+from streamkit.kinds.aggregate.backfill import Backfill
 from streamkit.model.builds import pass_name
 from streamkit.operate.redrive import redrive
 from streamkit.progress.actions import render
@@ -198,7 +198,7 @@ def orders(harness, case):
     stream = Stream(harness.world, TABLE)
     for name in NAMES:
         harness.put(Order(order=name[0], step=int(name[1])))
-    return stream.business()
+    return stream.traffic()
 
 
 def failed_orders(harness, case):
@@ -216,7 +216,7 @@ def deal(harness, case):
     """Let a fan-out wait in its queue."""
     set_stage(harness)
     harness.put(*(Watch(name=name) for name in NAMES), Deal(deal="1"))
-    records = Stream(harness.world, TABLE).business()
+    records = Stream(harness.world, TABLE).traffic()
     harness._run(in_functions(harness, harness._aws, records))
     assert len(harness.parked()) == 1
 
@@ -224,9 +224,9 @@ def deal(harness, case):
 def sales(harness, case):
     """Let there be sales, one of which is counted already, or cannot be."""
     for number in range(SALES):
-        put(harness, Sale(number=number).attributes(harness.around.table))
+        put(harness, Sale(number=number).attributes(harness.tables.table))
     if case == "condition":
-        space = harness.around.space(harness.app)
+        space = harness.tables.space(harness.app)
         ref = entry_ref(space, "Sales", 1, ItemKey("SALE#050", "SALE"))
         put(harness, render(written(ref, "live"), space.schema)["Put"]["Item"])
     if case == "invalid":
@@ -264,11 +264,11 @@ async def in_queues(harness, aws, _):
 async def in_scan(harness, aws, _):
     """Count what the table holds, as a rebuild does."""
     clock, rng = harness.world.clock, random.Random(random.random())
-    around = harness.around
-    store = CursorStore(aws.dynamodb, around.space(harness.app))
-    census = Census(Sales, 1, aws, store, around.schemas, clock, rng)
-    scan = TableScan(store, pass_name("Sales", 1), 1, clock, rng, around.schemas)
-    assert await scan.run(census.pages, census.visit, new_worker_name())
+    tables = harness.tables
+    store = CursorStore(aws.dynamodb, tables.space(harness.app))
+    backfill = Backfill(Sales, 1, aws, store, tables.schemas, clock, rng)
+    scan = TableScan(store, pass_name("Sales", 1), 1, clock, rng, tables.schemas)
+    assert await scan.run(backfill.pages, backfill.visit, new_worker_name())
 
 
 # -- the table of fences ---------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Stream:
         """What was written since the last call, in Lambda's shape."""
         return [record for shard in self.shards for record in self._mapping._records(shard)]
 
-    def business(self):
+    def traffic(self):
         """The same without streamkit's own records, as a mapping's filter leaves them out."""
         return [r for r in self.records() if not key_of(r).startswith("_sk#")]
 

@@ -236,7 +236,7 @@ def state_of(harness, name="Sales"):
 
 
 def store_of(harness):
-    return CursorStore(harness._aws.dynamodb, harness.around.space(harness.app))
+    return CursorStore(harness._aws.dynamodb, harness.tables.space(harness.app))
 
 
 def cursors_of(harness):

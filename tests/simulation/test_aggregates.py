@@ -259,16 +259,16 @@ def test_nothing_may_listen_to_the_parts_of_a_group(harness_of):
         pass
 
     with pytest.raises(ConfigurationError, match="shows only one part"):
-        require(findings(app, harness_of(app).around))
+        require(findings(app, harness_of(app).tables))
 
 
 def test_keys_without_a_string_at_their_end_cannot_be_spread(harness_of):
     app = app_of(Spread)
-    around = harness_of(app).around
-    numbers = replace(around, table=replace(around.table, sk_type="N"))
+    tables = harness_of(app).tables
+    numbers = replace(tables, table=replace(tables.table, sk_type="N"))
     texts = [finding.text for finding in findings(app, numbers)]
     assert any("needs a string at the end of the key" in text for text in texts)
-    assert not any("needs a string" in finding.text for finding in findings(app, around))
+    assert not any("needs a string" in finding.text for finding in findings(app, tables))
 
 
 def test_a_handler_that_reads_a_spread_group_sees_it_whole(harness_of):
@@ -315,7 +315,7 @@ def test_a_contribution_that_comes_before_the_deletion_is_not_lost(harness_of):
     harness.put(sale)
     harness.settle()
     harness.delete(sale.item_key)
-    key = Buyers.key(shop="a").wire(harness.around.table)
+    key = Buyers.key(shop="a").wire(harness.tables.table)
     added = []
 
     def between(call):
@@ -503,7 +503,7 @@ def test_a_bucket_whose_end_is_not_the_tables_ttl_is_reported(harness_of):
     app = App("logs", table=TABLE)
     app.aggregate(PerHour)
     harness = harness_of(app)
-    found = [finding.text for finding in findings(app, harness.around)]
+    found = [finding.text for finding in findings(app, harness.tables)]
     assert any("Until writes 'expires'" in text for text in found)
 
 
@@ -600,7 +600,7 @@ def test_what_an_approximate_aggregate_cannot_write_is_lost_and_nothing_is_parke
 
     harness = harness_of(app_of(Refusing), shards=1)
     harness.put(Shop(shop="a"))
-    text = Shop(shop="text").attributes(harness.around.table) | {"sales": {"S": "many"}}
+    text = Shop(shop="text").attributes(harness.tables.table) | {"sales": {"S": "many"}}
     harness.world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": text})
     shops = ["a", "gone", "text", "broken"]
     harness.put(*(Sale(number=n, shop=shops[n % 4]) for n in range(12)))

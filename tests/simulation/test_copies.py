@@ -45,7 +45,7 @@ def app_of():
 
 
 def write(harness, bid, **beside):
-    item = bid.attributes(harness.around.table) | beside
+    item = bid.attributes(harness.tables.table) | beside
     harness._run(harness._aws.dynamodb.put_item(TableName="Lots", Item=item))
 
 

@@ -130,7 +130,7 @@ def test_a_conflict_that_is_skipped_leaves_nothing_behind(harness_of):
 def together(harness, *items):
     """Write items in one transaction, as the application would."""
     puts = [
-        {"Put": {"TableName": "Shop", "Item": item.attributes(harness.around.table)}}
+        {"Put": {"TableName": "Shop", "Item": item.attributes(harness.tables.table)}}
         for item in items
     ]
     harness._run(harness._aws.dynamodb.transact_write_items(TransactItems=puts))
@@ -246,10 +246,10 @@ def test_of_an_owner_that_cannot_be_asked_nothing_is_taken(harness_of, released)
     owner = '["gone", "CUSTOMER#bob", "CUSTOMER#bob"]'
     if released != "another release":
         owner = '["marker", "CUSTOMER#bob", "CUSTOMER#bob"]'
-        wire = Customer(username="bob", email="c@x").attributes(harness.around.table)
+        wire = Customer(username="bob", email="c@x").attributes(harness.tables.table)
         wire["email"] = {"N": "1"}
         harness._run(harness._aws.dynamodb.put_item(TableName="Shop", Item=wire))
-    wire = Email(email="b@x", username="bob").attributes(harness.around.table)
+    wire = Email(email="b@x", username="bob").attributes(harness.tables.table)
     wire["_sk_of"] = {"S": owner}
     harness._run(harness._aws.dynamodb.put_item(TableName="Shop", Item=wire))
     harness.put(Customer(username="ann", email="b@x"))

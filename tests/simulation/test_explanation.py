@@ -163,7 +163,7 @@ def test_what_is_not_there_or_nobodys_is_said(shop):
 
 
 def test_an_item_that_does_not_fit_its_entity_is_a_problem_and_no_error(shop):
-    wire = Order(number=8).attributes(shop.around.table)
+    wire = Order(number=8).attributes(shop.tables.table)
     wire["number"] = {"S": "eight"}
     shop._run(shop._aws.dynamodb.put_item(TableName="Shop", Item=wire))
     found = explained(shop, "ORDER#8", "ORDER")
@@ -314,7 +314,7 @@ def test_of_functions_the_items_own_mark_says_what_is_done():
             world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": wire})
             if status == "NEW":
                 async with lambdas.environment_of(world, app) as environment:
-                    await process_batch(environment, lambdas.event(stream.business()))
+                    await process_batch(environment, lambdas.event(stream.traffic()))
         async with world.clients(Process("operator")) as aws:
             return await explain_item(app, aws, "ORDER#7", "ORDER", records=True)
 

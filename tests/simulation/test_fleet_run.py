@@ -108,7 +108,7 @@ PLANTED = {
 
 
 def without_works(hand_over):
-    return lambda self, page, _works, business: hand_over(self, page, [], business)
+    return lambda self, page, _works, traffic: hand_over(self, page, [], traffic)
 
 
 @pytest.mark.parametrize("invariant", PLANTED)

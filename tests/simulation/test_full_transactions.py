@@ -102,7 +102,7 @@ async def in_workers(world, app):
 
 
 async def in_functions(world, app):
-    records = Stream(world, TABLE).business()
+    records = Stream(world, TABLE).traffic()
     async with environment_of(world, app) as environment:
         assert await process_batch(environment, event(records)) == {"batchItemFailures": []}
 

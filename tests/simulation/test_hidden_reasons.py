@@ -67,7 +67,7 @@ def test_an_invocation_that_was_overtaken_blames_no_result_that_is_invalid_by_no
         app = make_app(on_failure)
         world = world_of(app)
         put(world, "ORDER#a", order={"S": "a"})
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
 
         async def faster():
             async with environment_of(world, app) as environment:

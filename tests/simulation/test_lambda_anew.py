@@ -68,7 +68,7 @@ def test_a_consumer_of_the_same_name_does_again_what_the_deleted_one_had_done():
         app = make_app()
         world = world_of(app)
         put(world, 1, 2)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             assert await process_batch(environment, event(records)) == DONE
         await delete(world, app)
@@ -85,7 +85,7 @@ def test_a_warm_function_of_a_deleted_consumer_begins_with_nothing():
         app = make_app()
         world = world_of(app)
         put(world, 1, 2)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         late = {"DDBStreamBatchInfo": {"shardId": "s"}, "payload": event(records)}
         async with environment_of(world, app) as warm:
             assert await process_batch(warm, event(records[:1])) == DONE
@@ -107,7 +107,7 @@ def test_an_invocation_that_outlives_its_consumer_lets_the_new_one_leave_nothing
         app = make_app()
         world = world_of(app)
         put(world, 1, 2)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as slow:
             transact = slow.aws.dynamodb.transact_write_items
 
@@ -130,7 +130,7 @@ def test_a_deletion_leaves_no_mark_that_does_not_expire():
         world = world_of(app)
         put(world, 1, 2)
         async with environment_of(world, app) as environment:
-            await process_batch(environment, event(Stream(world, TABLE).business()))
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
             assert len(await parked_queues(environment.store)) == 1
         marks = own_items(world, TABLE, "mark")
         assert Counter("_sk_expires" in mark for mark in marks) == {True: 1, False: 1}
@@ -156,7 +156,7 @@ def test_what_ended_functions_before_is_not_held_against_the_new_consumer():
         world = world_of(app)
         function = Deadly(world, app)
         put(world, 1)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         await anyio.sleep(120)
         for _ in range(5):  # the next one would park the change unrun
             assert await function.invoke(records) is None

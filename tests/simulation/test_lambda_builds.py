@@ -90,7 +90,7 @@ class Shop:
 
     def news(self):
         """The sales' records since the last call."""
-        return [r for r in self.stream.business() if key_of(r).startswith("SALE#")]
+        return [r for r in self.stream.traffic() if key_of(r).startswith("SALE#")]
 
     @asynccontextmanager
     async def function(self, gate=None):
@@ -205,10 +205,10 @@ def test_what_is_parked_unrun_while_it_is_cleared_is_counted_once():
 
         shop.put(0, "b", DEADLY_AMOUNT)
         records = shop.news()
-        clearing = Gate(scans_for_groups)
+        reset = Gate(scans_for_groups)
         async with anyio.create_task_group() as group, shop.function() as environment:
-            group.start_soon(shop.rebuild, clearing)
-            await clearing.met.wait()
+            group.start_soon(shop.rebuild, reset)
+            await reset.met.wait()
             while await deadly.invoke(records) != DONE:
                 assert deadly.deaths < 9
             assert {queue.handler for queue in await parked_queues(environment.store)} == {
@@ -221,7 +221,7 @@ def test_what_is_parked_unrun_while_it_is_cleared_is_counted_once():
             await anyio.sleep(120)
             while await deadly.invoke(records) != DONE:
                 assert deadly.deaths < 18
-            clearing.open.set()
+            reset.open.set()
         async with shop.function() as environment:
             await redrive(shop.app, environment.aws, Selection(handler="Sales"))
         shop.check()

@@ -99,7 +99,7 @@ def test_what_another_invocation_queues_meanwhile_stays_in_its_queue():
         world = world_of(app)
         for brand in "abc":
             put(world, brand)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             await process_batch(environment, event(records[:1]))
             transact = environment.aws.dynamodb.transact_write_items
@@ -136,7 +136,7 @@ async def days(world, number):
 
 
 async def deliver(environment, stream):
-    assert await process_batch(environment, event(stream.business())) == DONE
+    assert await process_batch(environment, event(stream.traffic())) == DONE
 
 
 def test_a_queue_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end():
@@ -311,7 +311,7 @@ def test_a_queue_that_begins_while_another_one_of_its_item_ends_is_still_held():
 
         async def batch():
             async with environment_of(world, app) as environment:
-                assert await process_batch(environment, event(stream.business())) == DONE
+                assert await process_batch(environment, event(stream.traffic())) == DONE
 
         put(world, "a")
         await batch()

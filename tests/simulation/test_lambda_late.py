@@ -87,7 +87,7 @@ def scenario(check):
         stream = Stream(world, TABLE)
         for order, amount in (("a", 1), ("b", 1), ("a", 2)):
             put(world, order, amount)
-        records = stream.business()
+        records = stream.traffic()
         async with environment_of(world, app) as environment:
             await process_batch(environment, event(records[2:]))
             assert logged(world) == {"a": 2}
@@ -122,7 +122,7 @@ def test_a_late_change_holds_nothing_up_and_is_never_applied():
         assert report.failure.kind == "Late"
         assert logged(world) == {"a": 2}
         put(world, "a", 3)
-        await process_batch(environment, event(stream.business()))
+        await process_batch(environment, event(stream.traffic()))
         assert logged(world) == {"a": 3}
         (gone,) = await discard(environment.app, environment.aws, Selection(error="Late"))
         assert gone.empty
@@ -158,7 +158,7 @@ def test_a_change_that_is_passed_while_its_payload_is_processed_is_late_and_not_
 
     async def check(world, environment, stream, records, runs):
         put(world, "b", 9)
-        later = stream.business()[-1]
+        later = stream.traffic()[-1]
         transact, first = environment.aws.dynamodb.transact_write_items, []
 
         async def overtaken(**request):

@@ -78,11 +78,11 @@ def test_a_paused_consumer_lets_batches_come_again_and_loses_nothing():
         stream = Stream(world, TABLE)
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
-            assert await process_batch(environment, event(stream.business()))
+            assert await process_batch(environment, event(stream.traffic()))
             assert await pause_consumer(app, environment.aws, clock=world.clock) == "lambda"
             put(world, "d1", "b")
             put(world, "d2", "c")
-            batch = [r for r in stream.business() if key_of(r).startswith("DEAL#")]
+            batch = [r for r in stream.traffic() if key_of(r).startswith("DEAL#")]
             written = len(own_items(world, TABLE, "mark"))
             for _ in range(9):  # more often than what counts as killed
                 await anyio.sleep(120)
@@ -106,10 +106,10 @@ def test_in_a_paused_consumer_queues_and_what_a_mapping_gave_up_wait_too():
         stream = Stream(world, TABLE)
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
-            await process_batch(environment, event(stream.business()))
+            await process_batch(environment, event(stream.traffic()))
             down.clear()
             put(world, "d2", "b")
-            body = given_up(stream, stream.business())
+            body = given_up(stream, stream.traffic())
             await pause_consumer(app, environment.aws, clock=world.clock)
             await anyio.sleep(60)
             assert (await maintain(environment))["done"] == 0
@@ -137,7 +137,7 @@ def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():
         world = world_of(app)
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
-            await process_batch(environment, event(Stream(world, TABLE).business()))
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
             with pytest.raises(RewindRefused, match="consumers pause"):
                 await rewound(app, environment.aws, world.clock)
             await pause_consumer(app, environment.aws, clock=world.clock)
@@ -168,7 +168,7 @@ def test_a_rewind_is_refused_if_its_pause_ends_before_it_is_decided(again):
 
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
-            await process_batch(environment, event(Stream(world, TABLE).business()))
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
             await pause_consumer(app, environment.aws, clock=world.clock)
             await anyio.sleep(100)
             async with anyio.create_task_group() as group:
@@ -196,7 +196,7 @@ def test_after_a_rewind_a_new_mapping_runs_every_change_since_the_moment_again()
 
         async def deliver(environment):
             """As a mapping does that begins at the oldest record."""
-            return await process_batch(environment, event(Stream(world, TABLE).business()))
+            return await process_batch(environment, event(Stream(world, TABLE).traffic()))
 
         async with environment_of(world, app) as environment:
             await deliver(environment)
@@ -224,7 +224,7 @@ def test_check_says_that_functions_hear_of_no_losses():
         world = world_of(app)
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
-            await process_batch(environment, event(Stream(world, TABLE).business()))
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
             assert await start_findings(app, environment.store) == []
             (finding,) = await start_findings(app_of(on_loss="resume"), environment.store)
         assert "IteratorAge" in finding.text

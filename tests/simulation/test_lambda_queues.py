@@ -84,7 +84,7 @@ def simulated(main):
 
 
 async def deliver(environment, stream):
-    response = await process_batch(environment, event(stream.business()))
+    response = await process_batch(environment, event(stream.traffic()))
     assert response == {"batchItemFailures": []}
 
 
@@ -203,7 +203,7 @@ def test_what_another_invocation_parks_meanwhile_is_not_overtaken(begins):
         world = world_of(app)
         for brand in ("a", "b"):
             put(world, Deal(deal="d1", brand=brand))
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             transact = environment.aws.dynamodb.transact_write_items
 
@@ -322,7 +322,7 @@ def test_changes_of_one_group_still_go_together_when_another_invocation_was_fast
             await deliver(environment, stream)
             for number in range(1, 50):
                 bid(world, number)
-            first, *others = stream.business()[1:]
+            first, *others = stream.traffic()[1:]
             transact, sent = environment.aws.dynamodb.transact_write_items, []
 
             async def overtaken(**request):

@@ -76,7 +76,7 @@ def test_a_handler_that_hangs_is_cut_off_and_what_was_done_before_is_committed()
         world = world_of(app)
         for order in ("a", "b", "bad", "c"):
             put(world, order)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         began = anyio.current_time()
         async with environment_of(world, app) as environment:
             response = await process_batch(environment, event(records), 8)
@@ -96,7 +96,7 @@ def test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow():
         world = world_of(app)
         for order in ("a", "bad", "c"):
             put(world, order)
-        left, invocations = Stream(world, TABLE).business(), 0
+        left, invocations = Stream(world, TABLE).traffic(), 0
         async with environment_of(world, app) as environment:
             while left and invocations < 30:
                 invocations += 1
@@ -125,7 +125,7 @@ def test_a_change_that_kills_its_function_is_parked_unrun_and_later_ones_of_its_
         for order in ("a", "bad", "c", "bad"):
             put(world, order, len(order) + len(logged(world)))
         put(world, "bad", 7)
-        left, invocations = Stream(world, TABLE).business(), 0
+        left, invocations = Stream(world, TABLE).traffic(), 0
         while left and invocations < 30:
             invocations += 1
             left = left_of(await function.invoke(left), left)
@@ -151,12 +151,12 @@ def test_attempts_are_counted_only_for_records_that_may_have_come_before():
         async with environment_of(world, app) as environment:
             for order in range(30):
                 put(world, f"o{order}")
-            young = event(stream.business())
+            young = event(stream.traffic())
             await anyio.sleep(50)
             assert await process_batch(environment, young) == {"batchItemFailures": []}
             assert own_items(world, TABLE, "trial") == []
             put(world, "later")
-            old = event(stream.business())
+            old = event(stream.traffic())
             await anyio.sleep(70)
             await process_batch(environment, old)
             assert len(own_items(world, TABLE, "trial")) == 1
@@ -178,7 +178,7 @@ def test_a_handler_that_blocks_waits_for_ever_and_is_never_parked_unrun():
         world = world_of(app)
         for order in ("a", "bad"):
             put(world, order)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             for _ in range(12):
                 await anyio.sleep(30)
@@ -204,10 +204,10 @@ def test_a_consumer_that_starts_late_leaves_out_what_was_there_before(start):
         put(world, "before")
         await anyio.sleep(5)
         async with environment_of(world, app) as environment:
-            await process_batch(environment, event(stream.business()))
+            await process_batch(environment, event(stream.traffic()))
             await anyio.sleep(5)
             put(world, "after")
-            await process_batch(environment, event(stream.business()))
+            await process_batch(environment, event(stream.traffic()))
         all_of_them = {"before", "after"} if start == "trim_horizon" else {"after"}
         assert logged(world).keys() == all_of_them
 
@@ -226,7 +226,7 @@ def test_a_send_that_hangs_is_cut_off_at_the_deadline_and_asks_for_no_more_plans
 
         world = world_of(app)
         put(world, "a")
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         plans, plan = [], Planner.plan
 
         def counted(*args, **kwargs):
@@ -265,7 +265,7 @@ def test_a_table_that_does_not_answer_leaves_everything_for_another_time(seconds
         app = make_app(nothing)
         world = world_of(app)
         put(world, "a")
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         process = Process("function")
         async with environment_of(world, app, process) as environment:
             process.faults = Silent(1_000)
@@ -288,7 +288,7 @@ def test_a_throttled_table_never_lets_a_sound_change_be_parked_as_deadly():
         app = make_app(nothing, timeout=5)
         world = world_of(app)
         put(world, "a")
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         process = Process("function")
         async with environment_of(world, app, process) as environment:
             process.faults = Silent(1_000)
@@ -312,7 +312,7 @@ def test_a_batch_whose_handlers_take_longer_than_the_function_is_done_bit_by_bit
         world = world_of(app)
         for order in range(300):
             put(world, f"o{order}")
-        left, sizes = Stream(world, TABLE).business(), []
+        left, sizes = Stream(world, TABLE).traffic(), []
         async with environment_of(world, app) as environment:
             while left:
                 left = left_of(await process_batch(environment, event(left), 8), left)
@@ -342,7 +342,7 @@ def test_policies_of_failures_hold_for_what_a_batch_parks():
 
         world = world_of(app, shards=3)
         put(world, "a", 5)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             await process_batch(environment, event(records))
             (parked,) = await list_parked(environment.store)

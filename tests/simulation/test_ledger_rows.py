@@ -109,14 +109,14 @@ def test_a_commit_that_was_under_way_when_the_build_began_is_refused(shop):
 
 
 def test_a_worker_that_does_not_count_yet_passes_nothing_once_the_scan_has_begun(shop):
-    clearing, scanning = Gate(scans_for_groups), Gate(scans_a_segment, after=True)
-    operator = Operator(shop, gate=clearing, segments=1)
-    until(shop, clearing.met)
+    reset, scanning = Gate(scans_for_groups), Gate(scans_a_segment, after=True)
+    operator = Operator(shop, gate=reset, segments=1)
+    until(shop, reset.met)
     shop.advance("90s")  # the worker has joined the generation in which nothing is counted
     shop.put(Sale(number=0, shop="a", amount=30))
     shop.settle()
     operator.faults = scanning
-    clearing.open.set()
+    reset.open.set()
     until(shop, scanning.met)
     change_all(shop)
     shop.advance("15s")

@@ -130,7 +130,7 @@ def rebuilt(harness):
 
 @pytest.mark.parametrize("page", [1, 3, 300])
 def test_a_scan_that_dies_at_any_call_counts_what_it_leaves_out_once(monkeypatch, page):
-    monkeypatch.setattr("streamkit.kinds.aggregate.backfill.Census.page_items", page)
+    monkeypatch.setattr("streamkit.kinds.aggregate.backfill.Backfill.page_items", page)
 
     def make():
         return Harness(make_app(), shards=1, settings=FAST)

@@ -50,7 +50,7 @@ def alike() -> App:
 
 
 def work_of(site, phase, direction="forward", stage=""):
-    book = ErrorBook(StateBook(site.aws.dynamodb, site.around.control, site.app.name).store, "0001")
+    book = ErrorBook(StateBook(site.aws.dynamodb, site.tables.control, site.app.name).store, "0001")
     state = State("0001", phase=phase, direction=direction, run=1, stage=stage)
     schemas = Schemas(site.schema, site.schema)
     return MigrationWork(
@@ -259,7 +259,7 @@ async def lost_in(phase, direction):
 
 async def runner_in(site, phase, direction="forward"):
     """Return a process, opened, of a migration that has reached a phase."""
-    book = StateBook(site.aws.dynamodb, site.around.control, site.app.name)
+    book = StateBook(site.aws.dynamodb, site.tables.control, site.app.name)
     digest = site.migration.digest
     begun = State(
         "0001", digest=digest, phase=phase, direction=direction, run=1, segments=1, mode="rekey"

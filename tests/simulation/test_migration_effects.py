@@ -219,12 +219,12 @@ def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(ha
 def test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides(waived, harness_of):
     async def written_too_early(aws):
         errors = ErrorBook((await commands.open_book(app, aws)).store, "0001")
-        around = await survey(app, aws)
-        schemas = Schemas(around.table, around.table, app.known)
-        calls = Calls(aws.dynamodb, Rate(harness.world.clock), [around.table])
+        tables = await survey(app, aws)
+        schemas = Schemas(tables.table, tables.table, app.known)
+        calls = Calls(aws.dynamodb, Rate(harness.world.clock), [tables.table])
         state = State("0001", phase="ready", run=1)
         work = MigrationWork("shop", migration, state, schemas, calls, errors, harness.world.clock)
-        copy = Filed(number=1).attributes(around.table) | {COPY: {"S": "0001:0"}}
+        copy = Filed(number=1).attributes(tables.table) | {COPY: {"S": "0001:0"}}
         for status in ("EARLY", "EARLIER"):
             await work._is_late(copy, copy := copy | {"status": {"S": status}})
             if waived and status == "EARLY":

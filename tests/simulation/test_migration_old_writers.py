@@ -432,8 +432,8 @@ async def put_and_deleted_by_new_code(site):
 
 async def contracted_after_a_change_was_followed_twice(site):
     key = new(1).item_key.wire(site.schema)
-    around = await survey(site.app, site.aws)
-    work = work_of(Parts(site.app, site.world, site.aws, around), "soaking")
+    tables = await survey(site.app, site.aws)
+    work = work_of(Parts(site.app, site.world, site.aws, tables), "soaking")
     follow = partial(work.switched.backward, key, Tally(), old=site.paired)
     await follow()
     assert await site.get(old(1)) is None

@@ -39,13 +39,13 @@ from tests.simulation.migrating import OldOrder, Order
 class Site:
     """A table, an application, and the parts of a migration."""
 
-    def __init__(self, app, world, aws, around):
-        self.app, self.world, self.aws, self.around = app, world, aws, around
-        self.schema = around.table
+    def __init__(self, app, world, aws, tables):
+        self.app, self.world, self.aws, self.tables = app, world, aws, tables
+        self.schema = tables.table
         self.migration = app.migrations["0001"]
         self.tally = Tally()
-        calls = Calls(aws.dynamodb, Rate(world.clock), (around.table, around.control))
-        book = ErrorBook(StateBook(aws.dynamodb, around.control, app.name).store, "0001")
+        calls = Calls(aws.dynamodb, Rate(world.clock), (tables.table, tables.control))
+        book = ErrorBook(StateBook(aws.dynamodb, tables.control, app.name).store, "0001")
         self.transform = Transform(self.migration, self.schema)
         failed = FailedItems(book, world.clock, "shop.0001")
         self.in_place = InPlace(self.transform, calls, failed)

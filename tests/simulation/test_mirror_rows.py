@@ -56,7 +56,7 @@ class Script:
 
 def put(harness, item):
     """Write an item while the loop runs."""
-    wire = item.attributes(harness.around.table)
+    wire = item.attributes(harness.tables.table)
     harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Tasks", "Item": wire})
 
 

@@ -157,7 +157,7 @@ def test_a_function_that_began_before_the_move_finds_what_the_mover_has_done_mea
         world = world_with(app, 0)
         await run_functions(world, app)
         put(world, 1, 2)
-        records, process = Stream(world, TABLE).business(), Slow("function", at=0)
+        records, process = Stream(world, TABLE).traffic(), Slow("function", at=0)
 
         async def be_late():
             async with environment_of(world, app, process) as environment:

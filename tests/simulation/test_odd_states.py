@@ -147,7 +147,7 @@ def test_a_function_whose_parking_is_refused_gives_the_change_back_and_says_so()
         put(world, 1)
         put(world, 2, poison=True)
         put(world, 3)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         async with environment_of(world, app, Process("function", faults=wire)) as environment:
             response = await process_batch(environment, event(records))
             second = records[1]["dynamodb"]["SequenceNumber"]

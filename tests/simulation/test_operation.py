@@ -52,9 +52,9 @@ class Errands:
 
     @classmethod
     async def opened(cls, app, aws):
-        around = await survey(app, aws)
+        tables = await survey(app, aws)
         # Under the name of a migration: the harness lets who stands still go on with its writes.
-        return cls(CursorStore(aws.dynamodb, ControlSpace.of(around.control, app.name, "errands")))
+        return cls(CursorStore(aws.dynamodb, ControlSpace.of(tables.control, app.name, "errands")))
 
     async def read(self):
         item = await self.store.item("migration", "errand")

@@ -207,7 +207,7 @@ async def anew(harness, aws):
 
 def put_order(harness, name):
     order = Order(username=name, order_id=name, status=Status.PLACED, created_at=NOW)
-    item = order.attributes(harness.around.table)
+    item = order.attributes(harness.tables.table)
     harness.world.engine.call("dynamodb", "PutItem", {"TableName": harness.app.table, "Item": item})
 
 

@@ -152,9 +152,9 @@ def test_nothing_counts_as_caught_up_while_a_change_is_unread_whatever_any_clock
         put(world, "unread")
         await anyio.sleep(5)
         async with world.clients() as aws:
-            around = await survey(app, aws)
-            store = CursorStore(aws.dynamodb, around.space(app))
-            catch_up = CatchUp(app, aws, store, around.table, 3.0, Ahead(asks))
+            tables = await survey(app, aws)
+            store = CursorStore(aws.dynamodb, tables.space(app))
+            catch_up = CatchUp(app, aws, store, tables.table, 3.0, Ahead(asks))
             assert not await catch_up.with_all_until_now()
             await world.run_worker(app, process=Process("next", clock=Ahead(reads)))
             assert noted(world) == {"first", "unread"}

@@ -195,7 +195,7 @@ def cleared(harness):
     return sorted(scan["Segment"] for scan in scans if scan["Limit"] == pages.PAGE_ITEMS)
 
 
-def clearing_segments(harness):
+def reset_segments(harness):
     return [item for item in harness.world.items(TABLE) if "#cursor#clear." in str(item)]
 
 
@@ -210,7 +210,7 @@ def test_several_processes_share_one_clearing(harness_of):
         gate.open.set()
     assert all(operator.wait().done for operator in pair)
     assert cleared(harness) == [0, 1]
-    assert clearing_segments(harness) == []
+    assert reset_segments(harness) == []
     assert is_exact(harness)
 
 
@@ -222,7 +222,7 @@ def test_a_clearing_that_was_broken_off_leaves_no_segments(harness_of, then):
     first = Operator(harness, "first", gate)
     until(harness, gate.met)
     first.end()
-    assert len(clearing_segments(harness)) == 2
+    assert len(reset_segments(harness)) == 2
     if then == "deletion":
         harness.stop()
         harness._run(delete_consumer(harness._aws, TABLE, "shop", clock=harness.world.clock))
@@ -230,7 +230,7 @@ def test_a_clearing_that_was_broken_off_leaves_no_segments(harness_of, then):
         harness._run(mark_rebuild(store_of(harness), frozenset({"Sales"})))
         rebuild(harness)
         assert is_exact(harness)
-    assert clearing_segments(harness) == []
+    assert reset_segments(harness) == []
 
 
 def under_way(harness, at, moment):

@@ -167,7 +167,7 @@ def idle_leader(monkeypatch):
 
 def sweep(harness):
     async def once(aws):
-        store = CursorStore(aws.dynamodb, harness.around.space(harness.app))
+        store = CursorStore(aws.dynamodb, harness.tables.space(harness.app))
         await SWEEP(Sweeping(store, harness.world.clock, random.Random(1)))
 
     return once

@@ -129,7 +129,7 @@ def trial(host, app, deaths, orders=("a",), then=nothing):
         world = world_of(app)
         for order in orders:
             put(world, order)
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
         for at, moment in deaths:
             process = Doomed(f"doomed{random.random()}", at=at, moment=moment)
             assert not await HOSTS[host](world, app, process, records), "it was to die"
@@ -190,7 +190,7 @@ def test_two_invocations_of_one_change_of_several_commits_apply_it_once(before, 
     async def main():
         world = world_of(app)
         put(world, "a")
-        records = Stream(world, TABLE).business()
+        records = Stream(world, TABLE).traffic()
 
         async def other():
             process = Doomed("faster", at=faster)

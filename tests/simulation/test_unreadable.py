@@ -134,7 +134,7 @@ def test_a_function_sets_a_record_aside_once_and_does_the_rest_of_its_batch(flaw
         app = make_app(registry)
         world = world_of(app)
         put(world, "a", "b", "c")
-        first, second, third = Stream(world, TABLE).business()
+        first, second, third = Stream(world, TABLE).traffic()
         batch = event([first, broken(second, flaw), third])
         async with environment_of(world, app) as environment:
             for _ in range(3):
@@ -214,7 +214,7 @@ def test_a_table_that_throttles_lets_the_batch_come_again_with_its_record():
         app = make_app()
         world = world_of(app)
         put(world, "a", "b")
-        first, second = Stream(world, TABLE).business()
+        first, second = Stream(world, TABLE).traffic()
         batch, wire = event([broken(first, without_keys), second]), Throttled()
         async with environment_of(world, app, Process("f", faults=wire)) as environment:
             wire.active = True
@@ -233,7 +233,7 @@ def test_a_person_sees_what_cannot_be_read_and_discards_it_and_a_redrive_never_r
         app = make_app()
         world = world_of(app)
         put(world, "a")
-        (record,) = Stream(world, TABLE).business()
+        (record,) = Stream(world, TABLE).traffic()
         async with environment_of(world, app) as environment:
             await process_batch(environment, event([broken(record, of_unknown_kind)]))
         async with world.clients() as aws:
@@ -256,7 +256,7 @@ def test_a_payload_that_a_mapping_gave_up_is_done_but_for_what_cannot_be_read():
         world = world_of(app)
         put(world, "a", "b")
         stream = Stream(world, TABLE)
-        first, second = stream.business()
+        first, second = stream.traffic()
         batch = given_up(stream, [first, second])
         batch["payload"] = json.dumps(event([first, broken(second, without_keys)]))
         async with environment_of(world, app) as environment:
@@ -316,7 +316,7 @@ def test_an_image_that_cannot_be_read_is_parked_in_its_items_own_queue(host, fla
             process = Process("worker", faults=Breaking(flaw, "a"))
             assert await world.run_worker(app, process=process)
         else:
-            first, second = Stream(world, TABLE).business()
+            first, second = Stream(world, TABLE).traffic()
             batch = event([broken(first, flaw), second])
             async with environment_of(world, app) as environment:
                 assert await process_batch(environment, batch) == {"batchItemFailures": []}

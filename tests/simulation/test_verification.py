@@ -198,7 +198,7 @@ def test_a_wrong_group_is_put_right_only_when_that_is_asked_for(harness_of):
 
 
 async def writes_on_and_on(harness):
-    table, number = harness.around.table, 100
+    table, number = harness.tables.table, 100
     while True:
         item = sale(number % 7 + 100, number % 5, "ab"[number % 2]).attributes(table)
         await harness._aws.dynamodb.put_item(TableName="Sales", Item=item)
@@ -248,7 +248,7 @@ class Restless:
         return apply()
 
     def write(self, operation):
-        item = sale(99, 5).attributes(self.harness.around.table)
+        item = sale(99, 5).attributes(self.harness.tables.table)
         what = {"Item": item}
         if operation == "DeleteItem":
             what = {"Key": {name: item[name] for name in ("PK", "SK")}}

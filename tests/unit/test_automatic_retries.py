@@ -47,8 +47,8 @@ class Total(Entity, pk="TOTAL#{number}"):
 class Shop:
     """A table with an app whose handler fails while `down`, and who retries what is parked."""
 
-    def __init__(self, aws, world, around, policy):
-        self.aws, self.world, self.around = aws, world, around
+    def __init__(self, aws, world, tables, policy):
+        self.aws, self.world, self.tables = aws, world, tables
         self.down = True
         self.running = self.most = self.calls = 0
         self.pause = 0.0
@@ -67,7 +67,7 @@ class Shop:
 
     async def put(self, *orders):
         for order in orders:
-            item = order.attributes(self.around.table)
+            item = order.attributes(self.tables.table)
             await self.aws.dynamodb.put_item(TableName="shop", Item=item)
 
     async def work(self):
@@ -77,11 +77,11 @@ class Shop:
     def retries(self, aws=None):
         aws = aws or self.aws
         machine = Machine(aws, self.world.clock, random.Random(1))
-        return QueueRetries.of(self.app, machine, self.around, self.dispatcher(machine))
+        return QueueRetries.of(self.app, machine, self.tables, self.dispatcher(machine))
 
     def dispatcher(self, machine):
-        tools = injector(machine.aws.dynamodb, self.around.table, ())
-        routes = self.app.routes(self.around.schemas)
+        tools = injector(machine.aws.dynamodb, self.tables.table, ())
+        routes = self.app.routes(self.tables.schemas)
         return Dispatcher((), routes, tools, machine.clock, machine.rng)
 
     async def held(self):
@@ -102,8 +102,8 @@ async def opened(process=None, **policy):
     world = World.create(3)
     world.engine.call("dynamodb", "CreateTable", TABLE)
     async with world.clients(process) as aws:
-        around = await survey(App("shop", table="shop"), aws)
-        yield Shop(aws, world, around, policy)
+        tables = await survey(App("shop", table="shop"), aws)
+        yield Shop(aws, world, tables, policy)
 
 
 @asynccontextmanager

@@ -44,8 +44,8 @@ def test_checkpoints_become_positions_and_ends_become_finished_cursors():
     }
     made = {cursor.name: cursor for cursor in found.cursors}
     assert made["new"].children == {"left", "right"}
-    assert (made["left"].parent, made["left"].seat) == ("new", "old")
-    assert made["right"].seat == "right"
+    assert (made["left"].parent, made["left"].root) == ("new", "old")
+    assert made["right"].root == "right"
 
 
 def test_a_shard_whose_lease_was_deleted_is_finished_if_younger_ones_were_begun():

@@ -216,7 +216,7 @@ def in_environment(check):
         async with open_environment(
             make_app(), connect_with=world.clients, clock=world.clock, rng=random.Random(1)
         ) as environment:
-            await check(world, environment, environment.around.table.stream_arn)
+            await check(world, environment, environment.tables.table.stream_arn)
 
     run_virtually(main)
 

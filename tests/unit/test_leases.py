@@ -163,7 +163,7 @@ async def test_a_lease_that_was_taken_after_my_commit_won_is_lost_all_the_same()
 
 def test_a_cursor_is_read_as_it_was_written():
     names = {"done": frozenset({"6:a"}), "holds": frozenset({"s.0"})}
-    cursor = replace(MINE, parent="p", seat="p", seen=9, **names)
+    cursor = replace(MINE, parent="p", root="p", seen=9, **names)
     assert read_cursor(cursor_attributes(cursor)) == cursor
 
 

@@ -80,7 +80,7 @@ def test_items_expire_by_the_attribute_of_the_shape(harness_of, ttl):
     def nothing(change: Inserted[Session]) -> None: ...
 
     harness = harness_of(app, shape=TableShape(pk="token", ttl=ttl))
-    assert harness.around.table.ttl == ttl
+    assert harness.tables.table.ttl == ttl
     harness.put(Session(token="t", username="ann"))
     assert harness.get(Session.key(token="t")).username == "ann"
 

@@ -120,8 +120,8 @@ async def open_store(app: Consumer, aws: Aws) -> CursorStore:
     Raises:
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
-    around = await survey(app, aws)
-    return CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    return CursorStore(aws.dynamodb, tables.space(app))
 
 
 async def parked_queues(

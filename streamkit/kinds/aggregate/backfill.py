@@ -121,7 +121,7 @@ class _Page:
 
 
 @dataclass
-class Census:
+class Backfill:
     """Counts the segments of one build."""
 
     aggregate: type[Aggregate[Any]]

@@ -57,8 +57,8 @@ async def list_aggregates(app: Consumer, aws: Aws) -> list[AggregateFacts]:
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     generation = await newest_generation(store)
     left = await left_out(store, generation.builds) if generation else {}
     counted = generation.aggregates if generation else {}

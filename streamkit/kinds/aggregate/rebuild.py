@@ -42,10 +42,10 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.kinds.aggregate.backfill import BackfillCounts, Census, left_out
+from streamkit.kinds.aggregate.backfill import Backfill, BackfillCounts, left_out
 from streamkit.kinds.aggregate.facts import aggregate_named
-from streamkit.kinds.aggregate.reset import Clearing
-from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
+from streamkit.kinds.aggregate.reset import Reset
+from streamkit.model.builds import Build, BuildState, next_build, pass_name, reset_name
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action
 from streamkit.progress.activity import first_error
@@ -149,12 +149,12 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
             f"{aggregate.__declaration__}: it is approximate, and what is written outside of"
             " transactions cannot be counted anew exactly; leave out approximate= first"
         )
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     rebuild = _Rebuild(
         app,
         Machine(aws, clock or SystemClock(), rng or random.Random()),
-        around,
+        tables,
         store,
         aggregate,
         stopping or anyio.Event(),
@@ -182,7 +182,7 @@ class Width:
 class _Rebuild:
     app: Consumer
     machine: Machine
-    around: AppTables
+    tables: AppTables
     store: CursorStore
     aggregate: type[Aggregate[Any]]
     stopping: anyio.Event
@@ -294,7 +294,7 @@ class _Rebuild:
         try:
             async with anyio.create_task_group() as group:
                 for number, segments in build.past:
-                    for naming in (pass_name, clearing_name):
+                    for naming in (pass_name, reset_name):
                         past = self._table_scan(generation, naming(self.name, number), segments)
                         group.start_soon(past.delete)
         except BaseExceptionGroup as errors:
@@ -303,15 +303,15 @@ class _Rebuild:
         place = (
             self.machine.aws,
             self.store,
-            self.around.schemas,
+            self.tables.schemas,
             self.machine.rng,
             self.machine.clock,
         )
-        clearing = Clearing(self.aggregate, generation, *place)
-        await clearing.drop()
-        name, total = clearing_name(self.name, build.number), min(build.segments, TOGETHER)
+        reset = Reset(self.aggregate, generation, *place)
+        await reset.drop()
+        name, total = reset_name(self.name, build.number), min(build.segments, TOGETHER)
         scan = self._table_scan(generation, name, total)
-        if await self._share(scan, clearing.pages, clearing.visit, build):
+        if await self._share(scan, reset.pages, reset.visit, build):
             then = replace(build, state="building")
             await self._take(generation, then, advance=True, along=scan.deletions())
 
@@ -345,25 +345,25 @@ class _Rebuild:
             total,
             self.machine.clock,
             self.machine.rng,
-            self.around.schemas,
+            self.tables.schemas,
             self.width.lease_seconds,
             fence=Fenced(self.store, same_builds(generation), self.machine.rng),
         )
 
     async def _count(self, generation: Generation, build: Build) -> bool:
         """Count what the table holds; return whether all is counted."""
-        census = Census(
+        backfill = Backfill(
             self.aggregate,
             build.number,
             self.machine.aws,
             self.store,
-            self.around.schemas,
+            self.tables.schemas,
             self.machine.clock,
             self.machine.rng,
             counts=self.counts,
         )
         scan = self._table_scan(generation, pass_name(self.name, build.number), build.segments)
-        return await self._share(scan, census.pages, census.visit, build)
+        return await self._share(scan, backfill.pages, backfill.visit, build)
 
     async def _share(
         self, scan: TableScan, pages: ScanPages, visit: Visit[LeasedSegment], build: Build

@@ -36,7 +36,7 @@ _TOGETHER = 99
 
 
 @dataclass
-class Clearing:
+class Reset:
     """Clears one aggregate in one generation."""
 
     aggregate: type[Aggregate[Any]]

@@ -39,8 +39,8 @@ from streamkit.model.builds import (
     TURN_SECONDS,
     Build,
     build_mark,
-    clearing_name,
     pass_name,
+    reset_name,
 )
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -169,7 +169,7 @@ class Broom:
             deleted = await self._delete_queried(name, number)
         if number != last:
             await self.fenced.delete([store.space.key(*left_out_name(name, number))])
-        for scan in (pass_name(name, number), clearing_name(name, number)):
+        for scan in (pass_name(name, number), reset_name(name, number)):
             await self._table_scan(scan, segments).delete()
         return deleted
 

@@ -156,14 +156,14 @@ async def _verification(
 ) -> Verification:
     aggregate = aggregate_named(app, name)
     clock = clock or SystemClock()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     verifier = _Verifier(
         aggregate,
-        Table(aws.dynamodb, around.table, tables=around.schemas, counting=True),
-        CatchUp(app, aws, store, around.table, patience, clock),
+        Table(aws.dynamodb, tables.table, tables=tables.schemas, counting=True),
+        CatchUp(app, aws, store, tables.table, patience, clock),
         clock.time() + _EXPIRING_SECONDS,
-        ScanPages(patient(aws.dynamodb), around.table.name),
+        ScanPages(patient(aws.dynamodb), tables.table.name),
         segments,
         Turn(clock),
     )

@@ -115,9 +115,9 @@ class MoveFence:
         schema = self.store.space.schema
         return await self._transact({schema.name: schema}, actions, rng)
 
-    def sending(self, around: AppTables) -> Send:
+    def sending(self, tables: AppTables) -> Send:
         """Return a function that applies actions on an app's tables, IF this is still the mover."""
-        return partial(self._transact, around.schemas)
+        return partial(self._transact, tables.schemas)
 
     async def _transact(
         self, schemas: Mapping[str, TableSchema], actions: Sequence[Action], rng: Random

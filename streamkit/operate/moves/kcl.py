@@ -62,8 +62,8 @@ async def import_leases(
         MoveRefused: the result would be wrong; nothing has changed.
     """
     clock = clock or SystemClock()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     newest = await newest_generation(store)
     if newest is not None and newest.host != FROM_KCL:
         raise MoveRefused(
@@ -72,7 +72,7 @@ async def import_leases(
     if caught_up_at is not None and caught_up_at.tzinfo is None:
         raise MoveRefused([f"{caught_up_at.isoformat()} has no time zone; add one, as in +00:00"])
     caught_up = 0 if caught_up_at is None else int(caught_up_at.timestamp())
-    arn = around.table.stream_arn or ""
+    arn = tables.table.stream_arn or ""
     await _require_stopped(aws, leases, arn, watch)
 
     async def read(generation: int) -> LeasePositions:
@@ -82,7 +82,7 @@ async def import_leases(
     MoveRefused.raise_for(found.reasons)
     if dry_run:
         return _report(app, found)
-    fence = await _begun(app, aws, around, store, clock)
+    fence = await _begun(app, aws, tables, store, clock)
     number = fence.began.number
     found = await read(number)
     MoveRefused.raise_for(found.reasons)
@@ -126,11 +126,11 @@ async def _read(
 
 
 async def _begun(
-    app: App, aws: Aws, around: AppTables, store: CursorStore, clock: Clock
+    app: App, aws: Aws, tables: AppTables, store: CursorStore, clock: Clock
 ) -> MoveFence:
     """Make the consumer, which no host may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
-    losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
+    losses = Losses(app.on_loss, Table(aws.dynamodb, tables.table), store, aggregates)
     founding = Founding(app.table, "trim_horizon", clock, losses)
     await join_generation(
         store, app.fingerprint(), app.handlers, take_over=True, founding=founding, host=FROM_KCL

@@ -150,7 +150,7 @@ class Marking:
 
     def _shard(self, name: str) -> _Shard:
         if name not in self._shards:
-            arn = self.environment.around.table.stream_arn or ""
+            arn = self.environment.tables.table.stream_arn or ""
             aws, rng = self.environment.aws, self.environment.rng
             self._shards[name] = _Shard(open_reader(aws, arn, name, self.clock, rng))
         return self._shards[name]

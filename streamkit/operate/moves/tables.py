@@ -16,7 +16,7 @@ from streamkit.progress.clock import Clock
 
 
 @asynccontextmanager
-async def surroundings(
+async def environment_with(
     app: App, aws: Aws, clock: Clock, rng: random.Random
 ) -> AsyncIterator[Environment]:
     """Open an environment with these clients."""

@@ -173,7 +173,7 @@ class Spent:
 
 
 async def spent_of(environment: Environment) -> tuple[Spent, str | None]:
-    return Spent(environment.aws.dynamodb), environment.around.table.stream_arn
+    return Spent(environment.aws.dynamodb), environment.tables.table.stream_arn
 
 
 def warm_batches(app: App) -> Figure:

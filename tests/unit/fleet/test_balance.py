@@ -24,7 +24,7 @@ def balance(owners, weights, worker):
 
 def chosen(owners, weights, worker, mine=()):
     """Return the shards that a worker claims, in order; none is its own."""
-    cursors = [Cursor(s, seat=s, owner=o) for s, o in owners.items() if o != worker]
+    cursors = [Cursor(s, root=s, owner=o) for s, o in owners.items() if o != worker]
     return [cursor.name for cursor in balance(owners, weights, worker).choose(cursors, mine)]
 
 
@@ -42,28 +42,28 @@ def at_rest(owners, weights):
     raise AssertionError("shards wander for ever")
 
 
-def evenly(seats, names):
-    return {f"s{number:03d}": names[number % len(names)] for number in range(seats)}
+def evenly(roots, names):
+    return {f"s{number:03d}": names[number % len(names)] for number in range(roots)}
 
 
 SHAPES = [(8, 3), (24, 5), (997, 20), (1000, 20), (3, 8)]
 
 
-@pytest.mark.parametrize(("seats", "before"), SHAPES)
-def test_a_worker_that_joins_moves_its_whole_share_and_no_more(seats, before):
+@pytest.mark.parametrize(("roots", "before"), SHAPES)
+def test_a_worker_that_joins_moves_its_whole_share_and_no_more(roots, before):
     names = [f"w{number}" for number in range(before)]
-    owners, weights = evenly(seats, names), dict.fromkeys((*names, "new"), 1)
-    assert len(chosen(owners, weights, "new")) == seats // (before + 1)
-    assert at_rest(owners, weights) == seats // (before + 1)
+    owners, weights = evenly(roots, names), dict.fromkeys((*names, "new"), 1)
+    assert len(chosen(owners, weights, "new")) == roots // (before + 1)
+    assert at_rest(owners, weights) == roots // (before + 1)
 
 
-@pytest.mark.parametrize(("seats", "before"), SHAPES)
-def test_nobody_falls_below_its_share_by_what_another_claims(seats, before):
+@pytest.mark.parametrize(("roots", "before"), SHAPES)
+def test_nobody_falls_below_its_share_by_what_another_claims(roots, before):
     names = [f"w{number}" for number in range(before)]
-    owners, weights = evenly(seats, names), dict.fromkeys((*names, "new"), 1)
+    owners, weights = evenly(roots, names), dict.fromkeys((*names, "new"), 1)
     owners |= dict.fromkeys(chosen(owners, weights, "new"), "new")
     loads = Counter(owners.values())
-    assert min(loads[name] for name in names) >= seats // (before + 1)
+    assert min(loads[name] for name in names) >= roots // (before + 1)
 
 
 def test_a_worker_claims_what_it_lacks_to_its_whole_share():
@@ -76,7 +76,7 @@ def test_a_worker_claims_what_it_lacks_to_its_whole_share():
 def test_nobody_with_no_more_than_its_share_is_claimed_from_whatever_the_claimant_lacks():
     """Those that are leaving hold the rest."""
     owners, weights = spread(a=3, b=1, leaving=5), dict.fromkeys(("a", "b", "me"), 1)
-    cursors = [Cursor(s, seat=s, owner=o) for s, o in owners.items()]
+    cursors = [Cursor(s, root=s, owner=o) for s, o in owners.items()]
     assert Balance(9, weights, {"a": 3, "b": 1, "me": 0}, "me").choose(cursors, ()) == []
 
 
@@ -95,8 +95,8 @@ def test_of_one_owners_shards_those_that_are_assigned_to_the_claimant_come_first
 
 def test_a_shard_that_nobody_in_the_fleet_reads_is_not_claimed():
     owners = spread(a=6, gone=6)
-    cursors = [Cursor(s, seat=s, owner=o) for s, o in owners.items()]
-    cursors.append(Cursor("free", seat="free"))
+    cursors = [Cursor(s, root=s, owner=o) for s, o in owners.items()]
+    cursors.append(Cursor("free", root="free"))
     claims = Balance(6, {"a": 1, "me": 1}, {"a": 6, "me": 0}, "me").choose(cursors, ())
     assert [cursor.owner for cursor in claims] == ["a", "a", "a"]
 

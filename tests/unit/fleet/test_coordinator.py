@@ -30,7 +30,7 @@ class Table:
     """The cursors of a consumer, and the members."""
 
     def __init__(self, *names):
-        self.cursors = {name: Cursor(name, seat=name, generation=1) for name in names}
+        self.cursors = {name: Cursor(name, root=name, generation=1) for name in names}
         self.members, self.paused = {}, 0
 
     async def names(self, *, fresh=True):
@@ -134,8 +134,8 @@ class Fleet:
         return owned - self.hides.get(name, 0)
 
     def targets(self, owner, *fleet):
-        seats = [cursor.seat for cursor in self.table.cursors.values()]
-        return {s for s, o in assign(seats, dict.fromkeys(fleet, 1)).items() if o == owner}
+        roots = [cursor.root for cursor in self.table.cursors.values()]
+        return {s for s, o in assign(roots, dict.fromkeys(fleet, 1)).items() if o == owner}
 
     async def looks(self, seconds=0.5):
         """Let time pass, with a look each half second and the heartbeats of all workers."""
@@ -198,7 +198,7 @@ async def test_the_children_of_a_finished_shard_are_found_without_a_new_listing(
     fleet = Fleet(shards=["s0"])
     await fleet.looks(1)
     del fleet.shards.held["s0"]
-    fleet.table.cursors["c"] = Cursor("c", seat="s0", parent="s0", generation=1)
+    fleet.table.cursors["c"] = Cursor("c", root="s0", parent="s0", generation=1)
     fleet.table.cursors["s0"] = replace(
         fleet.table.cursors["s0"], state="finished", children=frozenset({"c"})
     )
@@ -406,7 +406,7 @@ async def test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_the
     fleet = Fleet("other")
     await fleet.looks(1)
     for name in ("new", "ended"):
-        fleet.table.cursors[name] = Cursor(name, seat=name, generation=1)
+        fleet.table.cursors[name] = Cursor(name, root=name, generation=1)
     fleet.table.cursors["ended"] = replace(fleet.table.cursors["ended"], state="finished")
     await fleet.looks(1)
     assert not {"new", "ended"} & fleet.view.known.open.keys()

@@ -102,7 +102,7 @@ def test_a_reading_that_took_long_makes_nobody_look_dead():
     ],
 )
 def test_claims_leave_everybody_a_share_and_take_no_more_than_one(loads, claimed):
-    cursors = [Cursor(f"s{n}", owner="a", seat=f"s{n}") for n in range(loads["a"])]
+    cursors = [Cursor(f"s{n}", owner="a", root=f"s{n}") for n in range(loads["a"])]
     weights = dict.fromkeys(loads, 1)
     balance = Balance(sum(loads.values()), weights, loads, "me")
     assert len(balance.choose(cursors, ())) == claimed
@@ -118,19 +118,19 @@ def test_a_shard_that_another_worker_claims_is_left_to_it_until_a_deadline():
 
 
 def test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own():
-    parent = Cursor("p", seat="root", generation=4)
+    parent = Cursor("p", root="root", generation=4)
     heir, other = (
         child_of(name, parent, generation=9, parent_name="p", heir=heir)
         for name, heir in (("x", True), ("y", False))
     )
-    assert (heir.seat, other.seat) == ("root", "y")
+    assert (heir.root, other.root) == ("root", "y")
 
 
 def test_an_only_child_that_is_listed_late_sits_where_its_parent_sat():
-    parent = Cursor("p", seat="root", state="finished")
+    parent = Cursor("p", root="root", state="finished")
     listed = [Shard("p"), Shard("x", "p"), Shard("y", "p")]
     step = next_step(listed, {"p": parent}, gone=frozenset(), generation=1)
-    assert [cursor.seat for cursor in step.create] == ["root", "y"]
+    assert [cursor.root for cursor in step.create] == ["root", "y"]
 
 
 def test_a_child_carries_what_its_parent_knew():
@@ -175,7 +175,7 @@ async def test_shards_that_come_and_go_do_not_begin_a_claim_anew():
     assert claimed
     for number in range(6):
         fleet.table.cursors.pop(f"new{number - 1}", None)
-        fleet.table.cursors[f"new{number}"] = Cursor(f"new{number}", seat=f"new{number}", owner="a")
+        fleet.table.cursors[f"new{number}"] = Cursor(f"new{number}", root=f"new{number}", owner="a")
         fleet.table.members["a"] = replace(fleet.table.members["a"], news=number)
         await fleet.looks(5.0)
     assert claimed & set(fleet.shards.taken)

@@ -11,7 +11,7 @@ from tests.unit.fleet.test_coordinator import Fleet
 def ended(fleet, name, owner):
     """Let a shard end under an owner, with a child that no worker has read."""
     parent = fleet.table.cursors[name]
-    child = Cursor(f"{name}c", seat=parent.seat, parent=name, generation=1)
+    child = Cursor(f"{name}c", root=parent.root, parent=name, generation=1)
     fleet.table.cursors[name] = replace(
         parent, owner=owner, state="finished", children=frozenset({child.name})
     )

@@ -114,7 +114,7 @@ async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(t
     lister = Lister(
         StreamLineage(None, "arn"), SimpleNamespace(space=SPACE), commits, clock, None, None
     )
-    await lister._create([Cursor(name, seat=name) for name in "abcd"])
+    await lister._create([Cursor(name, root=name) for name in "abcd"])
     assert commits.there == set("abcd")
 
 
@@ -133,7 +133,7 @@ async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_w
     lister = Lister(
         StreamLineage(None, "arn"), SimpleNamespace(space=SPACE), commits, clock, None, None
     )
-    await lister._create([Cursor("a", seat="a")])
+    await lister._create([Cursor("a", root="a")])
     assert commits.there == {"a"}
 
 

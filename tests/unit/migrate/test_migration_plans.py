@@ -54,10 +54,10 @@ def plan_of(function, orders, *, then=None, **options):
         async with world.clients() as aws:
             shape = TableShape(ttl=ttl)
             await shape.create(aws.dynamodb, "Shop", (Order, Filed), stream=True)
-            around = await survey(app, aws)
+            tables = await survey(app, aws)
             for order in orders:
-                item = order(around.table) if callable(order) else order
-                item = item if isinstance(item, dict) else item.attributes(around.table)
+                item = order(tables.table) if callable(order) else order
+                item = item if isinstance(item, dict) else item.attributes(tables.table)
                 await aws.dynamodb.put_item(TableName="Shop", Item=item)
             given = {"sample": EVERYTHING, "clock": world.clock, "rng": random.Random(1)}
             migration = app.migrations["0001"]

@@ -84,8 +84,8 @@ def test_a_live_worker_of_another_release_holds_a_step_back_until_there_is_a_rea
 def test_workers_of_this_release_hold_nothing_back_and_neither_do_dead_ones():
     async def test(site):
         await reach(site, "switch")
-        around = await survey(site.app, site.aws)
-        store = CursorStore(site.aws.dynamodb, around.space(site.app))
+        tables = await survey(site.app, site.aws)
+        store = CursorStore(site.aws.dynamodb, tables.space(site.app))
         dead = Member("gone/1/2", fingerprint="another", lease=10.0)
         await Roster(store).add(dead)
         assert dead.name in await Roster(store).read()
