@@ -6,8 +6,8 @@
                     a hole, or a missing or
                     damaged link: RetentionLost, with exactly its range
 
-In: a shard and a cursor's position. Out: pages, as every reader gives them (`stream.reader`): who
-reads them does not know where they come from. On failure: `RetentionLost`, for what the archive
+In: a shard and a cursor's position. Out: pages, as every reader gives them (`stream.reader`), so
+that a worker does not know where they come from. On failure: `RetentionLost`, for what the archive
 says is lost. As long as it says nothing about a position that is trimmed, the reader waits.
 """
 

@@ -4,8 +4,8 @@
     migration = streamkit.aws_lambda.migration_handler(app)
 
 Lambda reads the shards and keeps the position; what is done of each item is kept in the table, in
-the same transactions as the effects. `batch` turns a batch into commits, `marks` keeps what is
-done, and `trials` finds changes that kill their function.
+the same transactions as the effects. `batch` turns a batch into commits, `high_water_marks`
+keeps what is done, and `attempts` finds changes that kill their function.
 """
 
 from collections.abc import Callable, Mapping

@@ -40,7 +40,7 @@ def blocked_seconds(settings: Settings) -> float:
 
 @contextmanager
 def watch_loop(limit_seconds: float) -> Iterator[None]:
-    """End the process if the running loop is blocked for `limit_seconds` within the block."""
+    """End the process if the loop stands still for `limit_seconds` while the `with` block runs."""
     over = threading.Event()
     arguments = (asyncio.get_running_loop(), over, limit_seconds)
     thread = threading.Thread(target=_watch, args=arguments, name="watchdog", daemon=True)

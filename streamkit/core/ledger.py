@@ -1,7 +1,7 @@
 """The ledger of a build: what an aggregate contains of each source item, during a backfill.
 
     no entry    nothing
-    a text      what an image that the scan read contributes, see `kinds.counting`
+    a text      what an image that the scan read contributes, see `kinds.aggregate.counting`
     live        what the change before contributes: its old image says what
 
 There is one control item for each source item. Its name has a hash of the item's key and the

@@ -11,7 +11,7 @@ flows on.
 
 The set of queued keys in a `holds` item is an upper bound: a queue that was redriven until empty is
 gone, and the shard's owner finds out when it next queues a change. Shapes and actions only:
-`planning` decides when to park, `retries` empties the queues.
+`planning` decides when to park, `worker.redriver` empties the queues.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
 Workers know by their cursors what is done, functions by the items' high-water marks; neither reads
 what the other keeps. So the consumer's item names its host, from its founding or its first batch
-on, and the other host refuses to begin. `moving` changes hosts; meanwhile the name is that of the
-direction. While a consumer is being deleted, no host may begin.
+on, and the other host refuses to begin. `operate.moves` changes hosts; meanwhile the name is that
+of the direction. While a consumer is being deleted, no host may begin.
 
 The item also says that the consumer is paused: functions read it with each batch, and nothing else.
 Workers see the pause in their member list.

@@ -110,7 +110,7 @@ class Rollout:
             self.newest = max(self.newest, number)
 
     def _disbelieve(self, heard: int) -> None:
-        """Go on as before: the reported generation does not exist, as after restoring half a table.
+        """Ignore a reported generation that does not exist, as after half a table was restored.
 
         Starting again would not help, so it would be repeated without end.
         """

@@ -176,7 +176,7 @@ def _free(item: Entity, mine: ConditionBase) -> Condition:
 
 
 def _equals(item: Entity) -> ConditionBase:
-    """Return the condition that an equal item exists which has no owner."""
+    """Return the condition that an equal item without an owner exists."""
     condition = Attr(OWNER).not_exists()
     for name, value in item.model_dump(by_alias=True).items():
         empty = value is None or (isinstance(value, AbstractSet) and not value)

@@ -109,7 +109,7 @@ class EngineShard:
         return list(self._from(0, self._first))
 
     def close(self, at: float) -> None:
-        """Take no more records."""
+        """Close the shard: it takes no more records."""
         self.closed = at
 
     def trim(self, before: float) -> None:

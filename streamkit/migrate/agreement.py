@@ -80,7 +80,7 @@ def image_digest(item: WireItem) -> str:
 
 
 def base_of(transform: Transform, source: WireItem, rewrite: Rewrite | None = None) -> str:
-    """Return the digest of what the end removes of an old item: all, or what was moved out."""
+    """Return the digest of the part of an old item that the end of the migration removes."""
     if transform.migration.mode == "rekey":
         return digest_of(source)
     rewrite = rewrite or transform.of(plain(source))

@@ -1,8 +1,7 @@
 """Decide what comes after a pass, and where a migration stops and waits for people. Pure.
 
 In: the state in which a pass has ended. Out: a `PhaseStep`: the next phase, a line for the audit,
-    and
-the other fields of the state that change.
+and the other fields of the state that change.
 """
 
 from collections.abc import Mapping

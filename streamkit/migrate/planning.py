@@ -3,7 +3,7 @@
 In: an app, one of its migrations, and how much of the table to read. Out: a `MigrationPlan`: how
     many items
 it concerns and how many are not right yet, units and money by step, the time with a budget, and
-problems: of the table, of the function (see `trials`), and targets whose places are taken or that
+problems: of the table, of the function (see `dry_run`), and targets whose places are taken or that
 two items would both become. Numbers from a sample have an error.
 """
 

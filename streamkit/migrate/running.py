@@ -385,7 +385,7 @@ class Runner:
         await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
 
     async def _verified(self, state: State, left: int) -> None:
-        """Continue after the verification: to the end, or to people."""
+        """Continue after the verification, or wait until a person decides."""
         found = (await self.tallies.read(state.pass_name)).to_dict() | {"errors": left}
         if left:
             await self._give_up(state, _LEFT.format(left), verified=found)

@@ -57,7 +57,7 @@ def unchanged(schema: TableSchema, image: Image, reads: AbstractSet[str]) -> lis
 
 
 def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
-    """Return the conditions that an item is exactly what was read; None is no item."""
+    """Return the conditions that an item is exactly what was read; None stands for no item."""
     return [absent] if item is None else unchanged(schema, plain(item), item.keys())
 
 

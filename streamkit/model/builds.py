@@ -1,7 +1,7 @@
 """Builds: how far the backfill of each aggregate has come. Pure.
 
     emptying    nothing is counted; what is stored of the aggregate, and parked for it, is deleted
-    building    changes are counted by the ledger, see `kinds.counting`; then all shards do so
+    building    changes are counted by the ledger, see `aggregate.counting`; then all shards do so
     scanning    so is what the table holds
     counting    the scan has ended and the aggregate is right; shards go *live* one by one
     live        every shard is, and the ledger is swept

@@ -1,6 +1,6 @@
 """Key templates: text such as `ORDER#{order_id}` that builds a key from an entity's fields.
 
-A template only builds keys; `relations.unbuilding` reads fields back. A template promises that
+A template only builds keys; `key_reader` reads fields back. A template promises that
 equal field values give equal keys, and different values give different keys (a value that contains
 the literal which ends it is refused). Formats such as `{number:08d}`, `{day:%Y-%m-%d}` or the
 descending `{number:desc08d}` sort as the values do. Mistakes in the text are found when it is

@@ -15,7 +15,7 @@ begins meanwhile.
 
 Each operation itself decides what it does in a phase, how it fences that work, and whether it waits
 for people: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds share one item)
-and `moving.fence`.
+and `operate.moves.fence`.
 
 In: how a state is read, and the action that writes one. Out: states, and an audit trail in them. On
 failure: `LeaseLost` says that another process took a step; `Refusal` tells people what is wrong.

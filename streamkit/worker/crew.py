@@ -52,7 +52,7 @@ from streamkit.worker.shardset import ShardSet
 from streamkit.worker.watchdog import watch_stream
 
 IDLE_PAGES = 5
-"""Quiet pages in a row, on every shard, after which `until_idle` ends; see `source.reader`."""
+"""Quiet pages in a row, on every shard, after which `until_idle` ends; see `stream.reader`."""
 
 
 @dataclass(frozen=True)

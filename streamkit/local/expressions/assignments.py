@@ -13,7 +13,7 @@ from streamkit.local.values import AttributeValue, Item
 
 
 def wrong_type() -> ApiError:
-    """The refusal of an operand whose type became known with the item."""
+    """Return the refusal of an operand whose type became known with the item."""
     return validation("An operand in the update expression has an incorrect data type")
 
 
@@ -77,7 +77,7 @@ class IfNotExists:
         self._otherwise = otherwise
 
     def compute(self, item: Item, values: Values) -> AttributeValue:
-        """The item's value, or else the other."""
+        """Return the item's value, or else the other."""
         value = self._path.read(item, values)
         return self._otherwise.compute(item, values) if value is None else value
 

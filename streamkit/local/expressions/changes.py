@@ -110,7 +110,7 @@ class Update:
         return UpdateResult(new, self.paths)
 
     def _new_value(self, change: PathChange, item: Item) -> AttributeValue | None:
-        """What the path is to hold afterwards, None when it is to be gone."""
+        """Return what the path is to hold afterwards, None when it is to be gone."""
         if change.value is None:
             return None
         value = change.value.compute(item, self._values)
@@ -173,7 +173,7 @@ def _assign(item: Item, path: DocumentPath, value: AttributeValue) -> None:
 def _assigned(
     container: AttributeValue | None, steps: DocumentPath, value: AttributeValue
 ) -> AttributeValue:
-    """A copy of a container in which the value stands at the end of the steps."""
+    """Return a copy of a container in which the value stands at the end of the steps."""
     if not steps:
         return value
     if container is None:
@@ -204,7 +204,7 @@ def _remove(item: Item, path: DocumentPath) -> None:
 
 
 def _without(container: AttributeValue, steps: DocumentPath) -> AttributeValue:
-    """A copy of a container without what the steps, which it has, lead to."""
+    """Return a copy of a container without what the steps, which it has, lead to."""
     step = steps[0]
     kind = "L" if isinstance(step, int) else "M"
     members = container[kind].copy()

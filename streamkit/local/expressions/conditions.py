@@ -64,7 +64,7 @@ class Condition:
         self.paths = paths
 
     def matches(self, item: Item | None) -> bool:
-        """Whether an item meets the condition; None stands for an item that does not exist."""
+        """Return whether an item meets the condition; None stands for a missing item."""
         return self._root.matches(item or {}, self._values)
 
 
@@ -88,7 +88,7 @@ def parse_condition(
 def bound_tree(
     text: str, placeholders: Placeholders, kind: str, *, redundant_parentheses: bool = False
 ) -> ConditionTree:
-    """The parsed text, after its check against the values of a request."""
+    """Return the parsed text, after its check against the values of a request."""
     tree = _parsed(text, kind, placeholders.names_key, redundant_parentheses)
     placeholders.use(tree.names, tree.values)
     values = placeholders.values
@@ -175,7 +175,7 @@ class _ConditionParser(Parser):
         return Not(node) if group.negations % 2 else Not(Not(node))
 
     def _goes_on(self, group: _Group, term: Node | Operand) -> bool:
-        """Whether AND or OR follows a term, which then becomes a part of its group."""
+        """Return whether AND or OR follows a term, which then becomes a part of its group."""
         keyword = self.word()
         if keyword not in ("AND", "OR"):
             return False
@@ -188,7 +188,7 @@ class _ConditionParser(Parser):
         return True
 
     def _joined(self, group: _Group, term: Node | Operand) -> Node | Operand:
-        """All of a group with its last term."""
+        """Return all of a group with its last term."""
         if not group.alternatives and not group.conjunction:
             return term
         group.conjunction.append(self._as_condition(term))
@@ -246,7 +246,7 @@ class _ConditionParser(Parser):
         return self.literal() if self.token.text[0] == ":" else self.path()
 
     def _operand(self) -> Operand:
-        """An operand where a condition cannot stand."""
+        """Return the operand that begins here; a condition cannot."""
         opened = 0
         while self.take("("):
             opened += 1

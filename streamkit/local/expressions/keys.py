@@ -71,7 +71,7 @@ class KeyCondition:
         return lambda value: self.holds(sort_token(value))
 
     def holds(self, token: SortToken) -> bool:
-        """Whether a sort key with this token is in the range."""
+        """Return whether a sort key with this token is in the range."""
         # The tokens of one key are of one type, which the checker cannot see.
         if self.lower is not None and not (
             self.lower < token or (self.lower_inclusive and self.lower == token)  # type: ignore[operator]
@@ -172,7 +172,7 @@ def _with_range(
 
 
 def _after(prefix: bytes) -> bytes | None:
-    """The least string of bytes that is beyond all that begin with the prefix."""
+    """Return the least string of bytes that is beyond all that begin with the prefix."""
     shorter = prefix.rstrip(b"\xff")
     return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
 

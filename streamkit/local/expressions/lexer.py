@@ -47,7 +47,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of an expression, closed by one of kind END."""
+    """Return all tokens of an expression, closed by one of kind END."""
     tokens = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""

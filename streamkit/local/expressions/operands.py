@@ -25,11 +25,11 @@ class Path:
         self.missing = missing
 
     def references(self) -> tuple[str, ...]:
-        """The `#names` in it that the request does not define."""
+        """Return the `#names` in it that the request does not define."""
         return self.missing
 
     def read(self, item: Item, _values: Values) -> AttributeValue | None:
-        """The value the item has here."""
+        """Return the value the item has here."""
         value = item.get(self.head)
         for step in self.tail:
             if value is None:
@@ -51,15 +51,15 @@ class Literal:
         self.reference = reference
 
     def references(self) -> tuple[str, ...]:
-        """The placeholder, which the request may or may not define."""
+        """Return the placeholder, which the request may or may not define."""
         return (self.reference,)
 
     def read(self, _item: Item, values: Values) -> AttributeValue | None:
-        """The request's value."""
+        """Return the request's value."""
         return values[self.reference]
 
     def type_name(self, values: Values) -> str | None:
-        """The type of the request's value."""
+        """Return the type of the request's value."""
         return next(iter(values[self.reference]))
 
 
@@ -72,11 +72,11 @@ class Size:
         self.arguments = arguments
 
     def references(self) -> tuple[str, ...]:
-        """Those of its arguments."""
+        """Return the `#names` of its arguments that the request does not define."""
         return tuple(ref for argument in self.arguments for ref in argument.references())
 
     def read(self, item: Item, values: Values) -> AttributeValue | None:
-        """The size as a number value."""
+        """Return the size as a number value."""
         value = self.arguments[0].read(item, values)
         if value is None:
             return None
@@ -85,11 +85,11 @@ class Size:
         return None if measure is None else {"N": str(measure(raw))}
 
     def type_name(self, _values: Values) -> str | None:
-        """A size is a number."""
+        """Return the type of a number, which a size is."""
         return "N"
 
     def complaint(self, values: Values) -> str | None:
-        """What is wrong with its arguments, if anything."""
+        """Return what is wrong with its arguments, if anything."""
         for argument in self.arguments:
             nested = argument.complaint(values) if isinstance(argument, Size) else None
             if nested:
@@ -125,7 +125,7 @@ _MEASURES: dict[str, Callable[[Any], int]] = {
 
 
 def wrong_operand_count(function: str, count: int) -> str:
-    """The service's complaint about the number of arguments."""
+    """Return the service's complaint about the number of arguments."""
     return (
         "Incorrect number of operands for operator or function; "
         f"operator or function: {function}, number of operands: {count}"
@@ -133,7 +133,7 @@ def wrong_operand_count(function: str, count: int) -> str:
 
 
 def wrong_operand_type(function: str, type_name: str) -> str:
-    """The service's complaint about the type of an argument that is known before any item."""
+    """Return the complaint about the type of an argument that is known before any item."""
     return (
         "Incorrect operand type for operator or function; "
         f"operator or function: {function}, operand type: {type_name}"
@@ -141,5 +141,5 @@ def wrong_operand_type(function: str, type_name: str) -> str:
 
 
 def needs_path(function: str) -> str:
-    """The service's complaint about a function that wants a document path."""
+    """Return the service's complaint about a function that wants a document path."""
     return f"Operator or function requires a document path; operator or function: {function}"

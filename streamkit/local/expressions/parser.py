@@ -36,7 +36,7 @@ _DEPTH_LIMIT = 300
 
 
 def invalid(kind: str, message: str) -> ApiError:
-    """A ValidationException about one expression parameter."""
+    """Return a ValidationException about one expression parameter."""
     return validation(f"Invalid {kind}: {message}")
 
 
@@ -86,7 +86,7 @@ class Parser:
         return token
 
     def at_symbol(self, symbol: str) -> bool:
-        """Whether the current token is this symbol."""
+        """Return whether the current token is this symbol."""
         return self.token.kind is TokenKind.SYMBOL and self.token.text == symbol
 
     def take(self, symbol: str) -> bool:
@@ -102,7 +102,7 @@ class Parser:
             raise self.syntax_error()
 
     def word(self) -> str:
-        """The current token in upper case if it is a word, so that it may be a keyword."""
+        """Return the current token in upper case if it is a word, so that it may be a keyword."""
         return self.token.text.upper() if self.token.kind is TokenKind.NAME else ""
 
     def expect_word(self, word: str) -> None:
@@ -112,14 +112,14 @@ class Parser:
         self.advance()
 
     def at_function(self) -> bool:
-        """Whether a function call begins here."""
+        """Return whether a function call begins here."""
         if self.token.kind is not TokenKind.NAME or self.word() in self.keywords:
             return False
         following = self._tokens[self._position + 1]
         return following.kind is TokenKind.SYMBOL and following.text == "("
 
     def syntax_error(self) -> ApiError:
-        """The complaint about the current token, with the token before and after it."""
+        """Return the complaint about the current token, with the token before and after it."""
         at = self._position
         first = self._tokens[max(at - 1, 0)]
         last = self._tokens[min(at + 1, len(self._tokens) - 1)]
@@ -139,14 +139,14 @@ class Parser:
             raise fault
 
     def first_fault(self) -> ApiError | None:
-        """The most important fault noted so far."""
+        """Return the most important fault noted so far."""
         for category in self.fault_order:
             if category in self._faults:
                 return invalid(self.kind, self._faults[category])
         return None
 
     def misused(self, function: str) -> None:
-        """Note that a function stands where it cannot."""
+        """Note that a function stands where the grammar allows none."""
         self.fault(
             "misuse",
             "The function is not allowed to be used this way in an expression; "

@@ -14,13 +14,13 @@ PathTree: TypeAlias = "dict[str | int, PathTree | None]"
 
 
 def path_text(path: DocumentPath) -> str:
-    """A path as error messages show it: `[a, b, [0]]`."""
+    """Return a path as error messages show it: `[a, b, [0]]`."""
     steps = (f"[{step}]" if isinstance(step, int) else step for step in path)
     return f"[{', '.join(steps)}]"
 
 
 def read_path(item: Item, path: DocumentPath) -> AttributeValue | None:
-    """The value at a path, or None when the item has nothing there."""
+    """Return the value at a path, or None when the item has nothing there."""
     value = item.get(str(path[0]))
     for step in path[1:]:
         if value is None:
@@ -30,7 +30,7 @@ def read_path(item: Item, path: DocumentPath) -> AttributeValue | None:
 
 
 def child(value: AttributeValue, step: str | int) -> AttributeValue | None:
-    """The member of a map or list that one step leads to, or None."""
+    """Return the member of a map or list that one step leads to, or None."""
     if isinstance(step, int):
         elements: list[AttributeValue] = value.get("L", ())
         return elements[step] if step < len(elements) else None
@@ -39,7 +39,7 @@ def child(value: AttributeValue, step: str | int) -> AttributeValue | None:
 
 
 def overlap(paths: Sequence[DocumentPath]) -> str | None:
-    """What is wrong with a set of paths that are to be changed or picked together.
+    """Return what is wrong with a set of paths that are to be changed or picked together.
 
     Returns:
         The service's message about the first two that overlap (one is the other, or leads into
@@ -86,7 +86,7 @@ def path_tree(paths: Iterable[DocumentPath]) -> PathTree:
 
 
 def pick(item: Item, tree: PathTree) -> Item:
-    """The part of an item that a tree of paths covers; nothing for what it does not have."""
+    """Return the part of an item that a tree of paths covers; nothing for what it does not have."""
     picked: Item = {}
     for first, deeper in tree.items():
         name = str(first)
@@ -114,5 +114,5 @@ def _pick_within(value: AttributeValue, tree: PathTree) -> AttributeValue | None
 
 
 def pick_paths(item: Item, paths: Iterable[DocumentPath]) -> Item:
-    """The part of an item at these paths: what UPDATED_OLD and UPDATED_NEW return."""
+    """Return the part of an item at these paths: what UPDATED_OLD and UPDATED_NEW return."""
     return pick(item, path_tree(paths))

@@ -64,7 +64,7 @@ class Placeholders:
 
 
 def undefined(reference: str) -> str:
-    """The service's complaint about a `#name` or `:value` that the request does not define."""
+    """Return the complaint about a `#name` or `:value` that the request does not define."""
     if reference[0] == "#":
         return (
             "An expression attribute name used in the document path is not defined; "

@@ -63,7 +63,7 @@ class Leaf(ABC):
             self._fault = self._not_distinct()
 
     def complaint(self, values: Values) -> str | None:
-        """What is wrong with this condition in a request with these values, if anything."""
+        """Return what is wrong with this condition in a request with these values, if anything."""
         for reference in self._references:
             if reference not in values:
                 return undefined(reference)
@@ -74,12 +74,12 @@ class Leaf(ABC):
         return self._fault or self.type_complaint(values)
 
     def type_complaint(self, values: Values) -> str | None:  # noqa: ARG002 - for overriding
-        """What is wrong with the types that are known before any item is read."""
+        """Return what is wrong with the types that are known before any item is read."""
         return None
 
     @abstractmethod
     def matches(self, item: Item, values: Values) -> bool:
-        """Whether the item meets the condition."""
+        """Return whether the item meets the condition."""
 
     def _not_distinct(self) -> str | None:
         first, *others = self.operands
@@ -153,7 +153,7 @@ class Between(Leaf):
         super().__init__("BETWEEN", (subject, low, high))
 
     def type_complaint(self, values: Values) -> str | None:
-        """The bounds must have an order, be of one type and in order."""
+        """Refuse bounds that have no order, or are of two types, or not in order."""
         wrong = self._only_types(_ORDERED, values)
         _, low, high = self.operands
         if wrong is None and isinstance(low, Literal) and isinstance(high, Literal):
@@ -171,7 +171,7 @@ class Between(Leaf):
 
 
 def bounds_complaint(lower: AttributeValue, upper: AttributeValue) -> str | None:
-    """What is wrong with the bounds of a BETWEEN, if anything."""
+    """Return what is wrong with the bounds of a BETWEEN, if anything."""
     order = compare(lower, upper)
     if order is None:
         rule = "same data type for lower and upper bounds"
@@ -218,7 +218,7 @@ class Exists(Leaf):
         self._when_there = name == "attribute_exists"
 
     def type_complaint(self, values: Values) -> str | None:  # noqa: ARG002 - of the base class
-        """A value always exists, so it must be a path."""
+        """Refuse a value, because it always exists; a path may not."""
         return None if isinstance(self.operands[0], Path) else needs_path(self.name)
 
     def matches(self, item: Item, values: Values) -> bool:
@@ -235,7 +235,7 @@ class AttributeType(Leaf):
         super().__init__(name, operands, count=2)
 
     def type_complaint(self, values: Values) -> str | None:
-        """The second operand must be the name of a type."""
+        """Refuse a second operand that is not the name of a type."""
         type_name = self.operands[1].type_name(values)
         wanted = self.operands[1].read({}, values) if type_name == "S" else None
         if wanted is None:
@@ -273,7 +273,7 @@ class BeginsWith(Leaf):
 
 
 def begins_with(value: AttributeValue, prefix: AttributeValue) -> bool:
-    """Whether a string or binary begins with another of its type."""
+    """Return whether a string or binary begins with another of its type."""
     if "S" in value and "S" in prefix:
         return bool(value["S"].startswith(prefix["S"]))
     if "B" in value and "B" in prefix:
@@ -296,7 +296,7 @@ class Contains(Leaf):
 
 
 def contains(value: AttributeValue, part: AttributeValue) -> bool:
-    """Whether a value holds another: as a substring, as a member of a set or of a list."""
+    """Return whether a value holds another: as a substring, as a member of a set or of a list."""
     ((kind, whole),) = value.items()
     ((part_kind, wanted),) = part.items()
     if kind == "L":
@@ -335,7 +335,7 @@ class Not:
         self.part = part
 
     def matches(self, item: Item, values: Values) -> bool:
-        """The opposite of the part."""
+        """Return the opposite of the part."""
         return not self.part.matches(item, values)
 
 

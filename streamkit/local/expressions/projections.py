@@ -27,7 +27,7 @@ class Projection:
         self._names = tuple(str(path[0]) for path in self.paths) if plain else None
 
     def apply(self, item: Item) -> Item:
-        """The parts of this item that are there."""
+        """Return the parts of this item that are there."""
         if self._names is None:
             return pick(item, self._tree)
         return {name: item[name] for name in self._names if name in item}

@@ -60,7 +60,7 @@ class _Call:
         self._literals = tuple(one.literal for one in arguments if isinstance(one, Given))
 
     def complaint(self, values: Values) -> str | None:
-        """What is wrong with this call in a request with these values, if anything."""
+        """Return what is wrong with this call in a request with these values, if anything."""
         wanted = _TAKEN[self.name]
         if self._fault or wanted is None:
             return self._fault
@@ -92,7 +92,7 @@ class _UpdateTree:
         )
 
     def complaint(self, values: Values) -> str | None:
-        """What is wrong with this update in a request with these values, if anything."""
+        """Return what is wrong with this update in a request with these values, if anything."""
         for reference in self.values:
             if reference not in values:
                 return undefined(reference)

@@ -20,7 +20,7 @@ from streamkit.stream.listing import is_gone, list_shards
 from streamkit.stream.reader import ShardReader, StreamPages
 
 TIP_PAGES = 10
-"""So many empty pages in a row count as the tip; see `source.reader`."""
+"""So many empty pages in a row count as the tip; see `stream.reader`."""
 _EMPTY_PAUSE = 0.25
 """All readers of a shard together may make five calls a second."""
 _AT_ONCE = 16

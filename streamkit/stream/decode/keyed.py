@@ -1,7 +1,7 @@
 """Keyed: what the key of an item that was read says about the item.
 
 The entity remembers the key as it was read. Fields that have no attribute are read from the key
-where that is unambiguous (`relations.unbuilding`); an attribute that exists wins. Where an
+where that is unambiguous (`model.key_reader`); an attribute that exists wins. Where an
 attribute *is* a key of the table, it holds the text of the whole template, so its field is read
 from the key, too.
 
