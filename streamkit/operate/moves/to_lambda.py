@@ -27,7 +27,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import OVERTAKEN, Moved, MoveRefused, unfit
-from streamkit.operate.moves.tables import surroundings
+from streamkit.operate.moves.tables import environment_with
 from streamkit.progress.actions import QUEUE, Action, GuardSource, Verb
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
@@ -67,15 +67,15 @@ async def move_to_lambda(
         MoveRefused: the result would be wrong, or workers are still alive; nothing has changed.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     newest = await newest_generation(store)
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
     MoveRefused.raise_for(unfit(app, newest, *hosts))
     assert newest is not None  # noqa: S101 - it would have been refused
 
-    async with surroundings(app, aws, clock, rng) as environment:
+    async with environment_with(app, aws, clock, rng) as environment:
         return await _Move(environment, newest, accept_loss).run(wait, lease_seconds)
 
 

@@ -26,7 +26,7 @@ from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import Moved, MoveRefused, unfit
 from streamkit.operate.moves.passage import Passage
 from streamkit.operate.moves.positions import replace_cursors
-from streamkit.operate.moves.tables import surroundings
+from streamkit.operate.moves.tables import environment_with
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.cursor import CursorStore
@@ -66,8 +66,8 @@ async def move_to_workers(
         RetentionLost: the stream was trimmed faster than it was read.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
-    around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
+    tables = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, tables.space(app))
     newest = await newest_generation(store)
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
@@ -76,7 +76,7 @@ async def move_to_workers(
     if newest.host != TO_WORKERS:
         await claim(store, LAMBDA)
 
-    async with surroundings(app, aws, clock, rng) as environment:
+    async with environment_with(app, aws, clock, rng) as environment:
         move = _Move(environment, int(since.timestamp()) if since else 0)
         return await move.run(in_flight)
 
@@ -101,13 +101,13 @@ class _Move:
     def __post_init__(self) -> None:
         environment = self.environment
         self.store, self.clock = environment.store, environment.clock
-        arn = environment.around.table.stream_arn or ""
+        arn = environment.tables.table.stream_arn or ""
         self.passage = Passage(environment.aws, arn, self.clock, environment.rng, self._process)
 
     async def run(self, in_flight: float) -> Moved:
         fence = await MoveFence.raised(self.store, self.clock, self._unfit)
         newest = fence.began
-        self.environment = replace(self.environment, send=fence.sending(self.environment.around))
+        self.environment = replace(self.environment, send=fence.sending(self.environment.tables))
         if newest.host != TO_WORKERS:
             await self.passage.catch_up()
             await fence.turn(TO_WORKERS)
