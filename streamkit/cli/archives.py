@@ -4,7 +4,11 @@ from typing import Annotated
 
 import typer
 
+from streamkit.cli.consumers import time_of
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.printing import print_json
+from streamkit.cli.running import app_named, exit_with, with_aws
 
 archive = typer.Typer(
     help="Check the archive of an app.",
@@ -33,11 +37,7 @@ def verify(
     Exits with 5 if records are missing: a hole that its writer recorded, an object that was
     removed, or one whose content is not what was stored.
     """
-    from streamkit.cli.consumers import time_of
     from streamkit.cli.describing import describe_archive
-    from streamkit.cli.exits import ExitCode
-    from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.operate.archives import verify_archive
 
     loaded = app_named(app)

@@ -78,8 +78,8 @@ async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
     """
     if app.archive is None:
         raise ConfigurationError(f"{app.declared} has no archive=")
-    around = await survey(app, aws)
-    label = around.space(app.writer).label
+    tables = await survey(app, aws)
+    label = tables.space(app.writer).label
     async with app.archive.opened() as objects:
         yield ArchivedShards(objects, f"{app.table}/{label}")
 

@@ -96,7 +96,7 @@ class Crew:
         start(shards.reading.pool.run)
         start(shards.retries.run_for_ever)
         compare = dispatcher.shadows.compare_for_ever
-        start(compare, machine.aws.dynamodb, shards.around.schemas)
+        start(compare, machine.aws.dynamodb, shards.tables.schemas)
         start(self._lead)
         silence = 3 * max(self.settings.lease, self.settings.poll_ceiling)
         start(watch_stream, shards, self.coordinator, machine.aws, silence)
@@ -149,7 +149,7 @@ class Crew:
 def assemble(
     app: App,
     machine: Machine,
-    around: AppTables,
+    tables: AppTables,
     dispatcher: Dispatcher,
     settings: Settings,
     place: ProcessPlace,
@@ -161,7 +161,7 @@ def assemble(
     Args:
         app: its handlers run.
         machine: clients, clock and random numbers.
-        around: the app's tables.
+        tables: the app's tables.
         dispatcher: runs the handlers.
         settings: durations and bounds.
         place: among the workers of this process; its name is this worker's.
@@ -169,26 +169,26 @@ def assemble(
         objects: its app's archive, open, if there is one.
     """
     aws, clock, rng = machine.aws, machine.clock, machine.rng
-    store = CursorStore(aws.dynamodb, around.space(app))
+    store = CursorStore(aws.dynamodb, tables.space(app))
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
-    table, lost = Table(aws.dynamodb, around.table), dispatcher.meters.lost
+    table, lost = Table(aws.dynamodb, tables.table), dispatcher.meters.lost
     losses = Losses(app.on_loss, table, store, aggregates, lost)
     over = anyio.Event()
     view = _view(app, machine, store, losses, settings, place, over)
-    use = None if objects is None else _archive_use(app, aws, around, objects)
+    use = None if objects is None else _archive_use(app, aws, tables, objects)
     reading = Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),
         settings.pace,
         AskRate(lambda: view.asks),
         losses,
-        _lineage(machine, around, use),
+        _lineage(machine, tables, use),
         place.reads,
         archive=use,
     )
-    retries = QueueRetries.of(app, machine, around, dispatcher, wrote=reading.writes.note)
+    retries = QueueRetries.of(app, machine, tables, dispatcher, wrote=reading.writes.note)
     hook = app.telemetry.on_shard
-    shards = ShardSet(machine, around, dispatcher, reading, retries, view, group, hook)
+    shards = ShardSet(machine, tables, dispatcher, reading, retries, view, group, hook)
     claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
     coordinator = Coordinator(
         view,
@@ -199,23 +199,23 @@ def assemble(
         clock,
         place.anchor,
     )
-    lister = partial(_lister, machine, around, view, reading)
+    lister = partial(_lister, machine, tables, view, reading)
     sweeping = Sweeping(store, clock, rng)
     leadership = Leadership(coordinator, store, lister, settings.list_interval, sweeping.once)
     return Crew(coordinator, shards, leadership, claims, settings, over)
 
 
-def _archive_use(app: App, aws: Aws, around: AppTables, objects: Objects) -> ArchiveUse:
+def _archive_use(app: App, aws: Aws, tables: AppTables, objects: Objects) -> ArchiveUse:
     """Build what an app with an archive needs of it."""
-    space = around.space(app.writer)
+    space = tables.space(app.writer)
     shards = ArchivedShards(objects, f"{app.table}/{space.label}")
     flush = app.archive.flush if app.archive is not None else Flush()
     return ArchiveUse(shards, flush, CursorStore(aws.dynamodb, space), app.copies)
 
 
-def _lineage(machine: Machine, around: AppTables, use: ArchiveUse | None) -> StreamLineage:
+def _lineage(machine: Machine, tables: AppTables, use: ArchiveUse | None) -> StreamLineage:
     """Return what says which shards there are."""
-    aws, arn = machine.aws, around.table.stream_arn or ""
+    aws, arn = machine.aws, tables.table.stream_arn or ""
     if use is None:
         return StreamLineage(aws, arn)
     if use.copies:
@@ -253,10 +253,10 @@ def _view(
 
 
 def _lister(
-    machine: Machine, around: AppTables, view: FleetView, reading: Reading, lead: Cursor
+    machine: Machine, tables: AppTables, view: FleetView, reading: Reading, lead: Cursor
 ) -> Lister:
     """Build the lister that works under the lease `lead`."""
-    store, control, joined = view.known.store, around.control, view.rollout.joined
+    store, control, joined = view.known.store, tables.control, view.rollout.joined
     dynamodb, rng = machine.aws.dynamodb, machine.rng
     return Lister(
         reading.lineage,
