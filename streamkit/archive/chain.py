@@ -1,7 +1,7 @@
 """The chain of one shard: links that follow each other, each named by the position it begins after.
 
-The object is the commit. Whoever stores a link first decides what follows its position, for all
-readers and for ever; whoever comes later takes what is there. Nothing else has to be asked: a
+The object is the commit. The process that stores a link first decides what follows its position,
+for all readers and for ever; a later process takes what is there. Nothing else has to be asked: a
 cursor that says where the chain ends is a cache of it.
 """
 
@@ -81,7 +81,7 @@ class Chain:
         return found
 
     async def add(self, link: Link, lines: Lines | None = None) -> Link:
-        """Store a link, or return the one that is there already: it decides, whoever made it.
+        """Store a link, or return the one that is there already: it decides.
 
         A damaged object is replaced, because this caller has read what belongs there; unless links
         follow it: then it stays, and ends where the next one begins.

@@ -248,7 +248,7 @@ class LongReader(ShardReader):
 
 
 class CopyReader(ShardReader):
-    """Reads a shard for the writer of its archive, who may go on where another has stopped."""
+    """Reads a shard for the writer of its archive, which may go on where another has stopped."""
 
     _behind_hole = False
 

@@ -1,4 +1,4 @@
-"""The archive of one stream: the chains of its shards, and who descends from whom.
+"""The archive of one stream: the chains of its shards, and which shard descends from which.
 
 TABLE/LABEL/archive.json                              the format, before anything else
 TABLE/LABEL/shards/SHARD/POSITION.jsonl.gz            the links of a shard

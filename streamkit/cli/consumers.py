@@ -93,7 +93,7 @@ def pause(
     after they were made, whether they were read or not: `status` says how long is left.
 
     With --only, a move or a rewind that is under way waits, and takes no further step. Between two
-    hosts nobody reads the stream, so a move must go on within a day. A rewind can wait until it has
+    hosts, none reads the stream, so a move must go on within a day. A rewind can wait until it has
     decided; a worker that starts meanwhile ends it.
     """
     _set_paused(app, listener, only, paused=True)

@@ -229,7 +229,7 @@ async def begin_rewind(
     said: AuditEntry | None = None,
     begins: frozenset[str] = frozenset(),
 ) -> Generation:
-    """Start the generation that reads again from a given time, once nobody has paused the rewind.
+    """Start the generation that reads again from a given time, once the rewind is not paused.
 
     Before this write nothing has changed; after it the old cursors do not count any more.
 

@@ -81,7 +81,7 @@ _LASTING = (
     *("fingerprint", "generation", "state", "weight", "leads", "follows", "late"),
     *("held", "news", "claims", "childless", "lease"),
 )
-"""What members report that other workers act on; `idle` is asked for by those who wait for it."""
+"""What members report that other workers act on; workers that wait for `idle` ask for it."""
 
 
 def member_attributes(member: Member) -> dict[str, Wire]:

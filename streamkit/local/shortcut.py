@@ -118,7 +118,7 @@ class _Way:
         return self._client
 
     async def _emit(self, event: str, operation: _Operation, **about: Any) -> Any:
-        """Tell botocore's listeners; of a client that is not made, nobody has become one."""
+        """Tell botocore's listeners; a client that is not made has none."""
         if self._client is None:
             return ()
         return await self._client.meta.events.emit(f"{event}{operation.events}", **about)

@@ -4,7 +4,7 @@ Every few seconds a process writes one item: what it uses a second, why it waits
 tallies of the pass as it saw them, by its own clock. A list of the processes is stored beside. The
 report of a killed process is recognised by its age, and the next process that joins deletes it.
 
-In: a `Runner`. Out: items, and `Report` for those who read them. On failure: an error of the table
+In: a `Runner`. Out: items, and `Report` for their readers. On failure: an error of the table
 ends the reports, not the migration.
 """
 

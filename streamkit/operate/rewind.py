@@ -140,7 +140,7 @@ async def rewind(
 
 
 async def _unless_paused(store: CursorStore) -> Generation | None:
-    """Read the consumer's generation, once nobody has paused its rewind."""
+    """Read the consumer's generation, once its rewind is not paused."""
     return await consumer_operation(store, "rewind").resumed()
 
 

@@ -123,7 +123,7 @@ class Operation(Generic[S]):
     held: Callable[[S], bool] = lambda _: False
 
     async def resumed(self, stopping: anyio.Event | None = None) -> S:
-        """Return the state, once nobody has paused the operation, or as soon as it has to stop."""
+        """Return the state, once the operation is not paused, or as soon as it has to stop."""
         waited = False
         while True:
             state = await self.read()

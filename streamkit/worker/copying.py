@@ -132,7 +132,7 @@ class CopyPipeline(ShardPipeline):
         return [], [], self.stage.keep(page)
 
     async def _process_flawed(self, page: Page) -> None:
-        """Copy records that cannot be read, too: who reads the archive sets them aside."""
+        """Copy records that cannot be read, too: readers of the archive set them aside."""
         works, _, traffic = await self._dispatch(page)
         self._note_traffic(page, traffic)
         self._hand_over(page, works, traffic)
