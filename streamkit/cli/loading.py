@@ -46,9 +46,10 @@ def load_app(name: str) -> App:
 
 
 def _part(found: object, name: str) -> object:
-    """Return an attribute, or a listener of an app."""
-    there = getattr(found, name, None)
-    return found.listeners.get(name) if there is None and isinstance(found, App) else there
+    """Return a listener of an app, or an attribute: `app.archive` is the archive's writer."""
+    if isinstance(found, App) and name in found.listeners:
+        return found.listeners[name]
+    return getattr(found, name, None)
 
 
 def import_module(name: str) -> ModuleType:

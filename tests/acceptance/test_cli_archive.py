@@ -4,6 +4,7 @@ import pytest
 
 from streamkit import App
 from streamkit.archive import BucketArchive, DirectoryArchive
+from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
@@ -47,3 +48,9 @@ def test_an_app_without_an_archive_has_none_to_verify(harness_of):
     harness = harness_of(app_of(None))
     with pytest.raises(ConfigurationError, match="has no archive="):
         harness.operate(lambda aws: verify_archive(harness.app, aws))
+
+
+def test_the_writer_is_named_like_a_listener_of_the_app():
+    app = App("a", table="Table", archive=MemoryArchive())
+    assert _part(app, "archive") is app.writer
+    assert _part(App("b", table="Table"), "archive") is None

@@ -35,4 +35,12 @@ MUTANTS = (
         "a reader that comes late never learns of shards that the stream has forgotten",
         test="tests/simulation/test_archive.py::test_a_weekend_without_the_app_is_made_up_for_from_the_archive",
     ),
+    Mutant(
+        "child-forgotten-before-its-parent",
+        "fleet/lister.py",
+        "        first = [cursor for cursor in over if cursor.parent not in self.cursors]\n",
+        "        first = list(over)\n",
+        "an archive still lists the child of a finished shard: it is read a second time",
+        test="tests/unit/fleet/test_leading.py::test_a_finished_cursor_is_deleted_after_that_of_its_parent",
+    ),
 )

@@ -118,6 +118,21 @@ async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(t
     assert commits.there == set("abcd")
 
 
+async def test_a_finished_cursor_is_deleted_after_that_of_its_parent():
+    """Else the shard would be found again in an archive, and be read a second time."""
+    clock = SimpleNamespace(time=lambda: 110.0 * HOUR)
+    lister = Lister(
+        StreamLineage(None, "arn"), SimpleNamespace(space=SPACE), Commits(), clock, None, None
+    )
+    child = Cursor("b", parent="a", state="finished", ended=int(10 * HOUR))  # of a slow clock
+    lister.cursors |= {"a": Cursor("a", state="finished", ended=int(100 * HOUR)), "b": child}
+    await lister._sweep([])
+    assert lister.cursors.keys() == {"a", "b"}
+    clock.time = lambda: 200.0 * HOUR
+    await lister._sweep([])
+    assert not lister.cursors
+
+
 async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_won_instead():
     """Else the cursor counts as created, and no worker reads the shard until another one leads."""
 
