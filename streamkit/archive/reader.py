@@ -179,7 +179,16 @@ class LongPages:
         if until is None or until <= position:
             return NotDecided(text or "the archive says nothing about records that are trimmed")
         text = text or f"{self.chain.name(position)} is missing"
-        return self._loss(self.chain.link(position, until), text)
+        lost = self.chain.link(position, until)
+        return self._loss(msgspec.structs.replace(lost, until=await self._first_of(until)), text)
+
+    async def _first_of(self, position: str) -> float:
+        """Return when the first record behind a position was created; 0 if it is not known."""
+        try:
+            found = await self.chain.at(position)
+        except DamagedLink:
+            return 0.0
+        return 0.0 if found is None else found[0].first
 
     def _loss(self, lost: Link, text: str) -> RetentionLost:
         self.lost = lost
@@ -195,14 +204,10 @@ class LongPages:
 
 
 class LongReader(ShardReader):
-    """Reads a shard from wherever it is: the stream, or an archive that reaches further back.
-
-    `undecided` says that it waits for the archive to say whether records are lost.
-    """
+    """Reads a shard from wherever it is: the stream, or an archive that reaches further back."""
 
     def __init__(self, pages: LongPages, *parts: Any) -> None:
         super().__init__(pages, *parts)
-        self.undecided = False
         self._long = pages
 
     async def read(self) -> Page | None:
@@ -213,7 +218,7 @@ class LongReader(ShardReader):
             ClientError: the stream, or the archive, may not be read with these credentials.
         """
         try:
-            page = await super().read()
+            return await super().read()
         except WriterAhead as ahead:
             if self.seen < ahead.seen:
                 self.seen, self.wait, self._iterator = ahead.seen, 0.0, None
@@ -230,12 +235,9 @@ class LongReader(ShardReader):
             self._iterator = self._long.archived(self.position, gone=lost.gone)
             self.wait = 0.0
             return None
-        if page is not None:
-            self.undecided = False
-        return page
 
     def _wait_undecided(self) -> None:
-        self.wait, self._iterator, self.undecided = _UNDECIDED_SECONDS, None, True
+        self.wait, self._iterator = _UNDECIDED_SECONDS, None
         log.often("archive.undecided", level="warning", by=self.shard_id, shard=self.shard_id)
 
     def resume(self, loss: RetentionLost) -> None:

@@ -196,7 +196,9 @@ def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:
 
 
 def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
-    if newest is None:
+    if app.copies:
+        yield f"{app.name} writes an archive, in which everything has its place already"
+    elif newest is None:
         yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
     elif newest.host not in ("", WORKERS, LAMBDA):
         yield f"{app.name} is being moved to another host; wait until that has ended"

@@ -12,7 +12,10 @@ from streamkit import Add, App, Entity, Inserted, Put
 from streamkit.archive.link import Link
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.consumers import pause_consumer, resume_consumer
+from streamkit.operate.inspection import inspect_app
 from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.spending import read_spending
+from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
@@ -301,6 +304,7 @@ def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harne
     assert copied(harness) == sorted(set(range(6)) - gone)
     assert len(lost) == 1
     assert name in lost[0].text
+    assert lost[0].until <= datetime.fromtimestamp(harness.world.clock.time(), UTC)
 
 
 def test_an_object_that_is_there_twice_is_read_once(harness_of):
@@ -382,3 +386,18 @@ def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
     rewound(harness, moments[1], allow_loss=True)
     harness.settle()
     assert copied(harness) == [2]
+
+
+def test_the_writer_is_a_consumer_like_others_to_operators_and_is_never_rewound(harness_of):
+    harness = harness_of(app_of(MemoryArchive()), settings=RARELY)
+    put(harness, 1)
+    harness.settle()
+    writer, clock = harness.app.writer, harness.world.clock
+    status = harness.operate(lambda aws: read_status(writer, aws, clock=clock))
+    assert status.shards
+    assert harness.operate(lambda aws: inspect_app(writer, aws)) is not None
+    spent = harness.operate(lambda aws: read_spending(harness.app, aws))
+    assert [one.consumer for one in spent] == ["notes", "notes.archive"]
+    harness.stop()
+    with pytest.raises(RewindRefused, match="writes an archive"):
+        harness.operate(lambda aws: rewind(writer, aws, None, clock=clock))
