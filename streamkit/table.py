@@ -15,6 +15,7 @@ at once; a query or a scan is read completely before it yields the first item.
 
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from streamkit.aws import AwsError, ErrorKind, code_of, fetch_all, trouble_of
@@ -59,8 +60,6 @@ class Table:
         self._tables = tables or Tables(schema)
         self._dynamodb = dynamodb
         self._tracker = tracker or ReadTracker()
-        self._decoders: dict[type[Entity], ImageDecoder[Any]] = {}
-        self._matchers: dict[type[Entity], Matcher] = {}
 
     def of(self, name: str) -> "Table":
         """Return another table of the account and Region; its reads are tracked and checked, too.
@@ -352,9 +351,7 @@ class Table:
         return self._matcher(entity).matches(item)
 
     def _matcher(self, entity: type[Entity]) -> Matcher:
-        if entity not in self._matchers:
-            self._matchers[entity] = Matcher(entity, self.schema, self._tables.entities)
-        return self._matchers[entity]
+        return _matcher(entity, self.schema, self._tables.entities)
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
         items = await _available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))
@@ -385,10 +382,12 @@ class Table:
         return None if item is None else {**item, **key}
 
     def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
-        if entity not in self._decoders:
-            self._decoders[entity] = ImageDecoder(entity, self.schema)
-        decoded: E = self._decoders[entity].decode_item(item)
+        decoded: E = _decoder(entity, self.schema).decode_item(item)
         return decoded
+
+
+_decoder, _matcher = lru_cache(maxsize=1_000)(ImageDecoder), lru_cache(maxsize=1_000)(Matcher)
+"""Those of an entity, for all runs of handlers, each of which has its own tables."""
 
 
 async def _available(call: Awaitable[T]) -> T:

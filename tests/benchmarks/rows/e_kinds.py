@@ -128,12 +128,12 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
     return median_of(rounds)
 
 
-@row("fan-out: recipients", unit="recipients/CPU s", of="queries and transactions", bar=0.13)
+@row("fan-out: recipients", unit="recipients/CPU s", of="queries and transactions", bar=0.24)
 def fan_out() -> Figure:
     return reaching("fan_out", "MESSAGE#", tell_all, 2000)
 
 
-@row("mirror: copies", unit="copies/CPU s", of="queries and transactions", bar=0.01)
+@row("mirror: copies", unit="copies/CPU s", of="queries and transactions", bar=0.035)
 def mirror() -> Figure:
     return reaching("mirror", "WATCH#", set_all, 300)
 
@@ -162,7 +162,7 @@ async def redrive_raw(raw: Any, number: int) -> None:
         await one(n)
 
 
-@row("redrive: parked changes", unit="changes/CPU s", of="a read and a transaction", bar=0.25)
+@row("redrive: parked changes", unit="changes/CPU s", of="a read and a transaction", bar=0.4)
 def redrives() -> Figure:
     rounds = []
     pages, parked = 4, 4 * FULL // 10
@@ -192,7 +192,7 @@ async def scan_all(raw: Any) -> None:
         assert items
 
 
-@row("rebuild of an aggregate", unit="items/CPU s", of="the raw scan", bar=0.08)
+@row("rebuild of an aggregate", unit="items/CPU s", of="the raw scan", bar=0.18)
 def rebuilding() -> Figure:
     """The CPU time of the command and of the worker together."""
     rounds = []
