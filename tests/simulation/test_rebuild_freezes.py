@@ -354,7 +354,7 @@ def test_extremes_that_fit_in_no_transaction_are_not_called_computed(harness_of)
 
 
 def rebuilt_with_everything(harness):
-    """Rebuild twice an aggregate with extremes, whose contents are wrong, with something parked."""
+    """Rebuild three times an aggregate with extremes, whose contents are wrong, with something parked."""
     BROKEN.clear()
     app, clock = harness.app, harness.world.clock
 
@@ -378,6 +378,8 @@ def rebuilt_with_everything(harness):
         harness.delete(bid.item_key)
     operate()
     harness.put(Bid(lot="x", number=3, price=1))
+    harness.settle()
+    operate()  # a command that stood still before it began rebuilds all once more, to the same
     harness.settle()
     found = {one.lot: (one.bids, one.price) for one in harness.scan(Lots) if one.bids}
     assert found == {"x": (2, 1), "y": (3, 99)}
@@ -408,9 +410,9 @@ def a_shop_of_lots():
 
 def test_who_rebuilds_and_stands_still_at_any_call_changes_nothing_when_it_goes_on():
     stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, part="operation", sample=12)
-    assert len(list(stops)) == 12
+    assert len(list(stops)) >= 12
 
 
 def test_a_worker_that_stands_still_at_any_call_of_a_rebuild_changes_nothing_when_it_goes_on():
     stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, sample=8)
-    assert len(list(stops)) == 8
+    assert len(list(stops)) >= 8
