@@ -7,6 +7,7 @@ overwritten.
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -49,6 +50,16 @@ _WHAT = {
 }
 
 
+_DRAFT = '''
+{imports}
+
+@app.migration("{number}", {entity}{mode})
+def {name}(item: {entity}) -> {entity}:
+    """It is stored as a put would store it today; change it first where that is not enough."""
+    return item
+'''
+
+
 def next_number(app: App) -> str:
     """Return the number after all that an app's migrations have."""
     known = {*files_of(app), *app.migrations}
@@ -64,6 +75,7 @@ def write_migration(
     entity: str | None = None,
     mode: Mode = "in_place",
     named: bool = False,
+    draft: Sequence[str] | None = None,
 ) -> Path:
     """Write the file of a new migration, and return its path.
 
@@ -74,6 +86,7 @@ def write_migration(
         entity: the class name of the entity; it can be left out if there is just one.
         mode: one of the modes of `streamkit.kinds.migration`.
         named: whether it has the name instead of a number.
+        draft: what a sample of the table has shown; the function then does what it can about it.
 
     Raises:
         ConfigurationError: the name cannot be a function's, there is no such entity or mode, or the
@@ -91,8 +104,20 @@ def write_migration(
     path = folder / (f"{name}.py" if named else f"{number}_{name}.py")
     if path.exists():
         raise ConfigurationError(f"{path} is there already")
-    path.write_text(_text(app, where, chosen, number, name, mode))
+    path.write_text(_text(app, where, chosen, number, name, mode, draft))
     return path
+
+
+def entities_of(app: App, where: str, name: str | None) -> list[type[Entity]]:
+    """Return the entity of this name, or all that an app and its module have, no aggregates.
+
+    Raises:
+        ConfigurationError: there is no such entity.
+    """
+    module = where.partition(":")[0]
+    if name is not None:
+        return [_entity(app, module, name, aggregates=False)]
+    return [one for one in _entities(app, module) if not issubclass(one, Aggregate)]
 
 
 def _entity(app: App, module: str, name: str | None, *, aggregates: bool) -> type[Entity]:
@@ -124,11 +149,21 @@ def _entities(app: App, module: str) -> list[type[Entity]]:
     return [*dict.fromkeys([*app.known, *migrated, *beside])]
 
 
-def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mode: Mode) -> str:
+def _text(
+    app: App,
+    where: str,
+    entity: type[Entity],
+    number: str,
+    name: str,
+    mode: Mode,
+    draft: Sequence[str] | None,
+) -> str:
     imports = imports_of(app, where.partition(":")[0], entity)
     template = _IN_PLACE if mode in ("in_place", "touch") else _PAIRS
     if mode == "aggregate":
         template = _AGGREGATE
+    if draft is not None:
+        template = _DRAFT
     field, kind = _first_field(entity)
     fields = "\n".join(f"    {line}" for line in _fields(entity))
     title = f'"""Migration {number} of {app.name}: {name.replace("_", " ")}.'
@@ -143,7 +178,9 @@ def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mo
         kind=kind,
         what=_WHAT.get(mode, ""),
     )
-    return f'{title}\n\n{entity.__name__} has\n\n{fields}\n"""\n{body}'
+    seen = "".join(f"\n    {line}" for line in draft or ())
+    shown = f"\nA sample of the table has shown\n{seen}\n" if seen else ""
+    return f'{title}\n\n{entity.__name__} has\n\n{fields}\n{shown}"""\n{body}'
 
 
 def imports_of(app: App, module: str, entity: type[Entity] | None = None) -> list[str]:

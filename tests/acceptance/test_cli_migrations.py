@@ -222,6 +222,21 @@ def test_what_waits_for_people_is_left_to_them_and_the_rest_is_applied(shop):
     assert shop.run("migrate", "check", "shop:app").returncode == 0
 
 
+def test_a_draft_is_written_from_what_a_sample_of_the_table_lacks(shop):
+    shop.put(1, "NEW")
+    shop.dynamodb.update_item(
+        TableName=shop.table,
+        Key={"pk": {"S": "ORDER#1"}, "sk": {"S": "ORDER"}},
+        UpdateExpression="REMOVE #s",
+        ExpressionAttributeNames={"#s": "status"},
+    )
+    new = ("migrate", "new", "shop:app", "as_today", "--autogenerate", "--entity")
+    made = shop.run(*new, "Order", "--sample", "100%")
+    assert (made.returncode, "Order: 1 of 1 items: " in made.stdout) == (0, True), made.stderr
+    assert "1 of 1 items" in (shop.folder / "migrations" / "0001_as_today.py").read_text()
+    assert "no item of the sample differs" in shop.run(*new, "Journal").stdout
+
+
 def test_items_that_fail_wait_for_people(shop):
     write(shop, RIGHT)
     shop.put(1, "BAD")

@@ -316,6 +316,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_old_writes.py::test_processes_add_up_what_they_counted",
     ),
     Mutant(
+        "other-types-taken-for-other-values",
+        "migrate/drafting.py",
+        "    if wanted != there:\n",
+        "    if wanted == there:\n",
+        "a draft does not say that items store an attribute with another type",
+        test="tests/unit/migrate/test_migration_drafts.py::test_a_draft_names_what_is_missing_and_of_another_type_and_brings_it",
+    ),
+    Mutant(
         "repeated-beside-a-later-one",
         "migrate/order.py",
         '            begun = [one for one in begun if one.phase != "done"]\n',

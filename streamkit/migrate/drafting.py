@@ -1,0 +1,115 @@
+"""Compare entities with a sample of the table, to write the first draft of a migration.
+
+An item is as it should be if a put of today would store it as it is. What differs is counted by
+attribute: it is missing, has another type, or another value (as when the template of an index has
+changed); also items that the entity cannot read, and items under another key than their fields
+build.
+
+In: an app, its entities, and a sample. Out: a `Comparison` for each entity; nothing is written. On
+failure: `ConfigurationError`, if the table may not be read.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import survey
+from streamkit.entity import Entity, spec_of
+from streamkit.kinds.migration import Migration, read_migration
+from streamkit.migrate.failing import describe
+from streamkit.migrate.sampling import Wanted, take_sample
+from streamkit.migrate.transform import Image, Transform, plain
+from streamkit.model.codec import encode
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Wire
+from streamkit.stream.decode.keyed import trouble_of_key
+
+
+@dataclass
+class Comparison:
+    """What items of an entity in a sample lack, in words, each with its number of items.
+
+    `notes` are of the table. `moves` says that items are to get another key.
+    """
+
+    entity: type[Entity]
+    items: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    notes: tuple[str, ...] = ()
+    moves: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The findings, the most frequent first."""
+        counts = self.found.most_common()
+        return [*self.notes, *(f"{count} of {self.items} items: {text}" for text, count in counts)]
+
+
+async def compare_entities(
+    app: App,
+    aws: Aws,
+    entities: Sequence[type[Entity]],
+    wanted: Wanted,
+    rng: random.Random | None = None,
+) -> list[Comparison]:
+    """Compare entities with a sample of the app's table; those with most to do come first."""
+    around = await survey(app, aws)
+    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
+    items = int(described.get("ItemCount", 0))
+    rng = rng or random.Random()
+    sample = await take_sample(aws.dynamodb, app.table, wanted, rng, items=items)
+    known = tuple(dict.fromkeys([*app.known, *entities]))
+    found = []
+    for entity in entities:
+        transform = Transform(_identity(entity), around.table, None, known)
+        indexes = sorted({one.name for one in spec_of(entity).indexes.values()})
+        absent = tuple(name for name in indexes if name not in around.table.indexes)
+        one = Comparison(entity, notes=tuple(f"the table has no index {name}" for name in absent))
+        for part in sample.parts:
+            for item in part.items:
+                if transform.matches(item):
+                    _compare(one, transform, item, around.table)
+        found.append(one)
+    return sorted(found, key=lambda one: -sum(one.found.values()))
+
+
+def _identity(entity: type[Entity]) -> Migration:
+    """Return the migration that stores each item as a put of today would."""
+
+    def same(item: Entity) -> Entity:
+        return item
+
+    same.__annotations__ = {"item": entity, "return": entity}
+    return read_migration("000", entity, same, mode="in_place")
+
+
+def _compare(
+    one: Comparison, transform: Transform, item: dict[str, Wire], schema: TableSchema
+) -> None:
+    one.items += 1
+    image = plain(item)
+    try:
+        rewrite = transform.of(image)
+        trouble = trouble_of_key(transform.entity(item), schema)
+    except Exception as error:  # noqa: BLE001 - whatever the application's model raises
+        one.found[f"cannot be read as {one.entity.__name__}: {describe(error)}"] += 1
+        return
+    if trouble is not None:
+        one.moves = True
+        one.found["the key is another one than the fields build (mode rekey)"] += 1
+    for name, value in rewrite.sets.items():
+        one.found[_difference(name, value, image)] += 1
+    for name in rewrite.removes:
+        one.found[f"{name} is there, and would not be stored"] += 1
+
+
+def _difference(name: str, value: object, image: Image) -> str:
+    if name not in image:
+        return f"{name} is missing"
+    (wanted,), (there,) = encode(value), encode(image[name])
+    if wanted != there:
+        return f"{name} is stored as {there}, not as {wanted}"
+    return f"{name} has another value than a put would store"

@@ -1,0 +1,108 @@
+"""A draft says what items lack that a put would store today, and does what it can about it."""
+
+import importlib
+import sys
+
+import anyio
+
+from streamkit.core.table_shape import TableShape
+from streamkit.migrate.discovery import discover
+from streamkit.migrate.drafting import compare_entities
+from streamkit.migrate.sampling import Wanted
+from streamkit.migrate.scaffold import entities_of, write_migration
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+from tests.unit.migrate.test_migration_order import Site
+
+NAME = "drafted_shop"
+APP = """
+from decimal import Decimal
+from typing import ClassVar
+
+from streamkit import App, Entity, Index
+
+app = App("shop", table="Shop")
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+    total: Decimal = Decimal(0)
+    by_status: ClassVar = Index("ByStatus", pk="STATUS#{status}", sk="{number:06d}")
+
+
+class User(Entity, pk="USER#{name}", sk="USER"):
+    name: str
+    city: str
+"""
+
+
+def drafted(items, test, tmp_path, monkeypatch):
+    """Run a test at a table with items that code of yesterday has put."""
+    (tmp_path / f"{NAME}.py").write_text(APP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for loaded in [one for one in sys.modules if one == NAME or "_migrations_" in one]:
+        del sys.modules[loaded]
+    module = importlib.import_module(NAME)
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (module.Order,), stream=True)
+            for item in items:
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            with anyio.fail_after(7200):
+                return await test(Site(module.app, aws, world))
+
+    return run_virtually(main, seed=1)
+
+
+def order(number, **fields):
+    key = {"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}}
+    return key | {"number": {"N": f"{number}"}} | fields
+
+
+async def compared(site, entity=None):
+    entities = entities_of(site.app, f"{NAME}:app", entity)
+    return await compare_entities(site.app, site.aws, entities, Wanted(share=1.0))
+
+
+def test_a_draft_names_what_is_missing_and_of_another_type_and_brings_it(tmp_path, monkeypatch):
+    async def test(site):
+        first, *_ = await compared(site)
+        path = write_migration(
+            site.app, f"{NAME}:app", "as_today", entity=first.entity.__name__, draft=first.lines
+        )
+        discover(site.app)
+        await site.apply("0001")
+        return first, path.read_text(), await compared(site, "Order")
+
+    items = [order(1, status={"S": "PAID"}), order(2, status={"S": "NEW"}, total={"S": "7"})]
+    first, text, (after,) = drafted(items, test, tmp_path, monkeypatch)
+    assert first.entity.__name__ == "Order"
+    assert "1 of 2 items: total is missing" in first.lines
+    assert "1 of 2 items: total is stored as S, not as N" in first.lines
+    assert sum("is missing" in line and "2 of 2" in line for line in first.lines) == 2, "the index"
+    assert "1 of 2 items: total is missing" in text
+    assert (after.items, after.lines) == (2, [])
+
+
+def test_items_that_cannot_be_read_are_counted_without_their_data(tmp_path, monkeypatch):
+    async def test(site):
+        return await compared(site, "User")
+
+    secret = {"PK": {"S": "USER#secret"}, "SK": {"S": "USER"}, "name": {"S": "secret"}}
+    (found,) = drafted([secret], test, tmp_path, monkeypatch)
+    (line,) = found.lines
+    assert line.startswith("1 of 1 items: cannot be read as User")
+    assert "secret" not in line
+
+
+def test_items_under_another_key_than_their_fields_build_are_to_move(tmp_path, monkeypatch):
+    async def test(site):
+        return await compared(site, "Order")
+
+    moved = order(1) | {"number": {"N": "2"}}
+    (found,) = drafted([moved], test, tmp_path, monkeypatch)
+    assert found.moves
+    assert any("mode rekey" in line for line in found.lines)
