@@ -47,6 +47,24 @@ class Comparison:
         counts = self.found.most_common()
         return [*self.notes, *(f"{count} of {self.items} items: {text}" for text, count in counts)]
 
+    def add(self, transform: Transform, item: dict[str, Wire], schema: TableSchema) -> None:
+        """Compare one more item with what a put of today would store."""
+        self.items += 1
+        image = plain(item)
+        try:
+            rewrite = transform.of(image)
+            trouble = trouble_of_key(transform.entity(item), schema)
+        except Exception as error:  # noqa: BLE001 - whatever the application's model raises
+            self.found[f"cannot be read as {self.entity.__name__}: {describe(error)}"] += 1
+            return
+        if trouble is not None:
+            self.moves = True
+            self.found["the key is another one than the fields build (mode rekey)"] += 1
+        for name, value in rewrite.sets.items():
+            self.found[_difference(name, value, image)] += 1
+        for name in rewrite.removes:
+            self.found[f"{name} is there, and would not be stored"] += 1
+
 
 async def compare_entities(
     app: App,
@@ -71,7 +89,7 @@ async def compare_entities(
         for part in sample.parts:
             for item in part.items:
                 if transform.matches(item):
-                    _compare(one, transform, item, around.table)
+                    one.add(transform, item, around.table)
         found.append(one)
     return sorted(found, key=lambda one: -sum(one.found.values()))
 
@@ -79,31 +97,10 @@ async def compare_entities(
 def _identity(entity: type[Entity]) -> Migration:
     """Return the migration that stores each item as a put of today would."""
 
-    def same(item: Entity) -> Entity:
+    def same(item: entity) -> entity:  # type: ignore[valid-type]
         return item
 
-    same.__annotations__ = {"item": entity, "return": entity}
     return read_migration("000", entity, same, mode="in_place")
-
-
-def _compare(
-    one: Comparison, transform: Transform, item: dict[str, Wire], schema: TableSchema
-) -> None:
-    one.items += 1
-    image = plain(item)
-    try:
-        rewrite = transform.of(image)
-        trouble = trouble_of_key(transform.entity(item), schema)
-    except Exception as error:  # noqa: BLE001 - whatever the application's model raises
-        one.found[f"cannot be read as {one.entity.__name__}: {describe(error)}"] += 1
-        return
-    if trouble is not None:
-        one.moves = True
-        one.found["the key is another one than the fields build (mode rekey)"] += 1
-    for name, value in rewrite.sets.items():
-        one.found[_difference(name, value, image)] += 1
-    for name in rewrite.removes:
-        one.found[f"{name} is there, and would not be stored"] += 1
 
 
 def _difference(name: str, value: object, image: Image) -> str:
