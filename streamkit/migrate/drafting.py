@@ -5,7 +5,7 @@ attribute: it is missing, has another type, or another value (as when the templa
 changed); also items that the entity cannot read, and items under another key than their fields
 build.
 
-In: an app, its entities, and a sample. Out: a `Comparison` for each entity; nothing is written. On
+In: an app, its entities, and a sample. Out: a `EntityDraft` for each entity; nothing is written. On
 failure: `ConfigurationError`, if the table may not be read.
 """
 
@@ -29,7 +29,7 @@ from streamkit.stream.decode.keyed import trouble_of_key
 
 
 @dataclass
-class Comparison:
+class EntityDraft:
     """What items of an entity in a sample lack, in words, each with its number of items.
 
     `notes` are of the table. `moves` says that items are to get another key.
@@ -72,7 +72,7 @@ async def compare_entities(
     entities: Sequence[type[Entity]],
     wanted: Wanted,
     rng: random.Random | None = None,
-) -> list[Comparison]:
+) -> list[EntityDraft]:
     """Compare entities with a sample of the app's table; those with most to do come first."""
     around = await survey(app, aws)
     described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
@@ -85,7 +85,7 @@ async def compare_entities(
         transform = Transform(_identity(entity), around.table, None, known)
         indexes = sorted({one.name for one in spec_of(entity).indexes.values()})
         absent = tuple(name for name in indexes if name not in around.table.indexes)
-        one = Comparison(entity, notes=tuple(f"the table has no index {name}" for name in absent))
+        one = EntityDraft(entity, notes=tuple(f"the table has no index {name}" for name in absent))
         for part in sample.parts:
             for item in part.items:
                 if transform.matches(item):
