@@ -46,6 +46,11 @@ _PAUSE_MAX = 10.0
 """The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
 
 
+BEAT_SECONDS = 1.5
+"""Time for one reply to a heartbeat, or to a look at those of others: after a call that hangs there
+is time for another one within a lease."""
+
+
 class ErrorKind(Enum):
     """What a failed call means for the caller."""
 
@@ -331,10 +336,11 @@ async def connect(
         arguments["region_name"] = region or "us-east-1"
     async with AsyncExitStack() as stack:
 
-        async def client(service: str, attempts: int) -> Any:
-            config = AioConfig(**options, retries=_retries(attempts))
+        async def client(service: str, attempts: int, **more: Any) -> Any:
+            config = AioConfig(**{**options, **more}, retries=_retries(attempts))
             return await stack.enter_async_context(boto.client(service, config=config, **arguments))
 
         # No SDK retries: a stream reader repeats its calls itself, and frees its place meanwhile.
         streams = await client("dynamodbstreams", 1)
-        yield Aws(await client("dynamodb", 3), streams, await client("dynamodb", 3))
+        beats = await client("dynamodb", 3, read_timeout=BEAT_SECONDS)
+        yield Aws(await client("dynamodb", 3), streams, beats)

@@ -1,9 +1,8 @@
 """Settings of a worker: argument > `STREAMKIT_*` variable > `[tool.streamkit]` > preset > default.
 
 A preset changes the defaults of how often a worker asks, which determines its cost; a setting given
-by itself wins over it. No preset contains heartbeat and lease, so that workers of different presets
-may share a fleet: otherwise a worker with rare heartbeats would look dead to one with a short
-lease.
+by itself wins over it. Workers of different presets may share a fleet: each is judged by the lease
+that it reports with its heartbeats.
 
 Credentials, region and endpoints are the AWS SDK's own (`AWS_PROFILE`, `AWS_REGION`,
 `AWS_ENDPOINT_URL_DYNAMODB`, …); there is no second way to set them.
@@ -32,7 +31,13 @@ Preset = Literal["balanced", "latency", "cost"]
 
 PRESETS: dict[Preset, dict[str, float]] = {
     "balanced": {},
-    "latency": {"poll_floor": 0.2, "poll_ceiling": 0.25, "look_interval": 0.25},
+    "latency": {
+        "poll_floor": 0.2,
+        "poll_ceiling": 0.25,
+        "look_interval": 0.25,
+        "heartbeat": 1.5,
+        "lease": 3.25,
+    },
     "cost": {
         "poll_floor": 1.0,
         "poll_ceiling": 10.0,

@@ -100,6 +100,11 @@ class Coordinator:
         return self.view.me
 
     @property
+    def _late(self) -> float:
+        """Return the part of a lease after which a heartbeat is late."""
+        return self.starvation.late_seconds / self.leases.lease_seconds
+
+    @property
     def presence(self) -> Presence:
         """Return this worker's heartbeat item."""
         return self.view.presence
@@ -159,8 +164,10 @@ class Coordinator:
         """
         while True:
             await self.look()
+            silences = self.leases.silences(self.clock.monotonic())
             waiting = self.view.uncertain or self.claims.pending or self.me.childless
-            await self._pause(self._rest(eager=bool(waiting)))
+            eager = bool(waiting) or any(self._late <= silence < 1 for silence in silences)
+            await self._pause(self._rest(eager=eager))
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the next look, in parts so short that a stall of this process is noticed."""
@@ -195,8 +202,10 @@ class Coordinator:
         answered = self.clock.monotonic()
         self._note_lateness(everyone.values(), asked, answered)
         well = self.presence.is_well(self.leases.times * self.leases.lease_seconds)
-        beats = {name: member.beats for name, member in everyone.items()}
-        self.leases.observe(beats, asked=asked, answered=answered, well=well)
+        others = {name: member for name, member in everyone.items() if name != self.me.name}
+        beats = {name: member.beats for name, member in others.items()}
+        leases = {name: member.lease for name, member in others.items()}
+        self.leases.observe(beats, asked=asked, answered=answered, well=well, leases=leases)
         self.view.see(
             {
                 name: member
@@ -232,7 +241,7 @@ class Coordinator:
             self.me.state == "active"
             and any(member.leads for member in self.members.values())
             and not (self.sharing.undecided or self._when_idle or self.sharing.may_take(now))
-            and self.leases.longest_silence(now) < self.starvation.late_seconds
+            and max(self.leases.silences(now), default=0.0) < self._late
         )
         if cheap:
             seen = await self.roster.look(fresh=False)

@@ -37,7 +37,10 @@ class _Beats:
 
 @dataclass
 class Starvation:
-    """Watches the heartbeats of a fleet; one is late after `late_seconds`."""
+    """Watches the heartbeats of a fleet; one is late after `late_seconds`.
+
+    That of a member with another lease is late after as much longer or shorter.
+    """
 
     lease_seconds: float
     late_seconds: float
@@ -55,7 +58,8 @@ class Starvation:
             before = self._seen.get(member.name) or _Beats(member.beats, answered, answered)
             # A heartbeat that arrives late sets the counter back; the member still sent it.
             beats = abs(member.beats - before.count)
-            if member.late or (asked - before.at) / (beats + 1) > self.late_seconds:
+            late = self.late_seconds * (member.lease or self.lease_seconds) / self.lease_seconds
+            if member.late or (asked - before.at) / (beats + 1) > late:
                 before = replace(before, late_at=asked)
             if beats:
                 before = replace(before, count=member.beats, at=answered)

@@ -19,6 +19,9 @@ class LeaseWatch:
     Silence counts from when a counter was first *answered* to when it was last *asked* for, so that
     a slow reading makes no owner look dead.
 
+    An owner that says how long its lease is (`leases`, in seconds) is judged by that: it sends its
+    heartbeats accordingly, so that processes with different settings may watch each other.
+
     A process that could not look for `blind_seconds` forgets its readings: it does not know what
     the owners did meanwhile. In a starved fleet both durations are `times` as long, see
     `fleet.starvation`.
@@ -27,6 +30,7 @@ class LeaseWatch:
     lease_seconds: float
     blind_seconds: float = math.inf
     times: int = 1
+    leases: Mapping[str, float] = field(default_factory=dict)
     _seen: dict[str, tuple[Hashable, float, float]] = field(default_factory=dict)
     _answered: float = 0.0
 
@@ -41,12 +45,14 @@ class LeaseWatch:
         asked: float,
         answered: float,
         well: bool = True,
+        leases: Mapping[str, float] | None = None,
     ) -> None:
         """Add a reading of all counters; the times are those before and after it.
 
         If this process's own heartbeats do not reach the table (not `well`), no owner counts as
-        silent: their heartbeats may fail for the same reason.
+        silent: their heartbeats may fail for the same reason. `leases` are those that owners say.
         """
+        self.leases = leases or {}
         blind = answered - self._answered > self.times * self.blind_seconds or not well
         self._answered = answered
         before, self._seen = {} if blind else self._seen, {}
@@ -75,13 +81,17 @@ class LeaseWatch:
         _, since, asked = self._seen.get(name, (0, 0.0, 0.0))
         return asked - since
 
-    def longest_silence(self, now: float) -> float:
-        """Return the longest silence that a reading now can find, in seconds.
+    def lease_of(self, name: str) -> float:
+        """Return after how many seconds of silence an owner has abandoned what it holds."""
+        return self.times * (self.leases.get(name) or self.lease_seconds)
+
+    def silences(self, now: float) -> list[float]:
+        """Return how long each silence is that a reading now can find, in the owner's leases.
 
         A reading that completes a silence must be strongly consistent: an older one may lack the
         last heartbeat. The reading that begins it need not be: the counter has moved before it.
         """
-        return max((now - since for _, since, _ in self._seen.values()), default=0.0)
+        return [(now - since) / self.lease_of(name) for name, (_, since, _) in self._seen.items()]
 
     def silent(self, seconds: float) -> list[str]:
         """Return the names whose counters stood still for so long."""
@@ -89,4 +99,4 @@ class LeaseWatch:
 
     def is_abandoned(self, name: str) -> bool:
         """Return whether a counter has stood still for a lease."""
-        return self.silence(name) >= self.times * self.lease_seconds
+        return self.silence(name) >= self.lease_of(name)

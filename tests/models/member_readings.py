@@ -30,7 +30,8 @@ class World:
     sayings each lacks. `silence` is how many steps ago the last heartbeat was. `counter` and
     `acted` are how many heartbeats and sayings the reader's own knowledge lacks; it first saw its
     `counter` `since` steps ago, and has looked `asked` steps ago. `went_back` says that it has just
-    acted on something older than before.
+    acted on something older than before. The reader judges by the lease `judged_by`; the member
+    beats as its own, `LEASE`, demands.
     """
 
     versions: tuple[tuple[int, int], ...] = ((0, 0),)
@@ -40,11 +41,12 @@ class World:
     asked: int = 0
     acted: int = 0
     went_back: bool = False
+    judged_by: int = LEASE
 
     @property
     def is_dead(self) -> bool:
         """Return whether the reader takes the member for dead."""
-        return self.since - self.asked >= LEASE
+        return self.since - self.asked >= self.judged_by
 
 
 class Rule(Protocol):
@@ -100,10 +102,11 @@ class Readings:
     """The model of a member, and of a reader that follows a rule."""
 
     rule: Rule = field(default_factory=Ours)
+    judged_by: int = LEASE
 
     def first(self) -> World:
         """Begin with a member that was just read."""
-        return World()
+        return World(judged_by=self.judged_by)
 
     def steps(self, world: World) -> Iterator[tuple[tuple[str, int], World]]:
         """Let a step pass in which the member may beat or speak, and the reader may look.

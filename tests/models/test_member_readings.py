@@ -25,7 +25,7 @@ class Code(Ours):
     def fresh(self, silence):
         leases = LeaseWatch(float(LEASE))
         leases.note("other", 1, asked=0.0, answered=0.0)
-        return leases.longest_silence(float(silence)) >= late_after(LEASE, LEASE / 2)
+        return max(leases.silences(float(silence))) >= late_after(LEASE, LEASE / 2) / LEASE
 
     def again(self, read, acted):
         before, now = (
@@ -51,3 +51,14 @@ def test_the_code_takes_a_member_for_dead_exactly_when_the_model_does():
                 read = sent - world.counter
                 leases.note("other", read, asked=now, answered=now)
             assert leases.is_abandoned("other") == world.is_dead
+
+
+def test_members_with_other_leases_are_judged_by_their_own():
+    assert "alive" in explore(Readings(judged_by=LEASE // 2), until="alive").broken
+    leases = LeaseWatch(LEASE / 2)
+    for now in range(LEASE + 1):
+        counters, told = {"rare": 0, "often": 0, "old": 0}, {"rare": float(LEASE), "often": 2.0}
+        leases.observe(counters, asked=now, answered=now, leases=told)
+        dead = {name for name in counters if leases.is_abandoned(name)}
+        due = {"rare": LEASE, "often": 2, "old": LEASE / 2}
+        assert dead == {name for name in counters if now >= due[name]}

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from streamkit import App, Change, Entity, Put
+from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.crew import TABLE, Event, Fleet, Tally
@@ -102,6 +103,32 @@ async def killed(wait):
         took = await fleet.until(lambda: fleet.all_read(since + 0.01, without=("b",)))
         assert took <= LEASE_AND_HEARTBEAT
         await fleet.until_tallied()
+
+
+async def gaps(found, wait, settings):
+    fleet = Fleet(8, **settings)
+    fleet.world.replicas.answer = lambda call, apply: apply()
+    async with fleet.running(*THREE):
+        await settled(fleet, *THREE)
+        await anyio.sleep(5 + wait)
+        since = fleet.now
+        fleet.lives["b"].process.kill()
+        found.append(await fleet.until(lambda: fleet.all_read(since + 0.01, without=("b",))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "usual", "longest"),
+    [({}, 6.5, 7.5), ({"preset": "latency"}, 3.2, 4.0)],
+    ids=["default", "latency"],
+)
+def test_the_shards_of_a_worker_that_is_killed_at_any_moment_are_read_soon(
+    settings, usual, longest
+):
+    found, beat = [], Settings(**settings).heartbeat
+    for part in range(8):
+        run(gaps, found, part * beat / 8, settings, seed=part)
+    assert sum(found) / len(found) <= usual
+    assert max(found) <= longest, sorted(found)
 
 
 @pytest.mark.parametrize("seed", range(4))

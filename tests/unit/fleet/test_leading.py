@@ -47,6 +47,14 @@ async def test_a_step_of_the_wall_clock_makes_nobody_dead_and_nobody_alive(step)
     assert set(fleet.me.members) == {"me", "other"}
 
 
+def test_a_heartbeat_is_late_by_the_lease_of_its_own_worker():
+    starvation = Starvation(4.0, 3.0)
+    for now in range(60):
+        members = [Member("late", beats=now // 5), Member("rare", beats=now // 5, lease=8.0)]
+        starvation.note(members, asked=now, answered=now)
+    assert starvation.times == 1, "one of them beats in time"
+
+
 async def test_a_heartbeat_that_arrives_after_a_later_one_is_a_heartbeat():
     starvation = Starvation(LEASE, 4.5)
     for at, beats in ((0.0, 5), (3.0, 4), (6.0, 6), (20.0, 5)):
