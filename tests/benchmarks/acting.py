@@ -5,6 +5,7 @@ that returns a float has measured the part that counts by itself.
 """
 
 import asyncio
+import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -39,6 +40,10 @@ class Acting:
     async def raw_timed(self, act: Callable[..., Awaitable[object]], *arguments: object) -> float:
         """Return the CPU seconds of calls of the raw client."""
         return await _timed(act, self.raw, *arguments)
+
+    async def most_memory(self) -> int:
+        """Return the most bytes of memory that the process has had."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def _timed(act: Callable[..., Awaitable[object]], *arguments: object) -> float:
