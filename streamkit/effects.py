@@ -337,8 +337,12 @@ def as_effects(result: Result) -> tuple[Effect, ...]:
         return ()
     if isinstance(result, Effect):
         return (result,)
-    effects = tuple(result)
+    # A dict and an entity can be iterated, and an error about their parts would mislead.
+    several = isinstance(result, Iterable) and not isinstance(result, str | Mapping | Entity)
+    effects: tuple[Any, ...] = tuple(result) if several else (result,)
     for effect in effects:
         if not isinstance(effect, Effect):
-            raise TypeError(f"a handler returns effects, not {type(effect).__name__}")
+            raise TypeError(
+                f"a handler returns effects, as in Put(Order(...)), not {_named(effect)}"
+            )
     return effects

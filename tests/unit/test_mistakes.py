@@ -11,6 +11,7 @@ from streamkit import (
     App,
     Avg,
     Check,
+    Count,
     DeclarationError,
     Delete,
     Entity,
@@ -21,6 +22,8 @@ from streamkit import (
     Sum,
     absent,
 )
+from streamkit.effects import as_effects
+from streamkit.kinds.fan_out.audience import as_sources
 from streamkit.testing import inserted
 
 
@@ -28,6 +31,7 @@ class Loan(Entity, pk="MEMBER#{member}", sk="LOAN#{book}"):
     member: str
     book: str
     days: int = 14
+    tags: frozenset[str] = frozenset()
     note: str | None = None
 
 
@@ -103,6 +107,47 @@ def test_text_cannot_be_summed(measure):
 
     with pytest.raises(DeclarationError, match=r"total sums 'note', and Loan.note is not a number"):
         an_app().aggregate(PerBook)
+
+
+@pytest.mark.parametrize("measure", [Sum, Avg])
+def test_a_set_cannot_be_summed(measure):
+    class PerBook(Aggregate[Loan], pk="PER#{book}", sk="PER"):
+        book: str
+        total: Annotated[Decimal | None, measure("tags")] = None
+
+    with pytest.raises(DeclarationError, match=r"total sums 'tags', and Loan.tags is not a number"):
+        an_app().aggregate(PerBook)
+
+
+@pytest.mark.parametrize("kept", [set[str], str, list[int] | None], ids=["set", "text", "list"])
+def test_a_count_is_not_kept_in_what_holds_no_number(kept):
+    class PerBook(Aggregate[Loan], pk="PER#{book}", sk="PER"):
+        book: str
+        loans: Annotated[kept, Count()] = None
+
+    with pytest.raises(DeclarationError, match=r"loans is a \w+, and Count keeps a number there"):
+        an_app().aggregate(PerBook)
+
+
+def test_an_aggregate_of_two_entities_is_told_why_not_and_what_instead():
+    class PerMember(Aggregate[Loan | Notice], pk="PER#{member}", sk="PER"):
+        member: str
+        items: Annotated[int, Count()] = 0
+
+    said = "counts one entity, .* one aggregate for each of Loan and Notice"
+    with pytest.raises(DeclarationError, match=said):
+        an_app().aggregate(PerMember)
+
+
+@pytest.mark.parametrize("result", [{"book": "Kites"}, "Kites", 3, Notice(member="ann")], ids=repr)
+def test_a_result_that_is_no_effect_is_named_whole(result):
+    with pytest.raises(TypeError, match=rf"returns effects, .* not a {type(result).__name__}$"):
+        as_effects(result)
+
+
+def test_an_audience_that_returns_items_is_told_what_it_returns_instead():
+    with pytest.raises(TypeError, match=r"returns a Query, .* not a Loan: streamkit reads"):
+        as_sources([Loan(member="ann", book="Kites")])
 
 
 @pytest.mark.parametrize("value", ["b", float("nan"), Decimal("Infinity")], ids=repr)

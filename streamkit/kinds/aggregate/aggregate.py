@@ -20,7 +20,8 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from types import UnionType
+from typing import Any, ClassVar, Generic, TypeVar, Union, Unpack, get_args, get_origin
 
 from pydantic import ConfigDict
 
@@ -165,6 +166,13 @@ def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
     """
     for base in aggregate.__mro__:
         arguments = getattr(base, "__pydantic_generic_metadata__", {}).get("args", ())
+        if arguments and get_origin(arguments[0]) in (Union, UnionType):
+            names = [getattr(one, "__name__", str(one)) for one in get_args(arguments[0])]
+            raise DeclarationError(
+                f"{Declaration.of(aggregate)}: an aggregate counts one entity, because an item"
+                f" leaves and enters groups by its own fields; declare one aggregate for each of"
+                f" {' and '.join(names)}, with keys of its own"
+            )
         if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], Entity):
             source: type[Entity] = arguments[0]
             return source

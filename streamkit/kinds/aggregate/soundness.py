@@ -5,7 +5,7 @@ class, its line and the field.
 """
 
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -60,14 +60,25 @@ def check_group(stored: type[Entity], source: type[Entity], declared: Declaratio
             )
 
 
+_NO_NUMBERS = (str, bytes, date, Collection)
+"""Classes whose values are no numbers. A class of the user's may be one, so it is not refused."""
+
+
 def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
+    fields = {attribute: name for name, attribute in attribute_names(aggregate).items()}
     for name, measure in aggregate.__measures__.items():
+        kept = list(_plain(aggregate.model_fields[fields[name]].annotation))
+        if kept and all(issubclass(kind, _NO_NUMBERS) for kind in kept):
+            yield (
+                f"{name} is a {kept[0].__name__}, and {type(measure).__name__} keeps a number"
+                " there; annotate it as a number, as in Annotated[int, Count()]"
+            )
         value = getattr(measure, "value", None)
         if isinstance(value, str) and value not in source.model_fields:
             yield f"{name} measures {value!r}, and {source.__name__} has no such field"
         elif isinstance(value, str) and isinstance(measure, Sum | Avg):
             kinds = list(_plain(source.model_fields[value].annotation))
-            if kinds and all(issubclass(kind, str | bytes | date) for kind in kinds):
+            if kinds and all(issubclass(kind, _NO_NUMBERS) for kind in kinds):
                 yield f"{name} sums {value!r}, and {source.__name__}.{value} is not a number"
 
 
@@ -122,5 +133,7 @@ def _plain(annotation: Any) -> Iterator[type]:
     elif get_origin(annotation) in (Union, types.UnionType):
         for member in get_args(annotation):
             yield from _plain(member)
+    elif isinstance(get_origin(annotation), type):  # set[str]: the members do not matter
+        yield get_origin(annotation)
     elif isinstance(annotation, type) and annotation is not types.NoneType:
         yield annotation

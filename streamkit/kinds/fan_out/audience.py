@@ -157,7 +157,8 @@ def as_sources(audience: Any) -> Sequence[Source]:
     for source in sources:
         if not isinstance(source, Query | Scan):
             raise TypeError(
-                f"an audience is a Query, a Scan or several, not {type(source).__name__}"
+                f"an audience returns a Query, as in Watch.query(...), a Scan or several of them,"
+                f" not a {type(source).__name__}: streamkit reads the recipients itself"
             )
         if isinstance(source, Query) and source.maximum is not None:
             raise TypeError("an audience is read whole: its query has no limit")
