@@ -324,7 +324,7 @@ ELSEWHERE = {
 }
 """Commands that write, and the tests in which they are killed and stand still at their calls."""
 READING = """
-    aggregate list, aggregate verify, check, consumers list, cost, explain, fan-outs list, iam,
+    aggregate list, aggregate verify, archive verify, check, consumers list, cost, explain, fan-outs list, iam,
     lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
     migrate new, migrate plan, migrate squash, migrate status, parked list, parked show, status
 """
