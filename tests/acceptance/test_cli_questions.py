@@ -10,7 +10,7 @@ ANSWERS = {
     "Who reads which shard?": r"shardId-\S+ +active +\S+/\d+/[0-9a-f]{12}",
     "Will changes be lost, and when?": r"2[34]\.\d h until the oldest unread change is trimmed",
     "Were any lost?": r"no change is known to be lost",
-    SLOW: r"lag .*0 throttled calls.*paused",
+    SLOW: r"lag .*\d throttled calls.*paused",
     "What is parked, and why?": r"journal +Order +RuntimeError",
     "What does not heal by itself?": r"journal +Order +RuntimeError .* stuck ",
     "What became of this one item?": r"shop/journal .* stuck +1 +RuntimeError[\s\S]*inserted",
