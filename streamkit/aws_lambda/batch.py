@@ -72,8 +72,8 @@ class BatchRun:
 
         It is correct at every moment, also when the run is cancelled.
         """
-        if self.loop.works:
-            return self.loop.works[0].record
+        if self.loop.pending:
+            return self.loop.pending[0].record
         return self.todo[0] if self.todo else None
 
     @property
@@ -82,8 +82,8 @@ class BatchRun:
 
         A record that waits because of the policy `block` does what it should, and is not stalled.
         """
-        works, blocks = self.loop.works, self.dispatcher.failures.blocks
-        waiting = [o for o in works[0].outcomes if o.waiting] if works else []
+        pending, blocks = self.loop.pending, self.dispatcher.failures.blocks
+        waiting = [o for o in pending[0].outcomes if o.waiting] if pending else []
         return self.loop.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
 
     async def begin(self) -> None:
@@ -117,10 +117,10 @@ class BatchRun:
         """Process the next records; return whether all of them are done."""
         some = list(islice(self.todo, count))
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
-        works, later, _ = await self.dispatcher.works(page, shard, self.as_run)
-        self._begin(works)
+        pending, later, _ = await self.dispatcher.dispatch(page, shard, self.as_run)
+        self._begin(pending)
         if later:
-            chains = self.dispatcher.run_chains(later, works, shard, held=self.held.holds)
+            chains = self.dispatcher.run_chains(later, pending, shard, held=self.held.holds)
             await self.loop.within(chains)
         return await self._commit(len(some))
 
@@ -132,13 +132,13 @@ class BatchRun:
         self._begin(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
 
-    def _begin(self, works: Iterable[PendingChange]) -> None:
-        self.loop.works.clear()
-        self.loop.works.extend(works)
+    def _begin(self, pending: Iterable[PendingChange]) -> None:
+        self.loop.pending.clear()
+        self.loop.pending.extend(pending)
 
     async def _commit(self, count: int) -> bool:
         """Commit the changes of the next `count` records, as far as they are ready."""
-        self._drop_done(self.loop.works)
+        self._drop_done(self.loop.pending)
         await self.loop.run()
         if self.loop.left:
             return False
@@ -146,14 +146,14 @@ class BatchRun:
             self.todo.popleft()
         return True
 
-    def _drop_done(self, works: Iterable[PendingChange]) -> None:
+    def _drop_done(self, pending: Iterable[PendingChange]) -> None:
         """Leave out the handlers that are done with a change since an earlier invocation."""
-        for work in works:
-            if work.key is not None:
-                done = self.marks.known[work.key].done
+        for change in pending:
+            if change.key is not None:
+                done = self.marks.known[change.key].done
                 if done:
-                    named = [(f"{work.position}:{o.handler.name}", o) for o in work.outcomes]
-                    work.outcomes = [outcome for name, outcome in named if name not in done]
+                    named = [(f"{change.position}:{o.handler.name}", o) for o in change.outcomes]
+                    change.outcomes = [outcome for name, outcome in named if name not in done]
 
     # -- the marks as a fence ------------------------------------------------------------------
 
@@ -162,9 +162,9 @@ class BatchRun:
         """A cursor without a position: the marks say what is done."""
         return _START
 
-    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, pending: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit a plan with the marks of its items."""
-        then = self._marks_after(plan, works)
+        then = self._marks_after(plan, pending)
         moves = [self.marks.move(key, first, mark) for key, (first, mark) in then.items()]
         send = self.send or partial(transact, self.marks.store.dynamodb, self.tables)
         verdict = await send([*moves, *plan.actions], self.rng)
@@ -176,42 +176,42 @@ class BatchRun:
         if isinstance(verdict, Invalid):
             # DynamoDB stops at the first invalid action, and then reports no conditions on marks.
             before = dict(self.marks.known)
-            left = await self._look_again(works)
+            left = await self._look_again(pending)
             overtaken = any(self.marks.known[key] != mark for key, mark in before.items())
             return Overtaken(left) if overtaken else verdict
         if any(source.effect == MARK_GUARD for source in verdict.sources):
             # Lambda may deliver records while an earlier invocation of them still commits.
             self.dispatcher.meters.fenced.add()
-            return Overtaken(await self._look_again(works))
+            return Overtaken(await self._look_again(pending))
         return verdict
 
-    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
+    def drop(self, plan: Batch, pending: deque[PendingChange]) -> list[PendingChange]:
         """Drop the changes that a plan finishes, and the handlers that it is done with."""
-        dropped = [works.popleft() for _ in range(plan.changes)]
-        self._drop_done(islice(works, 1))
+        dropped = [pending.popleft() for _ in range(plan.changes)]
+        self._drop_done(islice(pending, 1))
         return dropped
 
     def adopted(self, won: Batch) -> None:
         """Do nothing: the marks are known to have moved."""
 
     def _marks_after(
-        self, plan: Batch, works: Iterable[PendingChange]
+        self, plan: Batch, pending: Iterable[PendingChange]
     ) -> dict[ItemKey, tuple[str, HighWaterMark]]:
         """Return, for the items of a plan, their first change in it and their marks after it."""
         found: dict[ItemKey, tuple[str, HighWaterMark]] = {}
-        for number, work in enumerate(works):
-            if work.key is None or number > plan.changes:
+        for number, change in enumerate(pending):
+            if change.key is None or number > plan.changes:
                 break
-            before = found.get(work.key)
-            mark = before[1] if before else self.marks.known[work.key]
-            queues = self._queues(work.key, mark, plan)
+            before = found.get(change.key)
+            mark = before[1] if before else self.marks.known[change.key]
+            queues = self._queues(change.key, mark, plan)
             if number < plan.changes:
-                then = HighWaterMark(work.position, queues=queues)
+                then = HighWaterMark(change.position, queues=queues)
             elif plan.cursor.done:
                 then = HighWaterMark(mark.position, mark.done | plan.cursor.done, queues)
             else:
                 break
-            found[work.key] = (before[0] if before else work.position, then)
+            found[change.key] = (before[0] if before else change.position, then)
         return found
 
     def _queues(self, key: ItemKey, mark: HighWaterMark, plan: Batch) -> frozenset[str]:
@@ -226,20 +226,20 @@ class BatchRun:
         names = own | mark.queues
         return frozenset(name for name in names if name in self.held.queues or name in plan.held)
 
-    async def _look_again(self, works: Iterable[PendingChange]) -> list[PendingChange]:
+    async def _look_again(self, pending: Iterable[PendingChange]) -> list[PendingChange]:
         """Return what is not done yet, after another invocation was faster with some items."""
-        works = list(works)
-        keys = {work.key for work in works if work.key is not None}
+        pending = list(pending)
+        keys = {change.key for change in pending if change.key is not None}
         for queue in (queue for key in keys for queue in self.marks.known[key].queues):
             self.held.forget(queue)  # it may be gone, or have another tail
         await self.marks.read(keys)
         left: list[PendingChange] = []
-        for work in works:
-            if work.key is not None and self.marks.is_done(work.key, work.position):
-                if work.record is not None:
-                    self._found_done(work.key, work.record)
+        for change in pending:
+            if change.key is not None and self.marks.is_done(change.key, change.position):
+                if change.record is not None:
+                    self._found_done(change.key, change.record)
             else:
-                left.append(work)
+                left.append(change)
         self._hold()
         self._drop_done(left)
         return left

@@ -146,25 +146,25 @@ async def _in_stream(aws: Aws, info: Mapping[str, Any]) -> tuple[Record, ...]:
 async def _park(environment: Environment, record: Record, shard: str) -> None:
     """Park a change as late for each of its handlers, in queues of its own, once."""
     failure = Failure(LATE, _NOTE, 0, heals=False)
-    for work in environment.dispatcher.unrun(record, failure):
-        for outcome in work.outcomes:
-            await _park_for(environment, work, outcome, shard)
+    for change in environment.dispatcher.unrun(record, failure):
+        for outcome in change.outcomes:
+            await _park_for(environment, change, outcome, shard)
 
 
 async def _park_for(
-    environment: Environment, work: PendingChange, outcome: Outcome, shard: str
+    environment: Environment, change: PendingChange, outcome: Outcome, shard: str
 ) -> None:
     store, handler = environment.store, outcome.handler
-    if work.record is None or work.entity is None or work.key is None:
+    if change.record is None or change.entity is None or change.key is None:
         return
-    queue = f"{queue_name(handler.name, work.key)}-{work.position}"
-    payload = payload_of(work.record, handler.policy.payload)
+    queue = f"{queue_name(handler.name, change.key)}-{change.position}"
+    payload = payload_of(change.record, handler.policy.payload)
     parked = ParkedRecord(
         handler=handler.name,
-        entity=work.entity.__name__,
+        entity=change.entity.__name__,
         shard=shard,
-        position=work.position,
-        record=stored(work.record, payload),
+        position=change.position,
+        record=stored(change.record, payload),
         failure=outcome.failure,
         at=int(environment.clock.time()),
         due=None,

@@ -48,7 +48,7 @@ class Attempts:
     async def persist(
         self,
         attempt: Callable[[], Awaitable[None]],
-        work: PendingChange,
+        change: PendingChange,
         outcome: Outcome,
         shard_id: str,
         until: anyio.Event | None,
@@ -81,7 +81,9 @@ class Attempts:
                     if hopeless and not waits:
                         self.failures.wait(handler, shard_id)
                         waits = True
-                    self.failures.note_attempt(handler, work.key, error, number, hopeless, shard_id)
+                    self.failures.note_attempt(
+                        handler, change.key, error, number, hopeless, shard_id
+                    )
                     await _sleep(pause * (0.5 + self.rng.random()), until)
                     endless = hopeless or isinstance(error, Unavailable)
                     if endless and until is not None and until.is_set():

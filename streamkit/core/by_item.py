@@ -28,9 +28,9 @@ class Keyed(Protocol):
 
 @dataclass(slots=True)
 class Run:
-    """One handler still to be run for one work."""
+    """One handler still to be run for one pending change."""
 
-    work: PendingChange
+    change: PendingChange
     outcome: Outcome
     key: ItemKey
     ties: frozenset[Hashable] = frozenset()

@@ -1,6 +1,6 @@
 """Dispatch: run the handlers that listen to a page's records, and return pending changes.
 
-In: a page. Out: pending changes (called works in the code) in the page's order, each with the
+In: a page. Out: pending changes in the page's order, each with the
 outcome of every handler concerned. Keys route a record; an image becomes its entity only for a
 handler that wants it. `def` handlers are pure and run at once. `async def` handlers run
 concurrently, in order for each item key; the number of runs is bounded.
@@ -88,7 +88,7 @@ class Dispatcher:
         self._limiter = anyio.Semaphore(self.concurrency)
         self._turn = Turn(self.clock)
 
-    async def works(
+    async def dispatch(
         self, page: Page, shard_id: str, as_run: AsRun = as_registered, *, blocks: bool = False
     ) -> tuple[list[PendingChange], list[Run], int]:
         """Route a page and run its pure handlers, as this shard runs them.
@@ -100,13 +100,13 @@ class Dispatcher:
             The pending changes that need anything done, the runs left for `run_chains`, and how
             many records of the page were the application's own.
         """
-        works: list[PendingChange] = []
+        pending: list[PendingChange] = []
         later: list[Run] = []
         traffic = 0
         block = None
         if blocks and self._adders.handlers and not page.marked:
             apart = partial(self.apart, shard_id=shard_id)
-            block = Block(self._adders, works, as_run, apart)
+            block = Block(self._adders, pending, as_run, apart)
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)
@@ -133,31 +133,31 @@ class Dispatcher:
                 mark = read
             record = written  # noqa: PLW2901 - as handlers see it
             running = [found for h in listeners if (found := as_run(h, record)) is not None]
-            work = self._work(record, entity, running, shard_id, mark)
-            if work.outcomes:
+            change = self._pending(record, entity, running, shard_id, mark)
+            if change.outcomes:
                 self.counts.changes += 1
                 if block is not None:
                     block.close()
-                works.append(work)
-                later += self._run_pure(work, shard_id)
+                pending.append(change)
+                later += self._run_pure(change, shard_id)
         if block is not None:
             block.close()
-        return works, later, traffic
+        return pending, later, traffic
 
     def apart(self, block: PendingChange, shard_id: str) -> list[PendingChange]:
         """Return the changes of a block as pending changes of their own."""
-        works = []
+        pending = []
         for record, entity in block.block:
             handlers = self._listeners[entity, record.kind]
-            work = self._work(record, entity, handlers, shard_id, UNMARKED)
-            self._run_pure(work, shard_id)
-            works.append(work)
-        return works
+            change = self._pending(record, entity, handlers, shard_id, UNMARKED)
+            self._run_pure(change, shard_id)
+            pending.append(change)
+        return pending
 
-    def committed(self, work: PendingChange) -> None:
+    def committed(self, change: PendingChange) -> None:
         """Record that a change is finished: its effects are in the table, or it is parked."""
-        self.shadows.committed(work)
-        for outcome in work.outcomes:
+        self.shadows.committed(change)
+        for outcome in change.outcomes:
             self.meters.handler(outcome.handler.name).changes.add(outcome.times)
 
     def wants(self, record: Record) -> bool:
@@ -172,15 +172,15 @@ class Dispatcher:
         entity = self.router.route(record)
         if not isinstance(entity, type):
             return []
-        work = PendingChange(record.position, record.created_at, record, entity, record.item_key)
+        change = PendingChange(record.position, record.created_at, record, entity, record.item_key)
         for listener in self._listeners.get((entity, record.kind), ()):
             handler = as_run(listener, record)
             if handler is not None and not handler.shadow:
-                work.outcomes.append(Outcome(handler))
-                work.outcomes[-1].fail(failure)
-        return [work]
+                change.outcomes.append(Outcome(handler))
+                change.outcomes[-1].fail(failure)
+        return [change]
 
-    def _work(
+    def _pending(
         self,
         record: Record,
         entity: type[Entity],
@@ -189,9 +189,9 @@ class Dispatcher:
         mark: OriginMark,
     ) -> PendingChange:
         dated = record.created_at
-        work = PendingChange(record.position, dated, record, entity, record.item_key, mark=mark)
+        change = PendingChange(record.position, dated, record, entity, record.item_key, mark=mark)
         if self._traced:
-            work.trace = self.tracing.read(record, mark)
+            change.trace = self.tracing.read(record, mark)
         aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
         for handler in listeners:
             if mark.origin == "migration" and not handler.hears_migrations:
@@ -208,29 +208,29 @@ class Dispatcher:
                 self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
             if mark.hops >= handler.policy.hops_max and outcome.failure is None:
                 self.failures.end_loop(outcome, mark.hops, shard_id)
-            work.outcomes.append(outcome)
-        return work
+            change.outcomes.append(outcome)
+        return change
 
-    def _run_pure(self, work: PendingChange, shard_id: str) -> list[Run]:
+    def _run_pure(self, change: PendingChange, shard_id: str) -> list[Run]:
         later = []
-        for outcome in work.outcomes:
+        for outcome in change.outcomes:
             if outcome.failure is not None or not outcome.waiting:
                 continue
             if outcome.handler.is_async:
-                if work.key is not None:
-                    ties = self._ties(work, work.key, outcome.handler, shard_id)
-                    later.append(Run(work, outcome, work.key, ties))
+                if change.key is not None:
+                    ties = self._ties(change, change.key, outcome.handler, shard_id)
+                    later.append(Run(change, outcome, change.key, ties))
             elif not outcome.run:
-                self._run_sync(work, outcome, shard_id)
+                self._run_sync(change, outcome, shard_id)
         return later
 
-    def _run_sync(self, work: PendingChange, outcome: Outcome, shard_id: str) -> None:
+    def _run_sync(self, change: PendingChange, outcome: Outcome, shard_id: str) -> None:
         outcome.run += 1
         began = self.clock.monotonic()
         try:
-            with self.tracing.run(work, outcome) if work.trace else UNTRACED:
-                effects = self._effects(work, outcome.handler, shard_id)
-                resolve(outcome, effects, (), work.position, self.schema)
+            with self.tracing.run(change, outcome) if change.trace else UNTRACED:
+                effects = self._effects(change, outcome.handler, shard_id)
+                resolve(outcome, effects, (), change.position, self.schema)
         except RetryableError:
             return  # the outcome still waits, and runs again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
@@ -251,7 +251,7 @@ class Dispatcher:
     async def run_chains(
         self,
         runs: Sequence[Run],
-        works: Sequence[PendingChange],
+        pending: Sequence[PendingChange],
         shard_id: str,
         *,
         held: Callable[..., bool],
@@ -261,13 +261,12 @@ class Dispatcher:
 
         Args:
             runs: what to run, in order.
-            works: all pending changes of the page, for handlers that read what earlier changes will
-                write.
+            pending: all pending changes of the page: handlers may read what earlier ones will write.
             shard_id: the shard.
             held: returns whether a handler's key is queued, so that the change will only queue.
             until: is set when changes that cannot run now must be left to another worker.
         """
-        uncommitted = Uncommitted(works)
+        uncommitted = Uncommitted(pending)
         async with anyio.create_task_group() as group:
             for chain in into_chains(runs):
                 group.start_soon(self._run_chain, chain, uncommitted, shard_id, held, until)
@@ -286,7 +285,7 @@ class Dispatcher:
             if (handler.name, run.key) in stopped or held(handler, run.key):
                 stopped.add((handler.name, run.key))
                 continue  # the change will queue behind the one that failed
-            await self.run(run.work, run.outcome, uncommitted, shard_id, until=until)
+            await self.run(run.change, run.outcome, uncommitted, shard_id, until=until)
             if run.outcome.waiting:
                 return
             if run.outcome.parks and not handler.commutes:
@@ -294,7 +293,7 @@ class Dispatcher:
 
     async def run(
         self,
-        work: PendingChange,
+        change: PendingChange,
         outcome: Outcome,
         uncommitted: Uncommitted,
         shard_id: str,
@@ -313,52 +312,56 @@ class Dispatcher:
             if not outcome.handler.is_async:
                 await self._turn.give_way()
             outcome.run += 1
-            pending = Pending(uncommitted, work.position)
-            await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))
+            pending = Pending(uncommitted, change.position)
+            await self._aim.tables.learning(
+                lambda: self._attempt(change, outcome, pending, shard_id)
+            )
 
         if outcome.handler.shadow:
             await self.shadows.attempt(attempt, outcome)
         else:
-            await self.attempts.persist(attempt, work, outcome, shard_id, until)
-            uncommitted.note(work, outcome)
+            await self.attempts.persist(attempt, change, outcome, shard_id, until)
+            uncommitted.note(change, outcome)
 
     async def _attempt(
-        self, work: PendingChange, outcome: Outcome, pending: Pending, shard_id: str
+        self, change: PendingChange, outcome: Outcome, pending: Pending, shard_id: str
     ) -> None:
         handler = outcome.handler
-        if handler.when is not None and not self._typed.wanted(*source_of(work), handler):
+        if handler.when is not None and not self._typed.wanted(*source_of(change), handler):
             outcome.drop()
             return
         if outcome.refusals and handler.contested is not None:
             handler = handler.contested
-        with self.tracing.run(work, outcome):
+        with self.tracing.run(change, outcome):
             if handler.is_async:
-                await self._attempt_async(work, handler, outcome, pending, shard_id)
+                await self._attempt_async(change, handler, outcome, pending, shard_id)
             else:
-                effects = self._effects(work, handler, shard_id)
-                resolve(outcome, effects, (), work.position, self.schema)
+                effects = self._effects(change, handler, shard_id)
+                resolve(outcome, effects, (), change.position, self.schema)
 
-    def _effects(self, work: PendingChange, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
+    def _effects(
+        self, change: PendingChange, handler: Handler, shard_id: str
+    ) -> tuple[Effect, ...]:
         """Run a pure handler, and record how long it took."""
-        change = self.change_of(work, handler, shard_id)
+        typed = self.change_of(change, handler, shard_id)
         tools = self.tools(handler, ReadTracker()) if handler.needs else {}
         began = perf_counter()
         try:
-            result: Any = handler.run(change, **tools)
-            return allowed(as_effects(result), work, handler)
+            result: Any = handler.run(typed, **tools)
+            return allowed(as_effects(result), change, handler)
         finally:
             self.meters.handler(handler.name).seconds.record(perf_counter() - began)
 
     async def _attempt_async(
         self,
-        work: PendingChange,
+        change: PendingChange,
         handler: Handler,
         outcome: Outcome,
         pending: Pending,
         shard_id: str,
     ) -> None:
         tracker = ReadTracker(pending)
-        change = self.change_of(work, handler, shard_id)
+        typed = self.change_of(change, handler, shard_id)
         # Not held between attempts: a handler that waits for its downstream stops no other one.
         async with self._limiter:
             # After the limiter: before it, many runs would pass at once, then run one by one.
@@ -366,7 +369,7 @@ class Dispatcher:
             began = self.clock.monotonic()
             try:
                 with anyio.fail_after(handler.policy.timeout_seconds):
-                    running: Any = handler.run(change, **self.tools(handler, tracker))
+                    running: Any = handler.run(typed, **self.tools(handler, tracker))
                     result: Result | Defer = await running
             finally:
                 self.meters.handler(handler.name).seconds.record(self.clock.monotonic() - began)
@@ -374,21 +377,21 @@ class Dispatcher:
             outcome.defer()
             return
         try:
-            effects = allowed(as_effects(result), work, handler)
-            resolve(outcome, effects, tracker.reads, work.position, self.schema)
+            effects = allowed(as_effects(result), change, handler)
+            resolve(outcome, effects, tracker.reads, change.position, self.schema)
         except ValueError:
             if handler.broadcast is None:
                 raise
             outcome.defer()  # the effects for all recipients do not fit into one transaction
 
     def _ties(
-        self, work: PendingChange, key: ItemKey, handler: Handler, shard_id: str
+        self, change: PendingChange, key: ItemKey, handler: Handler, shard_id: str
     ) -> frozenset[Hashable]:
         """Return what a handler's run shares with other runs; errors come up in the run."""
         if handler.together is None:
             return frozenset()
         try:
-            shared = handler.together(self.change_of(work, handler, shard_id))
+            shared = handler.together(self.change_of(change, handler, shard_id))
             return frozenset((handler.name, name) for name in (key, *shared))
         except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
             return frozenset({(handler.name, key)})

@@ -58,7 +58,7 @@ class Fence(Protocol):
     def start(self) -> Cursor:
         """Return where planning begins: the position up to which all is done, and what else is."""
 
-    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, pending: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit a plan and its progress, in one transaction; return what became of it.
 
         `Applied` names the plan that won, which may be one that was sent earlier.
@@ -67,8 +67,8 @@ class Fence(Protocol):
             LeaseLost: this host may not commit any more.
         """
 
-    def drop(self, plan: Batch, works: deque[PendingChange]) -> Sequence[PendingChange]:
-        """Remove from `works` the changes that a plan finishes; return them."""
+    def drop(self, plan: Batch, pending: deque[PendingChange]) -> Sequence[PendingChange]:
+        """Remove from `pending` the changes that a plan finishes; return them."""
 
     def adopted(self, won: Batch) -> None:
         """Record a commit that won; its changes were dropped already."""
@@ -76,7 +76,7 @@ class Fence(Protocol):
 
 @dataclass
 class CommitLoop:
-    """Commits the effects of the pending changes (`works`) of one shard or batch.
+    """Commits the effects of the `pending` changes of one shard or batch.
 
     `deadline` is a time of the event loop's clock; `cut` says that the deadline cut some code off.
     `failure` says why the rest is left, if a change has failed and cannot be parked.
@@ -90,7 +90,7 @@ class CommitLoop:
     pacing: Pacing
     deadline: float = math.inf
     patient: bool = True
-    works: deque[PendingChange] = field(default_factory=deque)
+    pending: deque[PendingChange] = field(default_factory=deque)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     left: bool = False
     cut: bool = False
@@ -101,7 +101,7 @@ class CommitLoop:
 
     async def run(self) -> None:
         """Commit until nothing is pending, or until the rest has to be left."""
-        while self.works and not self.left:
+        while self.pending and not self.left:
             await self._once()
 
     async def within(self, doing: Coroutine[Any, Any, object]) -> None:
@@ -119,7 +119,7 @@ class CommitLoop:
         if won.plain:
             await write_plainly(self.held.store.dynamodb, self.tables, won.plain)
         self.held.begin(won.held)
-        settle(self.works, won.written)
+        settle(self.pending, won.written)
         self._drop(won)
         self.fence.adopted(won)
         self._most, self._split = ALL, False
@@ -128,9 +128,9 @@ class CommitLoop:
     # -- one transaction -----------------------------------------------------------------------
 
     async def _once(self) -> None:
-        await self.held.learn_tails(self.works)
+        await self.held.learn_tails(self.pending)
         start = self.fence.start
-        plan = self.planner.plan(self.works, start, most=self._most, split=self._split)
+        plan = self.planner.plan(self.pending, start, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
         elif isinstance(plan, Stays):
@@ -146,8 +146,8 @@ class CommitLoop:
             self._drop(plan)
 
     def _drop(self, plan: Batch) -> None:
-        for work in self.fence.drop(plan, self.works):
-            self.dispatcher.committed(work)
+        for change in self.fence.drop(plan, self.pending):
+            self.dispatcher.committed(change)
 
     async def _rerun(self, rerun: Rerun) -> None:
         outcome = rerun.outcome
@@ -157,7 +157,7 @@ class CommitLoop:
             await self._pause()
         else:
             again = Repeating(self.dispatcher, self.held, self.planner.shard, self.stopping)
-            await self.within(again.run(rerun, tuple(self.works), self._taken))
+            await self.within(again.run(rerun, tuple(self.pending), self._taken))
         self.left = self.left or self._leaves(outcome)
 
     async def _deliver(self, plan: Batch) -> bool:
@@ -173,8 +173,8 @@ class CommitLoop:
 
     async def _commit(self, plan: Batch) -> None:
         self._taken = max(plan.changes, ITEMS_MAX)
-        with self.dispatcher.tracing.commit(self.planner.shard, plan, self.works):
-            verdict = await self.fence.commit(plan, self.works)
+        with self.dispatcher.tracing.commit(self.planner.shard, plan, self.pending):
+            verdict = await self.fence.commit(plan, self.pending)
         if isinstance(verdict, Applied):
             await self.adopt(verdict.batch)
         elif isinstance(verdict, RefusedCommit):
@@ -184,7 +184,7 @@ class CommitLoop:
         elif isinstance(verdict, Again):
             await self._pause(throttled=verdict.throttled)
         else:
-            self.works = deque(verdict.left)
+            self.pending = deque(verdict.left)
 
     # -- what did not go through ---------------------------------------------------------------
 
@@ -197,11 +197,11 @@ class CommitLoop:
             else:
                 results.setdefault((source.position, source.handler), set()).add(source.effect)
         again = False
-        for work in self.works if results else ():
-            for outcome in work.outcomes:
-                effects = results.get((work.position, outcome.handler.name))
+        for change in self.pending if results else ():
+            for outcome in change.outcomes:
+                effects = results.get((change.position, outcome.handler.name))
                 if effects:
-                    refuse(outcome, effects, work.position, self.dispatcher.schema)
+                    refuse(outcome, effects, change.position, self.dispatcher.schema)
                     log.debug(
                         "effect.refused", handler=outcome.handler.name, refusals=outcome.refusals
                     )
@@ -219,8 +219,8 @@ class CommitLoop:
         if not self._split:
             self._most, self._split = 1, True
             return
-        work, shard, done = self.works[0], self.planner.shard, self.fence.start.done
-        culprit = next((o for o in work.outcomes if _writes(work, o, done)), None)
+        change, shard, done = self.pending[0], self.planner.shard, self.fence.start.done
+        culprit = next((o for o in change.outcomes if _writes(change, o, done)), None)
         if culprit is None or culprit.parks:
             log.often("parking.refused", level="error", by=code, shard=shard, code=code)
             self.failure = None if culprit is None else culprit.failure
@@ -238,11 +238,11 @@ class CommitLoop:
 
         A block ends where its last change does: an earlier plan that still wins ends there, too.
         """
-        if not any(work.block for work in self.works):
+        if not any(change.block for change in self.pending):
             return False
         shard = self.planner.shard
-        pairs = ((self.dispatcher.apart(w, shard) if w.block else [w]) for w in self.works)
-        self.works = deque(work for some in pairs for work in some)
+        pairs = ((self.dispatcher.apart(w, shard) if w.block else [w]) for w in self.pending)
+        self.pending = deque(change for some in pairs for change in some)
         return True
 
     async def _wait(self) -> None:
@@ -259,7 +259,7 @@ class CommitLoop:
         return outcome.waiting and (not self.patient or self.stopping.is_set())
 
 
-def _writes(work: PendingChange, outcome: Outcome, done: frozenset[str]) -> bool:
+def _writes(change: PendingChange, outcome: Outcome, done: frozenset[str]) -> bool:
     """Return whether an outcome has anything to store that is not stored yet."""
-    stored = f"{work.position}:{outcome.handler.name}" in done
+    stored = f"{change.position}:{outcome.handler.name}" in done
     return not stored and bool(outcome.parks or outcome.items)

@@ -52,7 +52,7 @@ SENDS_MAX = 100
 class Rerun:
     """This outcome must be made (again), now that all changes before it are settled."""
 
-    work: PendingChange
+    change: PendingChange
     outcome: Outcome
 
 
@@ -140,7 +140,7 @@ class Planner:
 
     def plan(
         self,
-        works: Iterable[PendingChange],
+        pending: Iterable[PendingChange],
         cursor: Cursor,
         *,
         most: int = ALL,
@@ -149,7 +149,7 @@ class Planner:
         """Plan the next commit of the pending changes.
 
         Args:
-            works: everything uncommitted, in order.
+            pending: everything uncommitted, in order.
             cursor: as it is in the table, at the position up to which all is done.
             most: how many changes to take at most; lowered to find an invalid action.
             split: plan one handler of the first change alone, for the same purpose.
@@ -157,33 +157,33 @@ class Planner:
         draft = Draft(self.room)
         written: dict[ItemRef, tuple[Version, ...]] = {}
         position, dated, done, taken = cursor.position, cursor.dated, cursor.done, 0
-        for work in islice(works, most):
-            todo = work.outcomes
+        for change in islice(pending, most):
+            todo = change.outcomes
             if done:
-                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]
-            late = self._not_ready(work, todo, draft, written)
+                todo = [outcome for outcome in todo if _mark(change, outcome) not in done]
+            late = self._not_ready(change, todo, draft, written)
             if late is not None:
                 if draft.actions or taken:
                     break
                 return late
-            if self.marks and work.key is not None and work.key not in draft.marked:
-                draft.marked.add(work.key)
+            if self.marks and change.key is not None and change.key not in draft.marked:
+                draft.marked.add(change.key)
                 draft.room -= 1
-            if split or not self._offer(work, todo, draft):
+            if split or not self._offer(change, todo, draft):
                 if draft.actions or draft.sends or (self.marks and taken):
                     break
-                offered = self._handler_by_handler(work, todo, draft, only_one=split)
+                offered = self._handler_by_handler(change, todo, draft, only_one=split)
                 if isinstance(offered, TooLarge):
                     return offered
                 done |= offered
-                if any(_mark(work, outcome) not in done for outcome in todo):
+                if any(_mark(change, outcome) not in done for outcome in todo):
                     self._note_writes(
-                        work, [o for o in todo if _mark(work, o) in done], draft, written
+                        change, [o for o in todo if _mark(change, o) in done], draft, written
                     )
                     break
             taken += 1
-            position, dated, done = work.position, int(work.dated), frozenset()
-            self._note_writes(work, todo, draft, written)
+            position, dated, done = change.position, int(change.dated), frozenset()
+            self._note_writes(change, todo, draft, written)
         holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
         then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
         batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
@@ -192,59 +192,59 @@ class Planner:
 
     def _not_ready(
         self,
-        work: PendingChange,
+        change: PendingChange,
         todo: Sequence[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
     ) -> Rerun | Stays | None:
         """Return the first outcome that must run before it can be planned, or that stays."""
         for outcome in todo:
-            if self._is_held(work, outcome, draft):
+            if self._is_held(change, outcome, draft):
                 continue
             if outcome.waiting:
-                return Rerun(work, outcome)
-            if outcome.failure is not None and self.stays(work, draft):
+                return Rerun(change, outcome)
+            if outcome.failure is not None and self.stays(change, draft):
                 return Stays(outcome.failure)
             for read in outcome.reads:
                 if read.seen != written.get(read.ref, ()):
-                    return Rerun(work, outcome)
+                    return Rerun(change, outcome)
         return None
 
-    def stays(self, work: PendingChange, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
+    def stays(self, change: PendingChange, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
         """Return whether a change that has failed stays where it is, instead of being parked."""
         return not self.parks
 
     def _note_writes(
         self,
-        work: PendingChange,
+        change: PendingChange,
         outcomes: Iterable[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
     ) -> None:
         for outcome in outcomes:
-            if not self._is_held(work, outcome, draft):
-                version = (work.position, outcome.handler.name, outcome.run)
+            if not self._is_held(change, outcome, draft):
+                version = (change.position, outcome.handler.name, outcome.run)
                 for ref in outcome.actions:
                     written[ref] = (*written.get(ref, ()), version)
 
-    def _is_held(self, work: PendingChange, outcome: Outcome, draft: Draft) -> bool:
-        if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
+    def _is_held(self, change: PendingChange, outcome: Outcome, draft: Draft) -> bool:
+        if not (self.holds or draft.held) or outcome.handler.commutes or change.key is None:
             return False
-        queue = queue_name(outcome.handler.name, work.key)
+        queue = queue_name(outcome.handler.name, change.key)
         return queue in self.holds or queue in draft.held
 
-    def _offer(self, work: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
+    def _offer(self, change: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
         checks: list[Action] = []
         held: dict[str, QueuedKey] = {}
         for outcome in outcomes:
-            more, reads = self._contribution(work, outcome, draft, held)
+            more, reads = self._contribution(change, outcome, draft, held)
             writes += more
             checks += reads
         sends = [
-            (work, outcome)
+            (change, outcome)
             for outcome in outcomes
-            if outcome.sends and not (outcome.sent or self._is_held(work, outcome, draft))
+            if outcome.sends and not (outcome.sent or self._is_held(change, outcome, draft))
         ]
         if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
             return False
@@ -255,36 +255,36 @@ class Planner:
         return True
 
     def _handler_by_handler(
-        self, work: PendingChange, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
+        self, change: PendingChange, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
     ) -> frozenset[str] | TooLarge:
         """Take as many handlers of one change as fit; return the names of those that are done."""
         done: set[str] = set()
         for outcome in todo:
-            if not self._offer(work, [outcome], draft):
+            if not self._offer(change, [outcome], draft):
                 if done:
                     break
-                if outcome.parks or self._is_held(work, outcome, draft):
+                if outcome.parks or self._is_held(change, outcome, draft):
                     raise InvariantError(f"a parked change of {outcome.handler.name} does not fit")
                 return TooLarge(outcome)
-            done.add(_mark(work, outcome))
+            done.add(_mark(change, outcome))
             if only_one and draft.actions:
                 break
         return frozenset(done)
 
     def _contribution(
-        self, work: PendingChange, outcome: Outcome, draft: Draft, held: dict[str, QueuedKey]
+        self, change: PendingChange, outcome: Outcome, draft: Draft, held: dict[str, QueuedKey]
     ) -> tuple[list[Action], list[Action]]:
         """Return the actions and checks of an outcome: its effects, its parking or queueing."""
-        if work.key is None:
+        if change.key is None:
             return [], []
-        if not (outcome.parks or self._is_held(work, outcome, draft)):
-            writes, checks = with_reads(outcome, work.position)
+        if not (outcome.parks or self._is_held(change, outcome, draft)):
+            writes, checks = with_reads(outcome, change.position)
             return list(writes.values()), checks
-        return self.parking(work, work.key, outcome, draft, held), []
+        return self.parking(change, change.key, outcome, draft, held), []
 
     def parking(
         self,
-        work: PendingChange,
+        change: PendingChange,
         key: ItemKey,
         outcome: Outcome,
         draft: Draft,
@@ -294,32 +294,32 @@ class Planner:
         handler = outcome.handler
         queue = queue_name(handler.name, key)
         if handler.commutes:
-            queue = f"{queue}-{work.position}"  # a queue of its own: nothing waits behind it
-        parked = self._parked(work, outcome)
+            queue = f"{queue}-{change.position}"  # a queue of its own: nothing waits behind it
+        parked = self._parked(change, outcome)
         known = draft.held.get(queue)
         hold = known or self.holds.get(queue)
         if hold is None:
             chunk = self._chunk(queue, draft, held)
-            held[queue] = QueuedKey(chunk, work.position)
+            held[queue] = QueuedKey(chunk, change.position)
             return park(self.space, queue, parked, chunk)
         if hold.tail is None:
             raise InvariantError(f"queue {queue} was planned before its tail was read")
-        held[queue] = QueuedKey(hold.chunk, work.position)
+        held[queue] = QueuedKey(hold.chunk, change.position)
         return queue_behind(self.space, queue, parked, hold.tail, guarded=known is None)
 
-    def _parked(self, work: PendingChange, outcome: Outcome) -> ParkedRecord:
-        if work.record is None or work.entity is None:
+    def _parked(self, change: PendingChange, outcome: Outcome) -> ParkedRecord:
+        if change.record is None or change.entity is None:
             raise InvariantError("a high-water mark cannot be parked")
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
         # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
         lasts = outcome.deferred or outcome.handler.broadcast is not None
-        payload = payload_of(work.record, "whole" if lasts else policy.payload)
+        payload = payload_of(change.record, "whole" if lasts else policy.payload)
         return ParkedRecord(
             handler=outcome.handler.name,
-            entity=work.entity.__name__,
+            entity=change.entity.__name__,
             shard=self.shard,
-            position=work.position,
-            record=stored(work.record, payload),
+            position=change.position,
+            record=stored(change.record, payload),
             failure=failure,
             at=int(now),
             due=0 if failure is None else next_due(policy, failure, 0, now),
@@ -351,6 +351,6 @@ def _merged(first: Action, second: Action) -> Action | None:
     return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
 
 
-def _mark(work: PendingChange, outcome: Outcome) -> str:
+def _mark(change: PendingChange, outcome: Outcome) -> str:
     """Return the text by which a cursor says that a handler is done with a change."""
-    return f"{work.position}:{outcome.handler.name}"
+    return f"{change.position}:{outcome.handler.name}"

@@ -62,22 +62,22 @@ class QueuedKeys:
         else:
             self.queues[queue] = QueuedKey(item["chunk"]["S"], item["tail"]["S"])
 
-    async def learn_tails(self, works: Iterable[PendingChange]) -> None:
+    async def learn_tails(self, pending: Iterable[PendingChange]) -> None:
         """Read the tails of the parked queues that pending changes will join, before planning.
 
-        `works` may grow while a tail is read, so every pass begins at its start again.
+        `pending` may grow while a tail is read, so every pass begins at its start again.
         """
         while True:
-            queue = next(self._without_tail(works), None)
+            queue = next(self._without_tail(pending), None)
             if queue is None:
                 return
             await self.refresh(queue)
 
-    def _without_tail(self, works: Iterable[PendingChange]) -> Iterator[str]:
-        for work in works if self.queues else ():
-            for outcome in work.outcomes:
-                if work.key is None or outcome.handler.commutes:
+    def _without_tail(self, pending: Iterable[PendingChange]) -> Iterator[str]:
+        for change in pending if self.queues else ():
+            for outcome in change.outcomes:
+                if change.key is None or outcome.handler.commutes:
                     continue
-                queue = queue_name(outcome.handler.name, work.key)
+                queue = queue_name(outcome.handler.name, change.key)
                 if queue in self.queues and self.queues[queue].tail is None:
                     yield queue

@@ -29,20 +29,20 @@ class Uncommitted:
     item does not walk through all pending changes.
     """
 
-    def __init__(self, works: Iterable[PendingChange] = ()) -> None:
+    def __init__(self, pending: Iterable[PendingChange] = ()) -> None:
         self.items: dict[ItemRef, dict[str, Wire] | None] = {}
         """The items as the table had them."""
         self._writers: dict[ItemRef, list[tuple[str, int, Outcome]]] = {}
-        for work in works:
-            for outcome in work.outcomes:
-                self.note(work, outcome)
+        for change in pending:
+            for outcome in change.outcomes:
+                self.note(change, outcome)
 
-    def note(self, work: PendingChange, outcome: Outcome) -> None:
+    def note(self, change: PendingChange, outcome: Outcome) -> None:
         """Add what a run will write, in the order of the changes."""
         if not outcome.actions:
             return
-        place = next(i for i, there in enumerate(work.outcomes) if there is outcome)
-        entry = (work.position, place, outcome)
+        place = next(i for i, there in enumerate(change.outcomes) if there is outcome)
+        entry = (change.position, place, outcome)
         for ref in outcome.actions:
             writers = self._writers.setdefault(ref, [])
             at = bisect_left(writers, entry[:2], key=_place)
@@ -98,7 +98,9 @@ def _version(position: str, outcome: Outcome) -> Version:
     return position, outcome.handler.name, outcome.run
 
 
-def settle(works: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]) -> None:
+def settle(
+    pending: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
+) -> None:
     """Update pending results after a commit that wrote items which they read.
 
     A handler saw the writes of changes before its own as if they had happened. Now some have
@@ -107,16 +109,16 @@ def settle(works: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Versi
     not seen these writes must be made again, because its commit would be refused.
 
     Args:
-        works: the pending changes, beginning with those that the commit has finished.
+        pending: the pending changes, beginning with those that the commit has finished.
         written: the runs that wrote each item in the commit, in order.
     """
-    works = tuple(works)
+    pending = tuple(pending)
     ran = {run for runs in written.values() for run in runs}
     waiting: list[Outcome] = []
     actions: dict[tuple[ItemRef, Version], Action] = {}
-    for work in works:
-        for outcome in work.outcomes:
-            version = _version(work.position, outcome)
+    for change in pending:
+        for outcome in change.outcomes:
+            version = _version(change.position, outcome)
             if version in ran:
                 for ref, action in outcome.actions.items():
                     actions[ref, version] = _as_read(action, outcome.reads)

@@ -34,31 +34,31 @@ class Repeating:
     shard: str
     until: anyio.Event
 
-    async def run(self, rerun: Rerun, works: Sequence[PendingChange], most: int) -> None:
+    async def run(self, rerun: Rerun, pending: Sequence[PendingChange], most: int) -> None:
         """Repeat a run, and the stale runs of its handler in the `most` pending changes from there.
 
         `most` is how many a commit takes: runs further behind would have to be repeated once more.
         """
         outcome = rerun.outcome
-        at = next(i for i, work in enumerate(works) if work is rerun.work)
-        uncommitted = Uncommitted(works[: at + most])
+        at = next(i for i, change in enumerate(pending) if change is rerun.change)
+        uncommitted = Uncommitted(pending[: at + most])
         until = self._clock.monotonic() + _BEHIND_SECONDS
-        await self.dispatcher.run(rerun.work, outcome, uncommitted, self.shard, until=self.until)
+        await self.dispatcher.run(rerun.change, outcome, uncommitted, self.shard, until=self.until)
         # A later change that blocks must not keep earlier changes from being committed.
         if outcome.waiting or outcome.handler.policy.on_failure == "block":
             return
         found = {read.ref: read for read in outcome.reads}
-        for work in works[at + 1 : at + most]:
-            for behind in work.outcomes:
+        for change in pending[at + 1 : at + most]:
+            for behind in change.outcomes:
                 # Compare names: in a fan-out each recipient has a handler of its own.
                 if behind.handler.name != outcome.handler.name or not self._is_stale(
-                    work, behind, uncommitted, found
+                    change, behind, uncommitted, found
                 ):
                     continue
                 late = self.until.is_set() or self._clock.monotonic() >= until
                 if late or behind.refusals > REFUSALS_MAX:
                     return
-                await self.dispatcher.run(work, behind, uncommitted, self.shard, until=self.until)
+                await self.dispatcher.run(change, behind, uncommitted, self.shard, until=self.until)
                 found |= {read.ref: read for read in behind.reads if read.ref not in found}
 
     @property
@@ -67,16 +67,16 @@ class Repeating:
 
     def _is_stale(
         self,
-        work: PendingChange,
+        change: PendingChange,
         outcome: Outcome,
         uncommitted: Uncommitted,
         found: dict[ItemRef, Read],
     ) -> bool:
         """Return whether a result saw other pending writes to these items, or an older item."""
         reads = [read for read in outcome.reads if read.ref in found]
-        if not reads or work.key is None or self.held.holds(outcome.handler, work.key):
+        if not reads or change.key is None or self.held.holds(outcome.handler, change.key):
             return False
-        pending = Pending(uncommitted, work.position)
+        pending = Pending(uncommitted, change.position)
         return outcome.waiting or any(
             pending.is_stale(read) or read.expect(found[read.ref].stored) != read.conditions
             for read in reads

@@ -44,8 +44,8 @@ class Sending:
             Whether all is delivered; if not, some outcomes have changed.
         """
         chains: dict[tuple[ItemKey | None, str], list[tuple[PendingChange, Outcome]]] = {}
-        for work, outcome in batch:
-            chains.setdefault((work.key, outcome.to), []).append((work, outcome))
+        for change, outcome in batch:
+            chains.setdefault((change.key, outcome.to), []).append((change, outcome))
         async with anyio.create_task_group() as group:
             for chain in chains.values():
                 group.start_soon(self._send_chain, chain, shard_id, until)
@@ -55,16 +55,16 @@ class Sending:
         self, chain: list[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> None:
         stopped: set[str] = set()
-        for work, outcome in chain:
+        for change, outcome in chain:
             if outcome.handler.name in stopped:
                 continue  # the change will queue behind the one that was not delivered
-            await self.send(work, outcome, shard_id, until=until)
+            await self.send(change, outcome, shard_id, until=until)
             if not outcome.sent:
                 stopped.add(outcome.handler.name)
 
     async def send(
         self,
-        work: PendingChange,
+        change: PendingChange,
         outcome: Outcome,
         shard_id: str,
         *,
@@ -73,7 +73,7 @@ class Sending:
         """Deliver the sends of one outcome, with its handler's retries.
 
         Args:
-            work: the change.
+            change: the change.
             outcome: the handler's outcome for the change.
             shard_id: the shard.
             until: is set when sends that cannot be delivered now must be left to another worker.
@@ -84,7 +84,7 @@ class Sending:
         if slow and seconds < math.inf:
             outcome.defer()
             return
-        left = list(deliveries(work, outcome))
+        left = list(deliveries(change, outcome))
 
         async def attempt() -> None:
             while left:
@@ -93,20 +93,20 @@ class Sending:
             outcome.sent = True
 
         with anyio.move_on_after(seconds) as scope:
-            await self.attempts.persist(attempt, work, outcome, shard_id, until)
+            await self.attempts.persist(attempt, change, outcome, shard_id, until)
         if scope.cancelled_caught:
             name = outcome.handler.name
             log.often("sink.slow", by=name, handler=name, shard=shard_id)
             outcome.defer()
 
 
-def deliveries(work: PendingChange, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
+def deliveries(change: PendingChange, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
     """Yield each delivery of an outcome, with the name of its sink.
 
     A delivery's key is made from the change, the handler, the recipient of a fan-out, and the place
     among the handler's sends. So it is the same whenever this send is delivered again.
     """
-    record, key = work.record, work.key
+    record, key = change.record, change.key
     if record is None or key is None:
         return
     numbers: Counter[str] = Counter()
@@ -135,9 +135,9 @@ def group_of(key: ItemKey, to: str = "") -> str:
 
 
 def allowed(
-    effects: tuple[Effect, ...], work: PendingChange, handler: Handler
+    effects: tuple[Effect, ...], change: PendingChange, handler: Handler
 ) -> tuple[Effect, ...]:
     """Leave out sends that would tell somebody about a migration."""
-    if work.mark.origin != "migration" or handler.migrations != "default":
+    if change.mark.origin != "migration" or handler.migrations != "default":
         return effects
     return tuple(effect for effect in effects if not isinstance(effect, Send))

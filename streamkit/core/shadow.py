@@ -95,9 +95,9 @@ class Shadows:
         self._fail(outcome.handler, error)
         outcome.drop()
 
-    def committed(self, work: PendingChange) -> None:
+    def committed(self, change: PendingChange) -> None:
         """Queue the results of a change's shadow handlers for comparison."""
-        for outcome in work.outcomes:
+        for outcome in change.outcomes:
             if not outcome.trial:
                 continue
             if len(self._waiting) >= _WAITING_MAX:

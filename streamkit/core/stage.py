@@ -69,19 +69,19 @@ class CommitStage:
         return self.committer.cursor
 
     @property
-    def works(self) -> deque[PendingChange]:
+    def pending(self) -> deque[PendingChange]:
         """Return the changes that were dispatched and are not committed yet, in order."""
-        return self.loop.works
+        return self.loop.pending
 
     @property
     def left(self) -> bool:
         """Return whether the pending changes are left to another owner."""
         return self.loop.left
 
-    def enqueue(self, works: Sequence[PendingChange], *, traffic: bool) -> None:
+    def enqueue(self, pending: Sequence[PendingChange], *, traffic: bool) -> None:
         """Add pending changes, to be committed."""
         self._traffic_since |= traffic
-        self.works.extend(works)
+        self.pending.extend(pending)
         if self.quiet.is_set():
             self.quiet = anyio.Event()
 
@@ -106,20 +106,20 @@ class CommitStage:
         """Return the cursor, at the position up to which all is done."""
         return replace(self.cursor, position=self._position, dated=self._dated)
 
-    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict:
+    async def commit(self, plan: Batch, pending: Sequence[PendingChange]) -> Verdict:
         """Commit a plan with the cursor at its end.
 
         Raises:
             LeaseLost: another worker owns the shard.
         """
-        seen = self.seen if plan.changes == len(works) else self.cursor.seen
+        seen = self.seen if plan.changes == len(pending) else self.cursor.seen
         plan.cursor = self._advanced(replace(plan.cursor, seen=seen))
         verdict = await self.committer.commit(plan)
         if isinstance(verdict, RefusedCommit) and any(s.effect == CHILD for s in verdict.sources):
             raise InvariantError("a child's cursor was created by a commit before the last")
         return verdict
 
-    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
+    def drop(self, plan: Batch, pending: deque[PendingChange]) -> list[PendingChange]:
         """Drop the changes up to a plan's position; their pages' bytes make room for others.
 
         Changes are dropped by position and not by number. Changes without effects are dropped
@@ -127,12 +127,12 @@ class CommitStage:
         """
         dropped: list[PendingChange] = []
         position = plan.cursor.position
-        while position != START and works and works[0].position <= position:
-            work = works.popleft()
-            self._position, self._dated = work.position, int(work.dated)
-            dropped.append(work)
-            if work.page_bytes:
-                self._budget.release(self.shard, work.page_bytes)
+        while position != START and pending and pending[0].position <= position:
+            change = pending.popleft()
+            self._position, self._dated = change.position, int(change.dated)
+            dropped.append(change)
+            if change.page_bytes:
+                self._budget.release(self.shard, change.page_bytes)
         return dropped
 
     def adopted(self, won: Batch) -> None:
@@ -140,7 +140,7 @@ class CommitStage:
         if not all(action.is_control for action in won.actions):
             self._wrote()
         self._persisted_at = self._clock.monotonic()
-        self._traffic_since = bool(self.works)
+        self._traffic_since = bool(self.pending)
 
     def _advanced(self, then: Cursor) -> Cursor:
         """Reset the counts of vanished owners when the position moves on."""
@@ -207,7 +207,7 @@ class CommitStage:
     @property
     def _known(self) -> int:
         """Return up to when all records are read *and* done; pending changes hold it back."""
-        return self.cursor.seen if self.works else self.seen
+        return self.cursor.seen if self.pending else self.seen
 
     async def _write(self, make: Callable[[], Cursor], *, advance: bool = True) -> None:
         while True:

@@ -80,14 +80,14 @@ def _adds_up(handler: Handler, aim: Aim) -> bool:
 
 @dataclass(slots=True)
 class Block:
-    """Makes blocks of the changes of a page, and puts them into its pending changes, `works`.
+    """Makes blocks of the changes of a page, and puts them into the page's `pending` changes.
 
     `as_run` says what runs in a handler's place on this shard. `apart` makes pending changes of a
     block's changes, each for itself, where its sums cannot be stored.
     """
 
     adders: Adders
-    works: list[PendingChange]
+    pending: list[PendingChange]
     as_run: Callable[[Handler, Record], Handler | None]
     apart: Callable[[PendingChange], list[PendingChange]]
     _records: list[tuple[Record, type[Entity]]] = field(default_factory=list)
@@ -126,17 +126,17 @@ class Block:
         records, sums = self._records, self._sums
         self._records, self._sums = [], {}
         (first, entity), (last, _) = records[0], records[-1]
-        work = PendingChange(
+        change = PendingChange(
             last.position, last.created_at, first, entity, last.item_key, block=records
         )
         aim, failures = self.adders.aim, self.adders.failures
         try:
             for one in sums.values():
                 outcome = Outcome(one.handler, run=1, aim=aim, times=one.times)
-                resolve(outcome, one.totals.effects(), (), work.position, aim.tables.own)
-                work.outcomes.append(outcome)
+                resolve(outcome, one.totals.effects(), (), change.position, aim.tables.own)
+                change.outcomes.append(outcome)
         except Exception:  # noqa: BLE001 - the change at fault meets it again on its own way
-            self.works += self.apart(work)
+            self.pending += self.apart(change)
             return
         now = failures.clock.monotonic()
         for one in sums.values():
@@ -144,7 +144,7 @@ class Block:
             seconds = self.adders.meters.handler(one.handler.name).seconds
             for _ in range(one.times):
                 seconds.record(one.seconds / one.times)
-        self.works.append(work)
+        self.pending.append(change)
 
     def _begin(self, handler: Handler) -> _Sums:
         assert isinstance(handler.run, Adder)  # noqa: S101 - `Adders` has looked

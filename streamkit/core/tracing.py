@@ -83,12 +83,12 @@ class Tracing:
         text = None if value is None else value.get("S")
         return text if isinstance(text, str) else ""
 
-    def run(self, work: PendingChange, outcome: Outcome) -> AbstractContextManager[None]:
+    def run(self, change: PendingChange, outcome: Outcome) -> AbstractContextManager[None]:
         """Put a handler's run into a span, if its change is traced."""
-        return self._run(work, outcome) if work.trace and self.tracer is not None else UNTRACED
+        return self._run(change, outcome) if change.trace and self.tracer is not None else UNTRACED
 
     @contextmanager
-    def _run(self, work: PendingChange, outcome: Outcome) -> Iterator[None]:
+    def _run(self, change: PendingChange, outcome: Outcome) -> Iterator[None]:
         assert self.tracer is not None  # noqa: S101 - looked at by the caller
         name = outcome.handler.name
         known = {
@@ -96,24 +96,24 @@ class Tracing:
             "streamkit.handler": name,
             "streamkit.entity": outcome.handler.entity.__name__,
         }
-        with self.tracer.span(f"handle {name}", parent=work.trace, attributes=known) as trace:
+        with self.tracer.span(f"handle {name}", parent=change.trace, attributes=known) as trace:
             outcome.trace = valid_parent(trace)
             yield
 
     def commit(
-        self, shard: str, batch: Batch, works: Iterable[PendingChange]
+        self, shard: str, batch: Batch, pending: Iterable[PendingChange]
     ) -> AbstractContextManager[Any]:
         """Put a commit into a span that links to the runs whose effects it carries.
 
         Args:
             shard: the shard whose changes are committed.
             batch: the commit; it may hold only a part of the last change that it takes in.
-            works: the pending changes, in order, from the first one that the commit takes in.
+            pending: the pending changes, in order, from the first one that the commit takes in.
         """
         if not self.is_on or self.tracer is None:
             return UNTRACED
-        taken = islice(works, batch.changes + bool(batch.cursor.done))
-        traces = (outcome.trace for work in taken for outcome in work.outcomes)
+        taken = islice(pending, batch.changes + bool(batch.cursor.done))
+        traces = (outcome.trace for change in taken for outcome in change.outcomes)
         links = list(dict.fromkeys(trace for trace in traces if trace))
         if not links:
             return UNTRACED

@@ -46,7 +46,7 @@ class TypedChanges:
         decode, old, new = self._decoders[entity].decode, record.old_image, record.new_image
         return None if old is None else decode(old), None if new is None else decode(new)
 
-    def change_of(self, work: PendingChange, handler: Handler, shard_id: str) -> Change[Any]:
+    def change_of(self, change: PendingChange, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
         An entity that was declared mutable is decoded for each handler, so that none sees another's
@@ -55,32 +55,32 @@ class TypedChanges:
         Raises:
             DecodeError: an image does not fit the entity.
         """
-        record, entity = source_of(work)
+        record, entity = source_of(change)
         if handler.raw:
-            return _raw_change(work, record, handler, shard_id)
-        if work.images is None or not entity.model_config.get("frozen"):
-            work.images = self.images(record, entity)
-        old, new = work.images
+            return _raw_change(change, record, handler, shard_id)
+        if change.images is None or not entity.model_config.get("frozen"):
+            change.images = self.images(record, entity)
+        old, new = change.images
         return Change.of(
             record,
             old=old,
             new=new,
             shard_id=shard_id,
             handler=handler.name,
-            mark=work.mark,
-            key=work.key,
+            mark=change.mark,
+            key=change.key,
         )
 
 
-def source_of(work: PendingChange) -> tuple[Record, type[Entity]]:
+def source_of(change: PendingChange) -> tuple[Record, type[Entity]]:
     """Return the record and the entity of a pending change that has outcomes."""
-    assert work.record is not None  # noqa: S101 - marks have no outcomes
-    assert work.entity is not None  # noqa: S101
-    return work.record, work.entity
+    assert change.record is not None  # noqa: S101 - marks have no outcomes
+    assert change.entity is not None  # noqa: S101
+    return change.record, change.entity
 
 
 def _raw_change(
-    work: PendingChange, record: Record, handler: Handler, shard_id: str
+    change: PendingChange, record: Record, handler: Handler, shard_id: str
 ) -> Change[Any]:
     """Build a change whose images are items in wire form."""
     images = (record.old_image, record.new_image)
@@ -91,5 +91,5 @@ def _raw_change(
         new=cast(Any, new),
         shard_id=shard_id,
         handler=handler.name,
-        mark=work.mark,
+        mark=change.mark,
     )

@@ -60,9 +60,9 @@ class CopyStage(CommitStage):
         room = _MEMORY_BYTES // max(self._shards(), 1)
         return min(super().persist_due, self.tail.due(self._clock.monotonic(), room))
 
-    def enqueue(self, works: Sequence[PendingChange], *, traffic: bool) -> None:  # noqa: ARG002
+    def enqueue(self, pending: Sequence[PendingChange], *, traffic: bool) -> None:  # noqa: ARG002
         """Add the end of a page; how soon it is written is a matter of the tail."""
-        super().enqueue(works, traffic=False)
+        super().enqueue(pending, traffic=False)
 
     def keep(self, page: Page) -> int:
         """Add a page to the tail; return how many of its records are the application's."""
@@ -133,9 +133,9 @@ class CopyPipeline(ShardPipeline):
 
     async def _process_flawed(self, page: Page) -> None:
         """Copy records that cannot be read, too: readers of the archive set them aside."""
-        works, _, traffic = await self._dispatch(page)
+        pending, _, traffic = await self._dispatch(page)
         self._note_traffic(page, traffic)
-        self._hand_over(page, works, traffic)
+        self._hand_over(page, pending, traffic)
         self._go_on(0.0)
 
     async def _settle(self, lost: RetentionLost) -> None:

@@ -1,6 +1,6 @@
 """The pipeline of one shard: pages in, commits out, until the shard ends or the lease does.
 
-        poll ──page──► dispatch ──works──► commit
+        poll ──page──► dispatch ─pending─► commit
           ▲               │                  │
      when it is due    pure handlers run   one in flight; meanwhile the next
      by the pool,      ahead; async ones   page is read and dispatched
@@ -114,7 +114,7 @@ class ShardPipeline:
     @property
     def waits(self) -> bool:
         """Return whether nothing is under way except the next poll."""
-        return not (self.stage.works or self._processing or self.reader.ended)
+        return not (self.stage.pending or self._processing or self.reader.ended)
 
     @property
     def reads(self) -> bool:
@@ -124,7 +124,7 @@ class ShardPipeline:
     @property
     def lag(self) -> float:
         """Return how far the shard is behind, in seconds; NaN if that is not known yet."""
-        waiting = (work.record for work in self.stage.works if work.record is not None)
+        waiting = (change.record for change in self.stage.pending if change.record is not None)
         oldest = next(waiting, None)
         return self.behind.lag(None if oldest is None else oldest.created_at)
 
@@ -163,13 +163,13 @@ class ShardPipeline:
     def rested(self) -> None:
         """Close, when there is nothing left to do here."""
         stage = self.stage
-        done = stage.stopping.is_set() or stage.left or (self.reader.ended and not stage.works)
+        done = stage.stopping.is_set() or stage.left or (self.reader.ended and not stage.pending)
         if done and not self._closed:
             self._closed = True
             self.activity.start(self._close)
 
     async def _close(self) -> None:
-        if self.reader.ended and not (self.stage.works or self._broken_off):
+        if self.reader.ended and not (self.stage.pending or self._broken_off):
             await self.closing.ended(self)
             return
         if not self.stage.persisted:
@@ -214,20 +214,22 @@ class ShardPipeline:
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
-        works, later, traffic = await self._dispatch(page)
+        pending, later, traffic = await self._dispatch(page)
         self._note_traffic(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         if later or self.go_live.late:
-            self._apart(self._process, page, works, later, traffic, pause)
+            self._apart(self._process, page, pending, later, traffic, pause)
             return None
-        self._hand_over(page, works, traffic)
+        self._hand_over(page, pending, traffic)
         return None if self.reader.ended else self._rest(pause)
 
     async def _dispatch(self, page: Page) -> tuple[list[PendingChange], list[Run], int]:
         """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
         try:
-            return await self.dispatcher.works(page, self.shard, self.go_live.as_run, blocks=True)
+            return await self.dispatcher.dispatch(
+                page, self.shard, self.go_live.as_run, blocks=True
+            )
         finally:
             self._processing = False
 
@@ -246,7 +248,7 @@ class ShardPipeline:
         self.activity.start(process, *arguments)
 
     async def _process(
-        self, page: Page, works: list[PendingChange], later: list[Run], traffic: int, pause: float
+        self, page: Page, pending: list[PendingChange], later: list[Run], traffic: int, pause: float
     ) -> None:
         """Run async handlers once everything before this page is committed.
 
@@ -255,8 +257,8 @@ class ShardPipeline:
         """
         await self.stage.quiet.wait()
         await self.go_live.settle()
-        await self._run_chains(later, works)
-        self._hand_over(page, works, traffic)
+        await self._run_chains(later, pending)
+        self._hand_over(page, pending, traffic)
         self._go_on(self._rest(pause))
 
     async def _process_flawed(self, page: Page) -> None:
@@ -265,15 +267,17 @@ class ShardPipeline:
         if self._cautious:
             await self._process_singly(page)
             return
-        works, later, traffic = await self.dispatcher.works(page, self.shard, self.go_live.as_run)
+        pending, later, traffic = await self.dispatcher.dispatch(
+            page, self.shard, self.go_live.as_run
+        )
         self._note_traffic(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
-        await self._process(page, works, later, traffic, pause)
+        await self._process(page, pending, later, traffic, pause)
 
-    async def _run_chains(self, later: list[Run], works: list[PendingChange]) -> None:
+    async def _run_chains(self, later: list[Run], pending: list[PendingChange]) -> None:
         if later and not self.stage.left:
             await self.dispatcher.run_chains(
-                later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
+                later, pending, self.shard, held=self.stage.held.holds, until=self.stage.stopping
             )
 
     def _go_on(self, pause: float) -> None:
@@ -281,16 +285,16 @@ class ShardPipeline:
         if not self.reader.ended:
             self.reading.pool.add(self.poll, pause)
 
-    def _hand_over(self, page: Page, works: list[PendingChange], traffic: int) -> None:
+    def _hand_over(self, page: Page, pending: list[PendingChange], traffic: int) -> None:
         stage = self.stage
         stage.note_seen(int(self.reader.seen))
         if page.records:
             self.reading.budget.take(self.shard, page.size)
-            works.append(
+            pending.append(
                 PendingChange(self.reader.position, self.reader.dated, page_bytes=page.size)
             )
-            stage.enqueue(works, traffic=traffic > 0)
-        if stage.works or stage.persist_due <= 0:
+            stage.enqueue(pending, traffic=traffic > 0)
+        if stage.pending or stage.persist_due <= 0:
             self._commit_soon()
 
     async def _settle(self, lost: RetentionLost) -> None:
@@ -306,7 +310,7 @@ class ShardPipeline:
         """Go live for some builds: count their aggregates without ledgers from now on."""
         await self.stage.quiet.wait()
         due = self.go_live.due(self.reader.seen)
-        if due and not self.stage.works:
+        if due and not self.stage.pending:
             await self.stage.turn(self.go_live.marks_with(due))
             log.info("shard.live", shard=self.shard, builds=sorted(due))
         self._go_on(0.0)
@@ -321,14 +325,14 @@ class ShardPipeline:
             if self.stage.stopping.is_set():
                 self._broken_off = True
                 return
-            works: list[PendingChange] = []
+            pending: list[PendingChange] = []
             # One change at a time in all shards of the worker: if it dies, this was the change.
             async with self.reading.alone:
                 if self.dispatcher.wants(record):
                     wanted += 1
-                    works = await self._try(record)
+                    pending = await self._try(record)
                 done = PendingChange(record.position, record.created_at)
-                self.stage.enqueue([*works, done], traffic=bool(works))
+                self.stage.enqueue([*pending, done], traffic=bool(pending))
                 await self.stage.run()
             if self.stage.left:
                 return
@@ -347,10 +351,10 @@ class ShardPipeline:
             failure = Failure("WorkerKilled", text, tries - 1, heals=False)
             return self.dispatcher.unrun(record, failure, self.go_live.as_run)
         page = Page((record,))
-        works, later, _ = await self.dispatcher.works(page, self.shard, self.go_live.as_run)
+        pending, later, _ = await self.dispatcher.dispatch(page, self.shard, self.go_live.as_run)
         await self.go_live.settle()
-        await self._run_chains(later, works)
-        return works
+        await self._run_chains(later, pending)
+        return pending
 
     # -- commit --------------------------------------------------------------------------------
 
@@ -363,9 +367,9 @@ class ShardPipeline:
         stage = self.stage
         try:
             while True:  # changes that come during the last write are committed before this ends
-                if stage.works and not stage.left:
+                if stage.pending and not stage.left:
                     await stage.run()
-                elif not stage.works and stage.persist_due <= 0:
+                elif not stage.pending and stage.persist_due <= 0:
                     await stage.persist()
                 else:
                     return

@@ -194,29 +194,29 @@ class Redriver:
                 "ChangeUnwanted",
                 f"{handler.declared} does not listen to such a change any more; discard it",
             )
-        works, _, _ = await dispatcher.works(Page((record,)), head.shard)
-        if not works:  # the handler's `when` does not hold (any more): done without effects
+        pending, _, _ = await dispatcher.dispatch(Page((record,)), head.shard)
+        if not pending:  # the handler's `when` does not hold (any more): done without effects
             return await self._leave_undone(held, head)
-        failure = works[0].outcomes[0].failure
+        failure = pending[0].outcomes[0].failure
         if failure is not None:  # its `when`, or too many hops
             return failure
         if handler.broadcast is not None:
-            return await self._fan_out(dispatcher, handler, works[0], held, head)
-        return await self._settle(dispatcher, works[0], held, head)
+            return await self._fan_out(dispatcher, handler, pending[0], held, head)
+        return await self._settle(dispatcher, pending[0], held, head)
 
     async def _fan_out(
         self,
         dispatcher: Dispatcher,
         handler: Handler,
-        work: PendingChange,
+        change: PendingChange,
         held: ParkedQueue,
         head: Parked,
     ) -> Step:
         """Continue serving the audience of a change, until another fan-out's turn has come."""
         try:
-            change = dispatcher.change_of(work, handler, head.shard)
+            typed = dispatcher.change_of(change, handler, head.shard)
             by_hand = not self.automatic
-            fanned = FanOutChange.of(handler, change, work, held, head, by_hand=by_hand)
+            fanned = FanOutChange.of(handler, typed, change, held, head, by_hand=by_hand)
             step, pause = await self._broadcaster.advance(fanned, dispatcher, whole=by_hand)
         except AwsError as error:
             if trouble_of(error) not in (ErrorKind.INVALID, ErrorKind.MISSING):
@@ -241,17 +241,17 @@ class Redriver:
         return "done" if sent is None else "overtaken"
 
     async def _settle(
-        self, dispatcher: Dispatcher, work: PendingChange, held: ParkedQueue, head: Parked
+        self, dispatcher: Dispatcher, change: PendingChange, held: ParkedQueue, head: Parked
     ) -> Step:
         """Commit an outcome; run it again as long as its conditions require it."""
-        (outcome,) = work.outcomes
+        (outcome,) = change.outcomes
         outcome.to = head.to
         space, schemas = self.store.space, self.tables.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
         queued, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
         loop = CommitLoop(fence, dispatcher, planner, queued, schemas, pacing)
-        loop.works.append(work)
+        loop.pending.append(change)
         await loop.run()
         return loop.failure or fence.step or await self._leave_undone(held, head)
 

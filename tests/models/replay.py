@@ -38,8 +38,8 @@ from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process
 from tests.models.explorer import follow
+from tests.pending import SCHEMA
 from tests.tables import streamed
-from tests.works import SCHEMA
 
 A = TypeVar("A", bound="Actor")
 

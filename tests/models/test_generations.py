@@ -38,7 +38,7 @@ from tests.models.generations import (
     is_read,
 )
 from tests.models.replay import on_bench, replay, stage_of, transactions, write
-from tests.works import SCHEMA, add, done, handler, work
+from tests.pending import SCHEMA, add, done, handler, pending_change
 
 WALKS = 1000 if LARGE else 100
 PATIENCE_SECONDS = 100.0
@@ -202,7 +202,7 @@ class Driver:
         stage = worker.stages[shard]
         at = 1 + (0 if stage.cursor.position == START else int(stage.cursor.position))
         name = f"{self.key}-{shard}-{at}" if worker.version == NEW else f"{self.key}-journal"
-        stage.enqueue([work(at, done(at, add(name)))], traffic=True)
+        stage.enqueue([pending_change(at, done(at, add(name)))], traffic=True)
         try:
             await actor.does(stage.run())
             if at == LENGTHS[shard]:

@@ -26,7 +26,7 @@ from tests.models.leased_commit import (
     Rules,
 )
 from tests.models.replay import on_bench, replay, stage_of, write
-from tests.works import SCHEMA, add, done, failed, work
+from tests.pending import SCHEMA, add, done, failed, pending_change
 
 WALKS = 1000 if LARGE else 100
 LATE_SECONDS = 900
@@ -104,25 +104,26 @@ class Driver:
         first = int(stage.start.position) if stage.start.position != START else 0
         # All that is not committed stays pending: an earlier plan that wins may go further.
         pending = outcomes.ljust(CHANGES - first, HANDLED)
-        stage.works.clear()
-        stage.works.extend(
-            self.work(number, outcome) for number, outcome in enumerate(pending, first + 1)
+        stage.pending.clear()
+        stage.pending.extend(
+            self.pending_change(number, outcome)
+            for number, outcome in enumerate(pending, first + 1)
         )
-        await stage.held.learn_tails(stage.works)
-        plan = stage.loop.planner.plan(stage.works, stage.start, most=len(outcomes))
+        await stage.held.learn_tails(stage.pending)
+        plan = stage.loop.planner.plan(stage.pending, stage.start, most=len(outcomes))
         self.numbers[plan.id] = number = len(self.numbers)
         self.waits[n] = number
         await actor.begins(self.commit(stage, plan))
         self.air[number] = actor.waiting
 
-    def work(self, number, outcome):
+    def pending_change(self, number, outcome):
         """Make a pending change; whether one is queued is for the planner to say."""
         made = failed() if outcome == PARKED else done(number, add(f"{self.key}-{number}"))
-        return work(number, made, name=self.key if number != 2 else f"{self.key}-other")
+        return pending_change(number, made, name=self.key if number != 2 else f"{self.key}-other")
 
     @staticmethod
     async def commit(stage, plan):
-        verdict = await stage.commit(plan, stage.works)
+        verdict = await stage.commit(plan, stage.pending)
         if isinstance(verdict, Applied):
             await stage.loop.adopt(verdict.batch)
         return verdict

@@ -29,7 +29,7 @@ from tests.models.lineage import (
     is_read,
 )
 from tests.models.replay import on_bench, replay, stage_of, transactions, write
-from tests.works import SCHEMA, add, done, work
+from tests.pending import SCHEMA, add, done, pending_change
 
 WALKS = 1000 if LARGE else 100
 OWNER = 2
@@ -132,7 +132,7 @@ class Driver:
 
     async def commit(self, stage, position, *records):
         effects = [add(f"{self.key}-{item}-{number}") for item, number in records]
-        stage.enqueue([work(position, done(position, *effects))], traffic=True)
+        stage.enqueue([pending_change(position, done(position, *effects))], traffic=True)
         await self.owner.does(stage.run())
 
     async def reads(self):

@@ -32,7 +32,7 @@ from tests.models.parked_queue import (
     is_read,
 )
 from tests.models.replay import bench, replay, stage_of, write
-from tests.works import SCHEMA
+from tests.pending import SCHEMA
 
 WALKS = 1000 if LARGE else 100
 LATE_SECONDS = 900

@@ -15,15 +15,15 @@ MUTANTS = (
     Mutant(
         "block-around-a-change",
         "core/dispatch.py",
-        "                if block is not None:\n                    block.close()\n                works.append(work)\n",
-        "                works.append(work)\n",
+        "                if block is not None:\n                    block.close()\n                pending.append(change)\n",
+        "                pending.append(change)\n",
         "a change is committed before those ahead of it, which a new owner then leaves out",
         test="tests/unit/test_totals.py::test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way",
     ),
     Mutant(
         "block-never-taken-apart",
         "core/loop.py",
-        "        if not any(work.block for work in self.works):\n            return False\n",
+        "        if not any(change.block for change in self.pending):\n            return False\n",
         "        return False\n",
         "all changes of a page are parked for one that its item refuses",
         test="tests/simulation/test_blocks.py::test_a_sum_that_its_item_refuses_parks_the_changes_of_that_item_alone",
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "result-cut-in-two",
         "core/planning.py",
-        "                if any(_mark(work, outcome) not in done for outcome in todo):\n",
+        "                if any(_mark(change, outcome) not in done for outcome in todo):\n",
         "                if False:\n",
         "the position passes a change whose last handlers did not fit",
         "D13",
@@ -194,7 +194,7 @@ MUTANTS = (
         "done-mark-not-read",
         "core/planning.py",
         "            if done:\n"
-        "                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]\n",
+        "                todo = [outcome for outcome in todo if _mark(change, outcome) not in done]\n",
         "",
         "a handler that is done with a change takes effect again",
         "D13",
@@ -330,7 +330,7 @@ MUTANTS = (
     Mutant(
         "behind-a-commit-made-again",
         "core/loop.py",
-        "        settle(self.works, won.written)\n",
+        "        settle(self.pending, won.written)\n",
         "",
         "every result that has seen what is committed now is made again, so that a backlog takes time with its square",
         test="tests/simulation/test_backlogs.py::test_two_handlers_run_at_most_twice_for_each_change_of_a_backlog",

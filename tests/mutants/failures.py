@@ -113,18 +113,18 @@ MUTANTS = (
     Mutant(
         "broken-off-page-finished",
         "worker/pipeline.py",
-        "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
-        "        if self.reader.ended and not self.stage.works:\n",
+        "        if self.reader.ended and not (self.stage.pending or self._broken_off):\n",
+        "        if self.reader.ended and not self.stage.pending:\n",
         "a shard is finished although its last page was broken off",
         "B15",
         test="tests/simulation/test_mutant_gaps.py::test_a_last_page_that_was_broken_off_is_gone_on_with_by_the_next_owner",
     ),
     Mutant(
-        "seen-ahead-of-works",
+        "seen-ahead-of-pending",
         "core/stage.py",
-        "        return self.cursor.seen if self.works else self.seen\n",
+        "        return self.cursor.seen if self.pending else self.seen\n",
         "        return self.seen\n",
-        "a position written alone says that everything read is done, while works wait",
+        "a position written alone says that everything read is done, while changes are pending",
         test="tests/simulation/test_mutant_gaps.py::test_a_position_written_while_a_change_is_blocked_does_not_say_that_it_was_seen",
     ),
     # -- parked changes ----------------------------------------------------------------------------

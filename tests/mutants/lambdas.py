@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "mark-below-the-last-of-the-fold",
         "aws_lambda/batch.py",
-        "            found[work.key] = (before[0] if before else work.position, then)\n",
-        "            found[work.key] = (work.position, then)\n",
+        "            found[change.key] = (before[0] if before else change.position, then)\n",
+        "            found[change.key] = (change.position, then)\n",
         "a fold applies again the first of its changes, which another invocation has just done",
         "3",
         test="tests/models/test_high_water_marks.py::test_where_simpler_marks_break_functions_do_as_the_model_does",
@@ -70,8 +70,8 @@ MUTANTS = (
     Mutant(
         "mark-without-its-queues",
         "aws_lambda/batch.py",
-        "                then = HighWaterMark(work.position, queues=queues)\n",
-        "                then = HighWaterMark(work.position, queues=mark.queues)\n",
+        "                then = HighWaterMark(change.position, queues=queues)\n",
+        "                then = HighWaterMark(change.position, queues=mark.queues)\n",
         "later changes of an item overtake the one that is parked",
         "3",
         test="tests/simulation/test_lambda_queues.py::test_parked_changes_heal_in_order_and_their_items_flow_again",
@@ -234,8 +234,8 @@ MUTANTS = (
     Mutant(
         "later-identifier",
         "aws_lambda/batch.py",
-        "            return self.loop.works[0].record\n",
-        "            return self.loop.works[-1].record\n",
+        "            return self.loop.pending[0].record\n",
+        "            return self.loop.pending[-1].record\n",
         "Lambda goes on behind a change that is not done",
         test="tests/simulation/test_lambda_time.py::test_a_handler_that_hangs_is_cut_off_and_what_was_done_before_is_committed",
     ),

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "overtaken-and-committed",
         "core/loop.py",
-        "            self.works = deque(verdict.left)\n",
+        "            self.pending = deque(verdict.left)\n",
         "            pass\n",
         "what another run has done is committed once more, or tried without end",
         test="tests/unit/test_loop.py::test_whatever_a_fence_answers_each_change_is_done_once_and_in_order",
@@ -278,7 +278,7 @@ MUTANTS = (
     Mutant(
         "seen-too-early",
         "core/stage.py",
-        "        seen = self.seen if plan.changes == len(works) else self.cursor.seen\n",
+        "        seen = self.seen if plan.changes == len(pending) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",
         test="tests/simulation/test_protocol.py::test_a_change_that_was_read_and_never_committed_is_not_called_seen",

@@ -598,8 +598,8 @@ MUTANTS = (
     Mutant(
         "migrations-send",
         "core/sending.py",
-        '    if work.mark.origin != "migration" or handler.migrations != "default":\n',
-        '    if work.mark.origin != "nobody" or handler.migrations != "default":\n',
+        '    if change.mark.origin != "migration" or handler.migrations != "default":\n',
+        '    if change.mark.origin != "nobody" or handler.migrations != "default":\n',
         "a migration tells everybody outside of each item that it rewrites",
         test="tests/simulation/test_migration_effects.py::test_what_a_migration_writes_takes_effect_and_tells_nobody_unless_the_handler_wants_it",
     ),

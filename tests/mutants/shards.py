@@ -7,12 +7,12 @@ MUTANTS = (
     Mutant(
         "left-behind-a-position",
         "worker/pipeline.py",
-        """                elif not stage.works and stage.persist_due <= 0:
+        """                elif not stage.pending and stage.persist_due <= 0:
                     await stage.persist()
                 else:
                     return
 """,
-        """                elif not stage.works and stage.persist_due <= 0:
+        """                elif not stage.pending and stage.persist_due <= 0:
                     await stage.persist()
                     return
                 else:
@@ -134,9 +134,9 @@ MUTANTS = (
         test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_it_holds",
     ),
     Mutant(
-        "finished-with-works-left",
+        "finished-with-changes-pending",
         "worker/pipeline.py",
-        "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
+        "        if self.reader.ended and not (self.stage.pending or self._broken_off):\n",
         "        if self.reader.ended and not self._broken_off:\n",
         "a shard is finished although changes of its last page are not committed",
         "B15",
@@ -330,8 +330,8 @@ MUTANTS = (
     Mutant(
         "date-of-a-position-not-planned",
         "core/planning.py",
-        "            position, dated, done = work.position, int(work.dated), frozenset()\n",
-        "            position, done = work.position, frozenset()\n",
+        "            position, dated, done = change.position, int(change.dated), frozenset()\n",
+        "            position, done = change.position, frozenset()\n",
         "a commit keeps the age of the position before",
         test="tests/unit/test_planning.py::test_changes_without_effects_move_the_position_only",
     ),
@@ -392,9 +392,9 @@ MUTANTS = (
     Mutant(
         "dropped-by-number",
         "core/stage.py",
-        "        while position != START and works and works[0].position <= position:\n",
+        "        while position != START and pending and pending[0].position <= position:\n",
         "        number = iter(range(plan.changes))\n"
-        "        while works and next(number, None) is not None:\n",
+        "        while pending and next(number, None) is not None:\n",
         "a plan that wins late drops as many changes as it had, not those it had",
         "A7",
         test="tests/unit/test_stage.py::test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_behind_it",

@@ -87,7 +87,7 @@ def an_emptied_group_is_deleted(monkeypatch):
 
 
 def a_page_is_folded_to_its_net(monkeypatch):
-    works = Dispatcher.works
+    dispatch = Dispatcher.dispatch
 
     async def net(self, page, shard, *as_run, **more):
         first, last = {}, {}
@@ -102,11 +102,11 @@ def a_page_is_folded_to_its_net(monkeypatch):
                 inner = structs.replace(record.dynamodb, old_image=first[key].dynamodb.old_image)
                 folded.append(structs.replace(record, dynamodb=inner, event_name=name))
         folded.sort(key=lambda record: record.position)
-        return await works(
+        return await dispatch(
             self, structs.replace(page, records=tuple(folded)), shard, *as_run, **more
         )
 
-    monkeypatch.setattr(Dispatcher, "works", net)
+    monkeypatch.setattr(Dispatcher, "dispatch", net)
 
 
 def queries_are_eventually_consistent(monkeypatch):

@@ -101,7 +101,7 @@ PLANTED = {
     "thrash": ("a shard is given up now and then", fickle, short()),
     "late": ("an old request takes effect in the end", late_request, short()),
     "stop": ("leases are not released", lambda p: p.setattr(CursorStore, "release", nothing), short()),
-    "error": ("a worker ends in an error", lambda p: p.setattr(Dispatcher, "works", refused), short()),
+    "error": ("a worker ends in an error", lambda p: p.setattr(Dispatcher, "dispatch", refused), short()),
     "retention": ("nothing is ever lost", lambda p: p.setattr(ShardReader, "_is_fresh", lambda _: True), outage(30)),
     "books": ("a page is forgotten", lambda p: p.setattr(ShardPipeline, "_hand_over", without_works(ShardPipeline._hand_over)), short()),
 }  # fmt: skip

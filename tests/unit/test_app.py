@@ -255,7 +255,7 @@ async def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
         SystemClock(),
         random.Random(0),
     )
-    await dispatcher.works(page, "shard")
+    await dispatcher.dispatch(page, "shard")
     assert len(decoded) == 1
     assert seen[0] is seen[1]
 

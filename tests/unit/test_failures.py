@@ -63,8 +63,8 @@ def failing(error):
 
 
 async def outcomes(dispatcher, count=1, first=1):
-    works, later, _ = await dispatcher.works(page(count, first), "shard")
-    return works, [work.outcomes[0] for work in works]
+    pending, later, _ = await dispatcher.dispatch(page(count, first), "shard")
+    return pending, [change.outcomes[0] for change in pending]
 
 
 def test_skipped_changes_are_counted_and_dropped():
@@ -99,11 +99,11 @@ def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_b
                 raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle)
-        works, found = await outcomes(dispatcher, 30)
+        pending, found = await outcomes(dispatcher, 30)
         waiting = next(n for n, outcome in enumerate(found) if outcome.waiting)
         async with anyio.create_task_group() as group:
             group.start_soon(
-                dispatcher.run, works[waiting], found[waiting], Uncommitted(works), "shard"
+                dispatcher.run, pending[waiting], found[waiting], Uncommitted(pending), "shard"
             )
             await anyio.sleep(600)
             assert found[waiting].waiting
@@ -122,9 +122,9 @@ def test_retries_of_one_change_count_once():
             raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
-        works, later, _ = await dispatcher.works(page(19), "shard")
-        await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
-        assert all(work.outcomes[0].failure is not None for work in works)
+        pending, later, _ = await dispatcher.dispatch(page(19), "shard")
+        await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
+        assert all(change.outcomes[0].failure is not None for change in pending)
 
     run_virtually(run)
 
@@ -139,11 +139,11 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
 
         fluke = []
         dispatcher = dispatcher_of(handle, attempts=1)
-        works, later, _ = await dispatcher.works(page(200), "shard")
+        pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with anyio.move_on_after(1200):
-            await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
+            await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
         assert fluke
-        assert sum(work.outcomes[0].failure is not None for work in works) == 19 + 18
+        assert sum(change.outcomes[0].failure is not None for change in pending) == 19 + 18
 
     run_virtually(run)
 
@@ -151,12 +151,12 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
 def test_a_wait_ends_when_the_worker_is_stopped():
     async def run():
         dispatcher = dispatcher_of(failing(RuntimeError("no")))
-        works, found = await outcomes(dispatcher, 30)
+        pending, found = await outcomes(dispatcher, 30)
         until = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(
                 lambda: dispatcher.run(
-                    works[29], found[29], Uncommitted(works), "shard", until=until
+                    pending[29], found[29], Uncommitted(pending), "shard", until=until
                 )
             )
             await anyio.sleep(100)
@@ -174,10 +174,10 @@ def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
             raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle, backoff_seconds=0.1, **policy)
-        works, later, _ = await dispatcher.works(page(200), "shard")
+        pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with structlog.testing.capture_logs() as logs:
             with anyio.move_on_after(600):
-                await dispatcher.run_chains(later, works, "shard", held=lambda *_: False)
+                await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
         blocked = [log for log in logs if log["event"] == "handler.blocks"]
         assert 20 <= len(blocked) <= 41
         assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {
@@ -206,9 +206,9 @@ def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(pol
         dispatcher = Dispatcher(
             app.handlers, app.routes(Tables(SCHEMA)), lambda *_: {}, SystemClock(), random.Random(1)
         )
-        works, found = await outcomes(dispatcher, 30)
+        pending, found = await outcomes(dispatcher, 30)
         assert found[-1].waiting
-        await dispatcher.run(works[-1], found[-1], Uncommitted(works), "shard")
+        await dispatcher.run(pending[-1], found[-1], Uncommitted(pending), "shard")
         assert not found[-1].waiting
         assert ran == []
 

@@ -24,7 +24,7 @@ from streamkit.progress.control import Cursor
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit
 from streamkit.testing.loop import run_virtually
-from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
+from tests.pending import SCHEMA, SPACE, Clock, add, done, handler, pending_change
 
 ANSWERS = ("apply", "refuse", "invalid", "again", "throttle", "overtake")
 
@@ -42,11 +42,11 @@ class Fence:
         self.asked += 1
         assert self.asked < 100, "commits without end"
 
-    async def commit(self, plan, works):
+    async def commit(self, plan, pending):
         self.count()
         answer = self.script.pop(0) if self.script else "apply"
-        taken = [work.position for work in list(works)[: plan.changes]]
-        first = works[0]
+        taken = [change.position for change in list(pending)[: plan.changes]]
+        first = pending[0]
         if answer == "refuse":
             return RefusedCommit((GuardSource(first.position, "h", READ),))
         if answer == "invalid":
@@ -55,13 +55,13 @@ class Fence:
             return Again(throttled=answer == "throttle")
         if answer == "overtake":
             self.overtaken.append(first.position)
-            return Overtaken(list(works)[1:])
+            return Overtaken(list(pending)[1:])
         self.applied += taken
-        self.parked += [w.position for w in list(works)[: plan.changes] if w.outcomes[0].parks]
+        self.parked += [w.position for w in list(pending)[: plan.changes] if w.outcomes[0].parks]
         return Applied(plan)
 
-    def drop(self, plan, works):
-        return [works.popleft() for _ in range(plan.changes)]
+    def drop(self, plan, pending):
+        return [pending.popleft() for _ in range(plan.changes)]
 
     def adopted(self, won):
         pass
@@ -99,7 +99,9 @@ def make_loop(script, count=6, **options):
     held, tables = QueuedKeys(None, planner.holds), Tables(SCHEMA)
     pacing = Pacing(Pace(), random.Random(1))
     made = CommitLoop(fence, dispatcher, planner, held, tables, pacing, **options)
-    made.works.extend(work(n, done(n, add(f"x{n}")), name=f"x{n}") for n in range(1, count + 1))
+    made.pending.extend(
+        pending_change(n, done(n, add(f"x{n}")), name=f"x{n}") for n in range(1, count + 1)
+    )
     return made, fence, dispatcher
 
 
@@ -121,12 +123,12 @@ def test_whatever_a_fence_answers_each_change_is_done_once_and_in_order(seed):
 
 def test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alone_is_parked():
     class Picky(Fence):
-        async def commit(self, plan, works):
+        async def commit(self, plan, pending):
             self.count()
             names = [action.ref.pk[1] for action in plan.actions]
             if f"THING#{'x4'}" in names:
                 return Invalid((), "ValidationError")
-            return await super().commit(plan, works)
+            return await super().commit(plan, pending)
 
     loop, _, dispatcher = make_loop(())
     loop.fence = fence = Picky(())
@@ -153,21 +155,21 @@ def test_where_parking_is_refused_a_patient_host_waits_and_another_leaves_the_re
 def test_a_host_that_does_not_park_leaves_what_is_behind_a_failure():
     loop, fence, _ = make_loop(["apply"], count=3)
     loop.planner.parks, failure = False, Failure("ValueError", "no")
-    loop.works[1].outcomes[0].fail(failure)
+    loop.pending[1].outcomes[0].fail(failure)
     run_virtually(loop.run)
     assert (loop.left, loop.failure) == (True, failure)
-    assert (fence.applied, len(loop.works)) == (positions(1), 2)
+    assert (fence.applied, len(loop.pending)) == (positions(1), 2)
 
 
 def test_a_handler_that_blocks_is_left_to_another_owner_once_the_host_stops():
     by = handler("h")
     loop, fence, dispatcher = make_loop(())
-    loop.works.clear()
-    one = work(1, done(1, add("x"), by=by))
+    loop.pending.clear()
+    one = pending_change(1, done(1, add("x"), by=by))
     one.outcomes[0].waiting = True
-    loop.works.append(one)
+    loop.pending.append(one)
 
-    async def run(work, outcome, uncommitted, shard, *, until):
+    async def run(change, outcome, uncommitted, shard, *, until):
         loop.stopping.set()  # meanwhile; the outcome still waits
 
     dispatcher.run = run
@@ -184,7 +186,7 @@ def test_plain_writes_go_out_once_their_commit_has_won(monkeypatch):
 
     monkeypatch.setattr(loops, "write_plainly", write_plainly)
     loop, fence, _ = make_loop(["again", "apply"], count=1)
-    (action,) = loop.works[0].outcomes[0].actions.values()
+    (action,) = loop.pending[0].outcomes[0].actions.values()
     action.plain = True
     loop.held.store = SimpleNamespace(dynamodb=None)
     run_virtually(loop.run)

@@ -12,15 +12,15 @@ class Stage:
     left = False
 
     def __init__(self):
-        self.works, self.persist_due, self.runs = [], 0.0, 0
+        self.pending, self.persist_due, self.runs = [], 0.0, 0
 
     async def persist(self):
         self.persist_due = 60.0
-        self.works.append("came meanwhile")
+        self.pending.append("came meanwhile")
 
     async def run(self):
         self.runs += 1
-        self.works.clear()
+        self.pending.clear()
 
 
 def test_what_comes_while_a_position_is_written_is_not_left_lying():
@@ -30,6 +30,6 @@ def test_what_comes_while_a_position_is_written_is_not_left_lying():
         await ShardPipeline._commit(pipeline)
 
     run_virtually(main, seed=1)
-    assert pipeline.stage.works == []
+    assert pipeline.stage.pending == []
     assert pipeline.stage.runs == 1
     assert not pipeline._committing

@@ -13,7 +13,7 @@ from streamkit.progress.actions import QUEUE, ItemRef, Verb
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.stream.decode import Record
-from tests.works import (
+from tests.pending import (
     CURSOR,
     SPACE,
     Clock,
@@ -23,18 +23,18 @@ from tests.works import (
     failed,
     handler,
     is_absent,
-    work,
+    pending_change,
 )
 
 
-def plan(works, cursor=CURSOR, holds=None, **options):
+def plan(pending, cursor=CURSOR, holds=None, **options):
     planner = Planner(SPACE, Clock(), "shard-1", holds or {})
-    return planner.plan(works, cursor, **options)
+    return planner.plan(pending, cursor, **options)
 
 
-def plan_marked(works, room=100):
+def plan_marked(pending, room=100):
     """As where each item has a mark, which takes one of the transaction's actions."""
-    return Planner(SPACE, Clock(), "shard-1", room=room, marks=True).plan(works, Cursor("batch"))
+    return Planner(SPACE, Clock(), "shard-1", room=room, marks=True).plan(pending, Cursor("batch"))
 
 
 def kinds(batch):
@@ -44,7 +44,7 @@ def kinds(batch):
 
 
 def test_many_changes_of_one_item_become_one_action():
-    batch = plan([work(n, done(n, add("x"))) for n in range(1, 500)])
+    batch = plan([pending_change(n, done(n, add("x"))) for n in range(1, 500)])
     assert isinstance(batch, Batch)
     assert [action.adds["count"] for action in batch.actions] == [499]
     assert batch.changes == 499
@@ -52,37 +52,39 @@ def test_many_changes_of_one_item_become_one_action():
 
 
 def test_a_commit_holds_99_items_and_ends_at_a_change_border():
-    works = [work(n, done(n, *[add(f"{n}-{i}") for i in range(10)])) for n in range(1, 20)]
-    batch = plan(works)
+    pending = [
+        pending_change(n, done(n, *[add(f"{n}-{i}") for i in range(10)])) for n in range(1, 20)
+    ]
+    batch = plan(pending)
     assert len(batch.actions) == 90
     assert batch.cursor.position == "9".zfill(40)
 
 
 def test_marks_leave_the_rest_of_a_transaction_to_the_effects():
-    puts = [work(n, done(n, add(f"{n}")), name=f"{n}") for n in range(1, 200)]
-    sums = [work(n, done(n, add(f"{n % 5}")), name=f"{n}") for n in range(1, 200)]
-    again = [work(n, done(n, add(f"{n % 5}")), name=f"{n % 7}") for n in range(1, 200)]
-    assert [plan_marked(works).changes for works in (puts, sums, again)] == [50, 95, 199]
+    puts = [pending_change(n, done(n, add(f"{n}")), name=f"{n}") for n in range(1, 200)]
+    sums = [pending_change(n, done(n, add(f"{n % 5}")), name=f"{n}") for n in range(1, 200)]
+    again = [pending_change(n, done(n, add(f"{n % 5}")), name=f"{n % 7}") for n in range(1, 200)]
+    assert [plan_marked(pending).changes for pending in (puts, sums, again)] == [50, 95, 199]
 
 
 def test_the_largest_result_has_room_beside_its_mark():
-    works = [work(n, done(n, *[add(f"{i}") for i in range(99)])) for n in (1, 2)]
-    assert plan_marked(works).changes == 2
+    pending = [pending_change(n, done(n, *[add(f"{i}") for i in range(99)])) for n in (1, 2)]
+    assert plan_marked(pending).changes == 2
 
 
 def test_changes_without_effects_are_done_however_many_marks_they_would_have():
-    works = [work(n, done(n), name=f"{n}") for n in range(1, 150)]
-    works.append(work(150, done(150, add("x")), name="x"))
-    batch = plan_marked(works)
+    pending = [pending_change(n, done(n), name=f"{n}") for n in range(1, 150)]
+    pending.append(pending_change(150, done(150, add("x")), name="x"))
+    batch = plan_marked(pending)
     assert (batch.actions, batch.changes) == ([], 100)
-    assert plan_marked(works[100:]).changes == 50
+    assert plan_marked(pending[100:]).changes == 50
 
 
 def test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits():
     first, second = (
         done(1, *[add(f"{name}{i}") for i in range(60)], by=handler(name)) for name in "ab"
     )
-    change = work(1, first, second)
+    change = pending_change(1, first, second)
     batch = plan([change])
     assert (batch.changes, len(batch.actions)) == (0, 60)
     assert batch.cursor.position == CURSOR.position
@@ -95,19 +97,23 @@ def test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits()
 
 def test_a_condition_on_an_item_written_before_ends_the_commit_there():
     guarded = Put(Thing(name="x")).only_if(absent)
-    batch = plan([work(1, done(1, add("x"))), work(2, done(2, guarded))])
+    batch = plan([pending_change(1, done(1, add("x"))), pending_change(2, done(2, guarded))])
     assert batch.cursor.position == "1".zfill(40)
 
 
 def test_changes_without_effects_move_the_position_only():
-    batch = plan([work(1, done(1)), PendingChange("7".zfill(40), 107.0)])
+    batch = plan([pending_change(1, done(1)), PendingChange("7".zfill(40), 107.0)])
     assert (batch.actions, batch.changes, batch.cursor.position) == ([], 2, "7".zfill(40))
     assert batch.cursor.dated == 107, "when the change at its position was created"
 
 
 def test_a_failed_change_is_parked_and_its_item_held():
     batch = plan(
-        [work(1, failed()), work(2, done(2, add("x"))), work(3, done(3, add("y")), name="b")]
+        [
+            pending_change(1, failed()),
+            pending_change(2, done(2, add("x"))),
+            pending_change(3, done(3, add("y")), name="b"),
+        ]
     )
     assert kinds(batch) == ["holds", "lane", "parked", "parked"]
     queue = queue_name("h", ItemKey("a", "a"))
@@ -122,7 +128,9 @@ def test_a_failed_change_is_parked_and_its_item_held():
 
 def test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists():
     queue = queue_name("h", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))})
+    batch = plan(
+        [pending_change(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))}
+    )
     (move,) = [a for a in batch.actions if "#lane#" in a.ref.pk[1]]
     assert [(g.condition, s.effect) for g, s in move.guards] == [(present, QUEUE)]
     assert batch.held[queue].tail == "5".zfill(40)
@@ -130,13 +138,17 @@ def test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists():
 
 def test_a_queue_is_held_for_its_own_handler_alone():
     queue = queue_name("other", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))})
+    batch = plan(
+        [pending_change(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))}
+    )
     assert [a.ref.pk[1] for a in batch.actions] == ["THING#x"]
 
 
 def test_a_parked_change_of_a_commuting_handler_holds_nothing():
     commuting = handler(commutes=True)
-    batch = plan([work(1, failed(commuting)), work(2, done(2, add("x"), by=commuting))])
+    batch = plan(
+        [pending_change(1, failed(commuting)), pending_change(2, done(2, add("x"), by=commuting))]
+    )
     assert kinds(batch) == ["holds", "lane", "parked"]
     assert "THING#x" in [a.ref.pk[1] for a in batch.actions]
 
@@ -144,7 +156,7 @@ def test_a_parked_change_of_a_commuting_handler_holds_nothing():
 def test_a_read_becomes_a_check_in_the_same_commit():
     ref = ItemRef("things", ("S", "THING#x"), ("S", "THING#x"))
     reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
-    batch = plan([work(2, reader)])
+    batch = plan([pending_change(2, reader)])
     (check,) = [a for a in batch.actions if a.ref == ref]
     assert check.verb is Verb.CHECK
 
@@ -152,18 +164,18 @@ def test_a_read_becomes_a_check_in_the_same_commit():
 def test_a_read_that_missed_an_earlier_change_runs_again():
     ref = ItemRef("things", ("S", "THING#x"), ("S", "THING#x"))
     reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
-    works = [work(1, done(1, add("x"))), work(2, reader, name="b")]
-    batch = plan(works)
+    pending = [pending_change(1, done(1, add("x"))), pending_change(2, reader, name="b")]
+    batch = plan(pending)
     assert batch.changes == 1
-    assert isinstance(plan(works[1:]), Batch)
+    assert isinstance(plan(pending[1:]), Batch)
     seen = done(2, reads=[Read(ref, (("1".zfill(40), "h", 1),), expect=is_absent)])
-    assert plan([works[0], work(2, seen, name="b")]).changes == 2
-    assert isinstance(plan([work(2, seen, name="b")]), Rerun)
+    assert plan([pending[0], pending_change(2, seen, name="b")]).changes == 2
+    assert isinstance(plan([pending_change(2, seen, name="b")]), Rerun)
 
 
 def test_a_handler_that_has_not_run_is_run_before_anything_behind_it():
     waiting = Outcome(handler(), waiting=True)
-    answer = plan([work(1, waiting), work(2, done(2, add("x")))])
+    answer = plan([pending_change(1, waiting), pending_change(2, done(2, add("x")))])
     assert isinstance(answer, Rerun)
     assert answer.outcome is waiting
 
@@ -174,7 +186,7 @@ def test_a_result_of_more_than_99_items_is_refused():
 
 
 def test_a_large_record_is_parked_in_parts():
-    change = work(1, failed())
+    change = pending_change(1, failed())
     image = {"pk": {"S": "a"}, "sk": {"S": "a"}, "blob": {"S": "x" * 700_000}}
     body = msgspec.json.decode(change.record.to_bytes())
     body["dynamodb"]["NewImage"] = image

@@ -68,55 +68,55 @@ def read_after(*versions):
 
 def test_a_result_that_saw_what_is_committed_now_stands_on_the_item_as_the_commit_leaves_it():
     ran = [("1", "count", 1), ("2", "count", 1)]
-    works = [
+    pending = [
         waiting("1"),
         waiting("2", reads=[read_after(ran[0])]),
         waiting("3", reads=[read_after(*ran)]),
     ]
-    settle(works, {REF: (ran[0],)})
-    second, third = (work.outcomes[0].reads[0] for work in works[1:])
+    settle(pending, {REF: (ran[0],)})
+    second, third = (change.outcomes[0].reads[0] for change in pending[1:])
     assert (second.seen, third.seen) == ((), (ran[1],))
     assert second.conditions == third.conditions == (Attr("count").eq(6),)
-    settle(works[1:], {REF: (ran[1],)})
-    (third,) = works[2].outcomes[0].reads
+    settle(pending[1:], {REF: (ran[1],)})
+    (third,) = pending[2].outcomes[0].reads
     assert third.seen == ()
     assert third.conditions == (Attr("count").eq(7),)
 
 
 def test_a_result_that_saw_several_committed_runs_stands_on_all_of_them():
     ran = (("1", "count", 1), ("2", "count", 1))
-    works = [waiting("1"), waiting("2"), waiting("3", reads=[read_after(*ran)])]
-    settle(works, {REF: ran})
-    (read,) = works[2].outcomes[0].reads
+    pending = [waiting("1"), waiting("2"), waiting("3", reads=[read_after(*ran)])]
+    settle(pending, {REF: ran})
+    (read,) = pending[2].outcomes[0].reads
     assert read.conditions == (Attr("count").eq(7),)
 
 
 def test_a_result_that_saw_another_run_than_the_committed_one_is_left_to_be_made_again():
-    works = [waiting("1", run=2), waiting("2", reads=[read_after(("1", "count", 1))])]
-    settle(works, {REF: (("1", "count", 2),)})
-    assert works[1].outcomes[0].waiting
+    pending = [waiting("1", run=2), waiting("2", reads=[read_after(("1", "count", 1))])]
+    settle(pending, {REF: (("1", "count", 2),)})
+    assert pending[1].outcomes[0].waiting
 
 
 def test_a_result_is_not_moved_on_by_a_run_whose_writes_are_not_known_any_more():
     """An earlier plan has won, and its handler has run again since."""
-    works = [waiting("1", run=2), waiting("2", reads=[read_after(("1", "count", 1))])]
-    settle(works, {REF: (("1", "count", 1),)})
-    assert works[1].outcomes[0].waiting
+    pending = [waiting("1", run=2), waiting("2", reads=[read_after(("1", "count", 1))])]
+    settle(pending, {REF: (("1", "count", 1),)})
+    assert pending[1].outcomes[0].waiting
 
 
 def test_a_result_that_read_before_what_is_committed_now_waits_to_be_made_again():
-    works = [waiting("1"), waiting("2", reads=[read_after()]), waiting("3", name="other")]
-    settle(works, {REF: (("1", "count", 1),)})
-    assert [work.outcomes[0].waiting for work in works] == [False, True, False]
+    pending = [waiting("1"), waiting("2", reads=[read_after()]), waiting("3", name="other")]
+    settle(pending, {REF: (("1", "count", 1),)})
+    assert [change.outcomes[0].waiting for change in pending] == [False, True, False]
 
 
 def test_writes_are_found_in_the_order_of_the_changes_whenever_their_handlers_ran():
-    works = [waiting("1"), waiting("2"), waiting("3")]
+    pending = [waiting("1"), waiting("2"), waiting("3")]
     uncommitted = Uncommitted()
-    for work in (works[2], works[0], works[1], works[0]):
-        uncommitted.note(work, work.outcomes[0])
+    for change in (pending[2], pending[0], pending[1], pending[0]):
+        uncommitted.note(change, change.outcomes[0])
     versions, _ = Pending(uncommitted, before="3").of(REF)
     assert [version[0] for version in versions] == ["1", "2"]
-    works[0].outcomes[0].actions = {}
+    pending[0].outcomes[0].actions = {}
     versions, _ = Pending(uncommitted, before="4").of(REF)
     assert [version[0] for version in versions] == ["2", "3"]

@@ -125,20 +125,20 @@ def dispatched(app, page, *, blocks, as_run=as_registered):
 
     async def run():
         dispatcher = dispatcher_of(app)
-        works, _, _ = await dispatcher.works(page, "shard", as_run, blocks=blocks)
-        apart = (dispatcher.apart(w, "shard") if w.block else [w] for w in works)
-        return works, [work for some in apart for work in some], dispatcher.counts
+        pending, _, _ = await dispatcher.dispatch(page, "shard", as_run, blocks=blocks)
+        apart = (dispatcher.apart(w, "shard") if w.block else [w] for w in pending)
+        return pending, [change for some in apart for change in some], dispatcher.counts
 
     return run_virtually(run)
 
 
-def meaning(works):
+def meaning(pending):
     """Return what pending changes write to each item, in the end, and which of them are parked."""
     adds, sets, parked = {}, {}, []
-    for work in works:
-        for outcome in work.outcomes:
+    for change in pending:
+        for outcome in change.outcomes:
             if outcome.parks:
-                parked.append((work.position, outcome.handler.name, outcome.failure.kind))
+                parked.append((change.position, outcome.handler.name, outcome.failure.kind))
             for ref, action in outcome.actions.items():
                 assert action.verb is Verb.UPDATE
                 assert not any([action.removes, action.unions, action.subtractions, action.guards])
@@ -164,9 +164,9 @@ def test_a_block_comes_to_what_its_changes_do_one_by_one(kinds, seed):
 
 def test_most_changes_are_in_blocks():
     pages = [page_of(random.Random(seed), 60) for seed in range(20)]
-    works = [w for page in pages for w in dispatched(app_of(Till), page, blocks=True)[0]]
-    assert sum(len(work.block) for work in works) > 400
-    assert len(works) < 1_000
+    pending = [w for page in pages for w in dispatched(app_of(Till), page, blocks=True)[0]]
+    assert sum(len(change.block) for change in pending) > 400
+    assert len(pending) < 1_000
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -180,27 +180,27 @@ def test_a_block_that_is_taken_apart_is_its_changes(seed):
 
 def test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way():
     page = page_of(random.Random(3), 60)
-    works, _, _ = dispatched(app_of(Till, Shelf), page, blocks=True)
-    positions = [work.position for work in works]
+    pending, _, _ = dispatched(app_of(Till, Shelf), page, blocks=True)
+    positions = [change.position for change in pending]
     assert positions == sorted(positions)
-    for work in works:
-        if work.block:
-            assert work.position == work.block[-1][0].position
-            assert work.dated == work.block[-1][0].created_at
-            assert [outcome.times for outcome in work.outcomes] == [len(work.block)] * 2
+    for change in pending:
+        if change.block:
+            assert change.position == change.block[-1][0].position
+            assert change.dated == change.block[-1][0].created_at
+            assert [outcome.times for outcome in change.outcomes] == [len(change.block)] * 2
 
 
 def test_changes_that_another_handler_listens_to_go_their_own_way():
     page = page_of(random.Random(4), 60)
-    works, _, _ = dispatched(app_of(Till, listener=True), page, blocks=True)
-    assert all(record.kind.name != "MODIFIED" for work in works for record, _ in work.block)
-    assert any(work.block for work in works)
+    pending, _, _ = dispatched(app_of(Till, listener=True), page, blocks=True)
+    assert all(record.kind.name != "MODIFIED" for change in pending for record, _ in change.block)
+    assert any(change.block for change in pending)
 
 
 def test_a_build_that_is_under_way_is_asked_at_each_change():
     page = page_of(random.Random(5), 60)
-    works, _, _ = dispatched(app_of(Till), page, blocks=True, as_run=lambda *_: None)
-    assert works == []
+    pending, _, _ = dispatched(app_of(Till), page, blocks=True, as_run=lambda *_: None)
+    assert pending == []
 
 
 def test_sums_that_no_number_holds_are_found_at_their_change():

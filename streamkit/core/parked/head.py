@@ -59,7 +59,7 @@ class Head:
     async def commit(
         self,
         plan: Batch,
-        works: Sequence[PendingChange],  # noqa: ARG002 - there is one
+        pending: Sequence[PendingChange],  # noqa: ARG002 - there is one
     ) -> Verdict | Overtaken:
         """Take the change off its queue, together with its effects.
 
@@ -79,10 +79,10 @@ class Head:
             return Overtaken([])
         return sent
 
-    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
+    def drop(self, plan: Batch, pending: deque[PendingChange]) -> list[PendingChange]:
         """Drop the change; it was counted when it was parked."""
         for _ in range(plan.changes):
-            works.popleft()
+            pending.popleft()
         return []
 
     def adopted(self, won: Batch) -> None:

@@ -154,11 +154,13 @@ class Broadcaster:
         some: Sequence[Recipient],
     ) -> CommitLoop:
         """Run the handler for some recipients concurrently, and commit the results."""
-        works, shard = fanned.works(place.number(some)), fanned.head.shard
-        outcomes = [work.outcomes[0] for work in works]
-        runs = [Run(work, work.outcomes[0], ItemKey(work.position, None)) for work in works]
+        pending, shard = fanned.pending_changes(place.number(some)), fanned.head.shard
+        outcomes = [change.outcomes[0] for change in pending]
+        runs = [
+            Run(change, change.outcomes[0], ItemKey(change.position, None)) for change in pending
+        ]
         try:
-            await dispatcher.run_chains(runs, works, shard, held=lambda *_: False)
+            await dispatcher.run_chains(runs, pending, shard, held=lambda *_: False)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         lost = frozenset(recipient.name for recipient in some if recipient.item is None)
@@ -167,7 +169,7 @@ class Broadcaster:
         planner = RecipientPlanner(space, self.clock, shard, **known, lost=lost)
         held = QueuedKeys(self.store, planner.holds)
         loop = CommitLoop(place, dispatcher, planner, held, self.tables, pacing, patient=False)
-        loop.works.extend(works)
+        loop.pending.extend(pending)
         await loop.run()
         return loop
 

@@ -92,9 +92,9 @@ class FanOutPlace:
         """Return a cursor without a position: recipients that are served are not pending."""
         return _START
 
-    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, pending: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit effects for recipients with the place behind them."""
-        reached = self._behind(plan, works)
+        reached = self._behind(plan, pending)
         verdict = await self._write(reached, plan.actions)
         if verdict is None:
             self.written = reached
@@ -105,11 +105,11 @@ class FanOutPlace:
             return Overtaken(())
         return verdict
 
-    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
+    def drop(self, plan: Batch, pending: deque[PendingChange]) -> list[PendingChange]:
         """Drop the recipients that a plan serves; their change was counted when it was parked."""
-        self.reached = self._behind(plan, works)
+        self.reached = self._behind(plan, pending)
         for _ in range(plan.changes):
-            works.popleft()
+            pending.popleft()
         return []
 
     def adopted(self, won: Batch) -> None:
@@ -117,10 +117,10 @@ class FanOutPlace:
         if won.held:
             self.set_aside(self.held.name, won.held)
 
-    def _behind(self, plan: Batch, works: Sequence[PendingChange]) -> Reached:
+    def _behind(self, plan: Batch, pending: Sequence[PendingChange]) -> Reached:
         """Return the place behind the recipients of a plan."""
         there = self.reached
-        token = self._tokens[works[plan.changes - 1].position] if plan.changes else there.token
+        token = self._tokens[pending[plan.changes - 1].position] if plan.changes else there.token
         return Reached(token, there.served + plan.changes, there.apart + len(plan.held))
 
     async def _write(

@@ -53,7 +53,7 @@ class FanOutChange:
     handler: Handler
     broadcast: Broadcast
     change: Change[Any]
-    work: PendingChange
+    pending: PendingChange
     held: ParkedQueue
     head: Parked
     breaks: bool
@@ -63,7 +63,7 @@ class FanOutChange:
         cls,
         handler: Handler,
         change: Change[Any],
-        work: PendingChange,
+        pending: PendingChange,
         held: ParkedQueue,
         head: Parked,
         *,
@@ -81,21 +81,21 @@ class FanOutChange:
         policy = replace(policy, on_failure=on_failure, breaker=False)
         # Each recipient has a queue of its own; the handler's `when` was evaluated before.
         handler = replace(handler, policy=policy, commutes=True, when=None)
-        return cls(handler, broadcast, change, work, held, head, breaks)
+        return cls(handler, broadcast, change, pending, held, head, breaks)
 
-    def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[PendingChange]:
+    def pending_changes(self, numbered: Iterable[tuple[str, Recipient]]) -> list[PendingChange]:
         """Return recipients as pending changes, at their positions; their handlers must run."""
-        (first,) = self.work.outcomes
+        (first,) = self.pending.outcomes
         return [
             replace(
-                self.work,
+                self.pending,
                 position=position,
                 outcomes=[
                     Outcome(
                         serving(self.handler, recipient),
                         waiting=True,
                         aim=first.aim,
-                        trace=self.work.trace,
+                        trace=self.pending.trace,
                         to=recipient.name,
                     )
                 ],
@@ -112,9 +112,9 @@ class FanOutChange:
         """Return what is stored of the change for one recipient alone."""
         head, policy = self.head, self.handler.policy
         record, payload = head.record, head.payload
-        if self.work.record is not None:
-            payload = payload_of(self.work.record, policy.payload)
-            record = stored(self.work.record, payload)
+        if self.pending.record is not None:
+            payload = payload_of(self.pending.record, policy.payload)
+            record = stored(self.pending.record, payload)
         return ParkedRecord(
             handler=head.handler,
             entity=head.entity,
@@ -140,7 +140,7 @@ class RecipientPlanner(Planner):
 
     def plan(
         self,
-        works: Iterable[PendingChange],
+        pending: Iterable[PendingChange],
         cursor: Cursor,
         *,
         most: int = ALL,
@@ -155,17 +155,17 @@ class RecipientPlanner(Planner):
         enough = self.fanned.breaks and len(self.outcomes) >= LEAST
         if enough and 2 * len(failing) > len(self.outcomes):
             return Stays(failing[0])
-        return super().plan(works, cursor, most=most, split=split)
+        return super().plan(pending, cursor, most=most, split=split)
 
-    def stays(self, work: PendingChange, draft: Draft) -> bool:
+    def stays(self, change: PendingChange, draft: Draft) -> bool:
         """Return whether a failed recipient stops the fan-out, because it cannot be parked."""
-        (outcome,) = work.outcomes
+        (outcome,) = change.outcomes
         apart = self.place.reached.apart + len(draft.held)
         return outcome.to in self.lost or apart >= APART_MAX
 
     def parking(
         self,
-        work: PendingChange,  # noqa: ARG002 - it is the same change for all
+        change: PendingChange,  # noqa: ARG002 - it is the same change for all
         key: ItemKey,  # noqa: ARG002
         outcome: Outcome,
         draft: Draft,

@@ -59,7 +59,7 @@ def counting() -> Figure:
     def handle() -> int:
         """Run what never waits to its end, without an event loop in between."""
         try:
-            dispatcher.works(parse_page(body), "s").send(None)
+            dispatcher.dispatch(parse_page(body), "s").send(None)
         except StopIteration as done:
             return len(done.value[0])
         raise AssertionError("it waits")

@@ -56,7 +56,7 @@ def is_absent(item):
     return (absent,)
 
 
-def work(number, *outcomes, name="a"):
+def pending_change(number, *outcomes, name="a"):
     position, key = str(number).zfill(40), ItemKey(name, name)
     return PendingChange(position, 100.0 + number, record(number, name), Thing, key, list(outcomes))
 
