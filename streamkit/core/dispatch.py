@@ -261,7 +261,7 @@ class Dispatcher:
 
         Args:
             runs: what to run, in order.
-            pending: all pending changes of the page: handlers may read what earlier ones will write.
+            pending: all pending changes of the page; handlers read what earlier ones will write.
             shard_id: the shard.
             held: returns whether a handler's key is queued, so that the change will only queue.
             until: is set when changes that cannot run now must be left to another worker.
