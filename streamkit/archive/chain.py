@@ -107,10 +107,11 @@ class Chain:
         return sealed
 
     async def extend(self, link: Link, lines: Lines | None = None) -> Link:
-        """Store a link, behind what others have stored meanwhile.
+        """Store a link, behind the links that other workers have stored meanwhile.
 
         Returns:
-            The last link up to the end of this one, or beyond it: others may have read further.
+            The last link up to the end of this one, or beyond it: another worker may have read
+            further.
         """
         lines = lines or Lines()
         while True:

@@ -108,7 +108,7 @@ class Tail:
         return parts
 
     def go_to(self, position: str) -> None:
-        """Begin at a position that others have stored up to; drop what it holds before that."""
+        """Begin where another worker has stored up to; drop what is held before that."""
         if position > self.begin:
             self._lines = self._lines.behind(position)
             self.begin, self.last = position, max(self.last, position)

@@ -129,12 +129,12 @@ def _set_paused(app: str | None, listener: str | None, only: str | None, *, paus
     loaded = app_named(app, listener)
     change = pause_consumer if paused else resume_consumer
     host = with_aws(lambda aws: change(loaded, aws))
-    who = (
+    seen = (
         "workers see it within seconds"
         if host != LAMBDA
         else "functions see it with their next batch"
     )
-    say(f"{loaded.name} {'is paused' if paused else 'continues'}; its {who}")
+    say(f"{loaded.name} {'is paused' if paused else 'continues'}; its {seen}")
     if paused and host == LAMBDA:
         say("batches come again until it is resumed; for a pause of hours, disable the mapping")
 

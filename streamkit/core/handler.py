@@ -36,7 +36,7 @@ Delivery = Literal["exactly_once", "at_least_once"]
 Migrations = Literal["default", "deliver", "suppress"]
 """Whether a handler sees the changes that a migration makes.
 
-By default they lead to effects in the table, but notify nobody: fan-outs and handlers with I/O of
+By default they lead to effects in the table, but send nothing: fan-outs and handlers with I/O of
 their own do not run for them, and the `Send`s of other handlers are left out.
 """
 

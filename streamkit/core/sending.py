@@ -137,7 +137,7 @@ def group_of(key: ItemKey, to: str = "") -> str:
 def allowed(
     effects: tuple[Effect, ...], change: PendingChange, handler: Handler
 ) -> tuple[Effect, ...]:
-    """Leave out sends that would tell somebody about a migration."""
+    """Leave out sends that would notify people or systems of a migration."""
     if change.mark.origin != "migration" or handler.migrations != "default":
         return effects
     return tuple(effect for effect in effects if not isinstance(effect, Send))

@@ -23,11 +23,11 @@ import anyio
 
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
-from streamkit.fleet.heartbeat import Presence, late_after
-from streamkit.fleet.members import Attendance, Member, Roster
+from streamkit.fleet.heartbeat import Heartbeat, late_after
+from streamkit.fleet.members import Attendance, Member, MemberList
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
-from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
+from streamkit.fleet.sharing import CoLocation, Sharing, not_co_located
 from streamkit.fleet.starvation import Starvation
 from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
@@ -69,7 +69,7 @@ class Coordinator:
     claims: Claims
     rhythm: Rhythm
     clock: Clock
-    anchor: Anchor = no_anchor
+    co_location: CoLocation = not_co_located
     looked: bool = False
     paused: int = 0
     _when_idle: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         """Build the parts that use this coordinator's settings."""
         lease = self.leases.lease_seconds
-        self.starvation = Starvation(lease, late_after(lease, self.presence.beat_seconds))
+        self.starvation = Starvation(lease, late_after(lease, self.heartbeat.beat_seconds))
         self.sharing = Sharing(
             self.view,
             self.shards,
@@ -89,10 +89,10 @@ class Coordinator:
             lease,
             self.rhythm.refresh,
             self.clock,
-            self.anchor,
+            self.co_location,
         )
 
-    # -- what others ask, and tell -------------------------------------------------------------
+    # -- what callers ask, and tell ----------------------------------------------------------------
 
     @property
     def me(self) -> Member:
@@ -105,14 +105,14 @@ class Coordinator:
         return self.starvation.late_seconds / self.leases.lease_seconds
 
     @property
-    def presence(self) -> Presence:
+    def heartbeat(self) -> Heartbeat:
         """Return this worker's heartbeat item."""
-        return self.view.presence
+        return self.view.heartbeat
 
     @property
-    def roster(self) -> Roster:
+    def member_list(self) -> MemberList:
         """Return the member list."""
-        return self.view.presence.roster
+        return self.view.heartbeat.member_list
 
     @property
     def rollout(self) -> Rollout:
@@ -141,7 +141,7 @@ class Coordinator:
         Each must have said so in a heartbeat that is younger than this worker's own idleness: a
         dead worker sends none, so its shards are taken first.
         """
-        self.presence.say(idle=idle)
+        self.heartbeat.say(idle=idle)
         others = [m for name, m in self.members.items() if name != self.me.name]
         if not idle:
             self._when_idle.clear()
@@ -150,7 +150,7 @@ class Coordinator:
             self._when_idle.setdefault(member.name, member.beats)
         return all(m.idle and m.beats > self._when_idle[m.name] for m in others)
 
-    # -- what it does about the others ---------------------------------------------------------
+    # -- what it does about other members ----------------------------------------------------------
 
     async def next_look(self) -> None:
         """Wait until this worker has looked at the members again."""
@@ -201,7 +201,7 @@ class Coordinator:
             )
         answered = self.clock.monotonic()
         self._note_lateness(everyone.values(), asked, answered)
-        well = self.presence.is_well(self.leases.times * self.leases.lease_seconds)
+        well = self.heartbeat.is_well(self.leases.times * self.leases.lease_seconds)
         others = {name: member for name, member in everyone.items() if name != self.me.name}
         beats = {name: member.beats for name, member in others.items()}
         leases = {name: member.lease for name, member in others.items()}
@@ -218,8 +218,8 @@ class Coordinator:
         await self.rollout.refresh(self.rhythm.refresh, leads=self.me.leads)
         self._give()
         if self.me.state in ("joining", "waiting", "active"):
-            self.presence.say(**await self.rollout.position(self.me, self.members))
-        self.presence.note_parents(self.view.known.parents)
+            self.heartbeat.say(**await self.rollout.position(self.me, self.members))
+        self.heartbeat.note_parents(self.view.known.parents)
         if self.me.state == "active" and self.is_current:
             await self.sharing.share(everyone)
         else:
@@ -244,10 +244,10 @@ class Coordinator:
             and max(self.leases.silences(now), default=0.0) < self._late
         )
         if cheap:
-            seen = await self.roster.look(fresh=False)
+            seen = await self.member_list.look(fresh=False)
             if seen.is_like(self._fresh):
                 return seen
-        self._fresh = await self.roster.look()
+        self._fresh = await self.member_list.look()
         return self._fresh
 
     def _note_lateness(self, everyone: Iterable[Member], asked: float, answered: float) -> None:
@@ -265,7 +265,7 @@ class Coordinator:
         This happens at once after a stall so long that other workers may have taken them, and now
         and then in any case: on a quiet shard no commit would reveal it.
         """
-        now = self.clock.monotonic()  # the reading of the roster may be what took so long
+        now = self.clock.monotonic()  # the reading of the member list may be what took so long
         stalled = now - self._ran_at > self.leases.lease_seconds / 2
         self._ran_at = now
         if stalled:
@@ -275,7 +275,7 @@ class Coordinator:
         self._verify_at = asked + self.rhythm.refresh
         # Epochs only grow, so an old reading never makes a worker lose what it has; but after a
         # stall what happened a moment ago counts, too.
-        store, held = self.roster.store, self.shards.held
+        store, held = self.member_list.store, self.shards.held
         for cursor in (await store.read_many(held, fresh=stalled)).values():
             self.shards.lose(cursor)
 

@@ -1,4 +1,4 @@
-"""Presence: what this worker tells the other workers about itself, in its heartbeat.
+"""The heartbeat: what this worker tells the other workers about itself.
 
 In: facts as they become known, and facts that each heartbeat asks for. Out: one write per interval,
 and one at once when something is new that other workers wait for. On failure: `LeaseLost`, when the
@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.starvation import LONGEST
 from streamkit.progress.clock import Clock
 
@@ -48,13 +48,13 @@ Ask = Callable[[], Facts]
 
 
 @dataclass
-class Presence:
+class Heartbeat:
     """This worker's member item; facts that are not written at once are asked for at each beat.
 
     After a late heartbeat, the item says *late* for four leases of `lease_seconds`.
     """
 
-    roster: Roster
+    member_list: MemberList
     me: Member
     beat_seconds: float
     clock: Clock
@@ -71,12 +71,12 @@ class Presence:
 
     async def join(self, ask: Ask) -> None:
         """Create this worker's heartbeat item."""
-        await self.roster.add(self._beaten(ask()))
+        await self.member_list.add(self._beaten(ask()))
         self._beat_at = self.clock.monotonic()
 
     async def leave(self) -> None:
         """Delete the heartbeat item, after everything is released."""
-        await self.roster.remove(self.me.name)
+        await self.member_list.remove(self.me.name)
 
     async def beat_for_ever(self, ask: Ask) -> None:
         """Raise the counter every interval, and write new facts at once.
@@ -91,7 +91,7 @@ class Presence:
             with anyio.move_on_after(self.beat_seconds):
                 await self._urgent.wait()
             self._urgent = anyio.Event()
-            await self.roster.write(self._beaten(ask()))
+            await self.member_list.write(self._beaten(ask()))
             before, self._beat_at = self._beat_at, self.clock.monotonic()
             if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
                 self._late_at = self._beat_at

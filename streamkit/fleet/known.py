@@ -34,12 +34,12 @@ class KnownShards:
         """Read the directories, and the cursors that are new in them.
 
         Args:
-            fresh: whether somebody told of new ones, so that they must be in what is read.
+            fresh: whether another worker told of new ones, so that the reading must contain them.
         """
         names = await self.store.names(fresh=fresh)
         await self.read(names - self.open.keys() - self._readers.keys())
         kept = names | self.parents
-        self._readers = {name: who for name, who in self._readers.items() if name in kept}
+        self._readers = {name: by for name, by in self._readers.items() if name in kept}
 
     def heir(self, cursor: Cursor) -> str | None:
         """Return the worker that read a shard's parent to its end; None once the shard was read."""

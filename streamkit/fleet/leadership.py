@@ -60,7 +60,7 @@ class Leadership:
             self.lister = self.make_lister(taken)
             if taken.epoch > 1:
                 self.lister.asks.hold()
-            self.coordinator.presence.say(leads=True)
+            self.coordinator.heartbeat.say(leads=True)
             try:
                 await self._lead(self.lister)
                 await self.store.release(self.lister.committer.cursor)
@@ -71,7 +71,7 @@ class Leadership:
                 self._abstains_until = self.coordinator.clock.monotonic() + _ABSTAIN_SECONDS
                 await self.store.release(self.lister.committer.cursor)
             self.lister = None
-            self.coordinator.presence.say(leads=False)
+            self.coordinator.heartbeat.say(leads=False)
 
     async def resign(self) -> None:
         """Give the lease back, after `lead_for_ever` was cancelled."""
@@ -157,7 +157,7 @@ class Leadership:
         for cursor in created:
             self.coordinator.view.found(cursor)
         if created:
-            self.coordinator.presence.tell()
+            self.coordinator.heartbeat.tell()
 
     async def _sweep_members(self) -> None:
         """Remove the heartbeats of workers that have been dead for long.
@@ -167,5 +167,5 @@ class Leadership:
         coordinator = self.coordinator
         longest = max(_SWEEP_LEASES * coordinator.leases.lease_seconds, 60.0)
         for name in coordinator.leases.silent(longest):
-            await coordinator.roster.remove(name)
+            await coordinator.member_list.remove(name)
             log.info("member.swept", worker=name)

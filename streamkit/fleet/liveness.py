@@ -7,7 +7,7 @@ until its silence has lasted a lease, on this process's own clock.
 
 import anyio
 
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.lease import LeaseWatch
@@ -21,11 +21,11 @@ async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -
         clock: measures the silence.
         lease_seconds: the lease of workers that do not report theirs.
     """
-    roster, watch = Roster(store), LeaseWatch(lease_seconds)
+    member_list, watch = MemberList(store), LeaseWatch(lease_seconds)
     first: dict[str, int] | None = None
     while True:
         asked = clock.monotonic()
-        members = await roster.read()
+        members = await member_list.read()
         beats = {name: member.beats for name, member in members.items()}
         watch.observe(beats, asked=asked, answered=clock.monotonic())
         first = beats if first is None else first

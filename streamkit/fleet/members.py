@@ -155,7 +155,7 @@ class Attendance:
 
 
 @dataclass(frozen=True)
-class Roster:
+class MemberList:
     """The members' items (the member list)."""
 
     store: CursorStore

@@ -14,7 +14,7 @@ from dataclasses import replace
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import DELETING, WORKERS, check_host
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry, Step
@@ -34,7 +34,7 @@ async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
     def paused(newest: Generation) -> Generation:
         return replace(newest, paused=since and (newest.paused or since))
 
-    after = await _turn(store, paused, said, [Roster(store).pausing(since)])
+    after = await _turn(store, paused, said, [MemberList(store).pausing(since)])
     return after.host or WORKERS
 
 

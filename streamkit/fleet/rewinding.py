@@ -1,7 +1,7 @@
-"""Rewinding: what is left to do once a rewind is decided; whoever comes next does it.
+"""Rewinding: what is left to do once a rewind is decided; the next process to come does it.
 
 The deciding write starts a generation that is `rewinding`. Then cursors of older generations are
-deleted, and those are created with which it begins in an archive, where it begins there. In: the
+deleted. If the rewind begins in an archive, the cursors that read the archive are created. In: the
 consumer's control items. Out: the generation, not rewinding any more.
 """
 

@@ -6,10 +6,10 @@
 
 The owner of a shard follows from which workers are active in the newest generation, see
 `assignment`. Where a process runs several consumers of one stream, the shards are co-located: the
-first consumer shares as above, and the others want the shards that it (the *anchor* in the code)
-holds in this process, whatever their share is. So one process reads a shard for all of them. Shards
-that no anchor holds are assigned as usual, after a lease. A worker without an anchor claims nothing
-from a worker that has one.
+first consumer shares as above, and the others (the *followers*) want the shards that it holds in
+this process, whatever their share is. So one process reads a shard for all of them. Shards that no
+first consumer holds are assigned as usual, after a lease. A worker that follows none claims nothing
+from a worker that follows one.
 
 In: the members alive, what is known of the shards, the shards of this worker. Out: takes, claims.
 """
@@ -22,7 +22,7 @@ from typing import Any
 from streamkit.fleet.assignment import assign
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.claims import Claims, token
-from streamkit.fleet.heartbeat import Presence
+from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.shards import Shards
@@ -33,7 +33,7 @@ from streamkit.progress.control import Cursor
 
 log = get_logger("streamkit.fleet")
 
-Anchor = Callable[[], Collection[str] | None]
+CoLocation = Callable[[], Collection[str] | None]
 """A function that returns the shards that the process's first consumer holds; None if it does not
 run."""
 
@@ -41,7 +41,7 @@ _SELDOM = 10
 """Directories are read once in so many times that this worker looks at its shards."""
 
 
-def no_anchor() -> None:
+def not_co_located() -> None:
     """Return None: this is the only consumer of the stream in this process, or the first."""
 
 
@@ -49,8 +49,8 @@ def no_anchor() -> None:
 class Sharing:
     """Takes and claims shards.
 
-    `refresh_seconds` is how often this worker looks at shards of its own that others read. `unread`
-    are the shards that no worker had read for a while when this worker, as the leader, last looked.
+    `refresh_seconds` is the seconds between looks at this worker's shards that other workers read.
+    `unread` are the shards that no worker had read for a while when the leader last looked.
     """
 
     view: FleetView
@@ -59,10 +59,10 @@ class Sharing:
     lease_seconds: float
     refresh_seconds: float
     clock: Clock
-    anchor: Anchor = no_anchor
+    co_location: CoLocation = not_co_located
     deciding: bool = False
     unread: tuple[Cursor, ...] = ()
-    _anchored: frozenset[str] | None = None
+    _co_located: frozenset[str] | None = None
     _shared: Any = None
     _news: Any = None
     _refresh_at: float = 0.0
@@ -90,9 +90,9 @@ class Sharing:
         return self.view.known
 
     @property
-    def presence(self) -> Presence:
+    def heartbeat(self) -> Heartbeat:
         """Return this worker's heartbeat item."""
-        return self.view.presence
+        return self.view.heartbeat
 
     @property
     def undecided(self) -> bool:
@@ -110,19 +110,21 @@ class Sharing:
         Args:
             everyone: the members, including dead ones, as read before this.
         """
-        held_by_anchor = self.anchor()
-        self._anchored = None if held_by_anchor is None else frozenset(held_by_anchor)
-        self.presence.say(follows=self._anchored is not None)
-        before = dict(self.known.open)  # the roster, `everyone`, is younger than this
+        held_by_first = self.co_location()
+        self._co_located = None if held_by_first is None else frozenset(held_by_first)
+        self.heartbeat.say(follows=self._co_located is not None)
+        before = dict(self.known.open)  # `everyone` was read after this
         changed = await self._update_view()
         held = self.shards.held
         wanted = {
             name
             for name, cursor in self.known.open.items()
-            if name not in held and self._whose(cursor) == self.me.name
+            if name not in held and self._assigned(cursor) == self.me.name
         }
         gone = self.claims.pending - self.known.open.keys()
-        for name in gone if self._anchored is None else gone | self.claims.pending - self._anchored:
+        if self._co_located is not None:
+            gone |= self.claims.pending - self._co_located
+        for name in gone:
             self.claims.settle(name)
         # A claimed or uncertain shard is looked at each time. The other shards are looked at now
         # and then: the workers that read them would report a change.
@@ -135,17 +137,17 @@ class Sharing:
             self.view.uncertain.update(self.known.open.keys() - before.keys())
             self._decide(look_at, before, everyone)
             self.deciding = False
-        if self._anchored is not None:
-            await self._follow(self._anchored)
+        if self._co_located is not None:
+            await self._follow(self._co_located)
         elif not self.view.uncertain:
             await self._claim()
 
-    def _whose(self, cursor: Cursor) -> str | None:
+    def _assigned(self, cursor: Cursor) -> str | None:
         """Return the worker assigned to a shard; a child prefers its parent's last owner.
 
-        A shard that this process's anchor holds always belongs to this worker.
+        A shard that this process's first consumer holds always belongs to this worker.
         """
-        if cursor.name in (self._anchored or ()):
+        if cursor.name in (self._co_located or ()):
             return self.me.name
         heir = self.known.heir(cursor)
         peer = self.members.get(heir or "")
@@ -172,7 +174,7 @@ class Sharing:
             await self.known.refresh(fresh=told)
         peers[self.me.name] = self.me.weight
         leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
-        shared = (frozenset(peers.items()), leaving, self.known.roots, self._anchored)
+        shared = (frozenset(peers.items()), leaving, self.known.roots, self._co_located)
         if shared == self._shared:
             return refresh
         if self._shared is None or self._shared[0] != shared[0]:
@@ -197,7 +199,7 @@ class Sharing:
             cursor = self.known.open.get(name)
             if cursor is None:
                 continue  # finished: its children are known now, and are looked at next
-            if name not in self.claims.pending and self._whose(cursor) != self.me.name:
+            if name not in self.claims.pending and self._assigned(cursor) != self.me.name:
                 continue  # the worker that read its parent is alive
             self.view.rollout.hear(cursor.generation)
             free = self._is_free(cursor, before.get(name), everyone)
@@ -216,8 +218,11 @@ class Sharing:
                 self.view.uncertain.add(name)
 
     def _may_take(self, cursor: Cursor, now: float) -> bool:
-        """Return whether a free shard may be taken; one that the anchor lacks waits a lease."""
-        if self._anchored is None or cursor.name in self._anchored:
+        """Return whether a free shard may be taken.
+
+        A follower takes a shard at once if the first consumer holds it, else after a lease.
+        """
+        if self._co_located is None or cursor.name in self._co_located:
             return True
         place = (cursor.name, cursor.epoch)
         return now - self._free_since.setdefault(place, now) >= self.lease_seconds
@@ -248,12 +253,12 @@ class Sharing:
         member = self.members.get(owner or "")
         return member is not None and member.state not in ("leaving", "unfit")
 
-    async def _follow(self, anchored: frozenset[str]) -> None:
-        """Claim shards that the anchor holds and another worker reads."""
+    async def _follow(self, co_located: frozenset[str]) -> None:
+        """Claim shards that the first consumer holds here and another worker reads."""
         self._free_since = {
             place: since for place, since in self._free_since.items() if place[0] in self.known.open
         }
-        wanted = anchored & self.known.open.keys() - self.shards.held.keys() - self.claims.pending
+        wanted = co_located & self.known.open.keys() - self.shards.held.keys() - self.claims.pending
         if not wanted:
             return
         await self.known.read(wanted)
@@ -263,7 +268,7 @@ class Sharing:
             if self._is_alive(cursor.owner):
                 log.info("shard.claimed", shard=name, owner=cursor.owner)
                 self.claims.claim(cursor, now)
-                self.presence.hurry()
+                self.heartbeat.hurry()
             else:
                 self.view.uncertain.add(name)
 
@@ -279,8 +284,8 @@ class Sharing:
             if member.state == "active" or member.name == self.me.name
         }
         # A shard whose children are not listed yet is about to be held again.
-        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless
-        roots = len(self.known.roots) + self.presence.childless
+        has = len(self.shards.held.keys() | self.claims.pending) + self.heartbeat.childless
+        roots = len(self.known.roots) + self.heartbeat.childless
         loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
         balance = Balance(roots, weights, loads, self.me.name)
         now = self.clock.monotonic()
@@ -303,7 +308,7 @@ class Sharing:
         for cursor in balance.choose(claimable, mine):
             log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
             self.claims.claim(cursor, now)
-            self.presence.hurry()
+            self.heartbeat.hurry()
 
     # -- for the leader ------------------------------------------------------------------------
 
@@ -320,7 +325,7 @@ class Sharing:
         await self.known.read((listed - self._listed | before) - held.keys())
         self._listed = listed
         if self.known.open.keys() - before:
-            self.presence.tell()
+            self.heartbeat.tell()
         now, unread, held = self.clock.monotonic(), {}, self.shards.held
         late: list[Cursor] = []
         for name, cursor in self.known.open.items():

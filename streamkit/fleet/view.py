@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.fleet.heartbeat import Presence
+from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.rollout import Rollout
@@ -24,7 +24,7 @@ class FleetView:
     again. `consumers` counts the consumers of the same stream in this process.
     """
 
-    presence: Presence
+    heartbeat: Heartbeat
     known: KnownShards
     rollout: Rollout
     consumers: int = 1
@@ -35,7 +35,7 @@ class FleetView:
     @property
     def me(self) -> Member:
         """Return what this worker reports about itself."""
-        return self.presence.me
+        return self.heartbeat.me
 
     @property
     def asks(self) -> int:
@@ -70,7 +70,7 @@ class FleetView:
 
     def await_children(self, shard: str) -> None:
         """Ask the leader for the children of a shard that ended before any was listed."""
-        self.presence.await_children(shard)
+        self.heartbeat.await_children(shard)
         self.look_soon()
 
     def look_soon(self) -> None:

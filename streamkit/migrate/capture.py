@@ -27,7 +27,7 @@ from streamkit.core.handler import Handler, Policy
 from streamkit.entity import Entity
 from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.generation import newest_generation
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas
@@ -112,7 +112,7 @@ class Capture:
 
     async def processes(self, state: State) -> int:
         """Return how many processes follow the changes of the migration's own table."""
-        return len((await Roster(self.sides(state)[0].store).look()).members)
+        return len((await MemberList(self.sides(state)[0].store).look()).members)
 
     # -- workers -------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
 SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
 
-Standing = Literal["pending", "running", "applied", "changed", "rolled back"]
+MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back"]
 """The state of a migration for `check`; `changed`: its number was applied with other code."""
 
 
@@ -36,7 +36,7 @@ class Listed:
     name: str
     mode: str
     entity: str
-    standing: Standing
+    standing: MigrationStatus
     phase: Phase
     declared: str
 
@@ -133,7 +133,7 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
                 name,
                 migration.mode,
                 migration.entity.__name__,
-                standing_of(migration, state),
+                status_of(migration, state),
                 state.phase,
                 str(migration.declared),
             )
@@ -141,7 +141,7 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
     return found
 
 
-def standing_of(migration: Migration, state: State) -> Standing:
+def status_of(migration: Migration, state: State) -> MigrationStatus:
     """Return the state of a migration as `check` shows it."""
     if state.phase == "new" or is_due_again(migration, state):
         return "pending"

@@ -20,7 +20,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.lag import longest_lags
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
@@ -143,17 +143,17 @@ class ProgressReader:
 
         That takes two looks; with `wait` both are taken now, if there was none before.
         """
-        roster = Roster(self._capture(state))
+        member_list = MemberList(self._capture(state))
         first = not self._members
-        await self._observe(roster)
+        await self._observe(member_list)
         if first and wait and self._members:
             await anyio.sleep(_BEATS_SECONDS)
-            await self._observe(roster)
+            await self._observe(member_list)
         return {name for name in self._members if self._watch.silence(name) < _BEATS_SECONDS - 1}
 
-    async def _observe(self, roster: Roster) -> None:
+    async def _observe(self, member_list: MemberList) -> None:
         asked = self._clock.monotonic()
-        self._members = await roster.read()
+        self._members = await member_list.read()
         answered = self._clock.monotonic()
         beats = {name: member.beats for name, member in self._members.items()}
         self._watch.observe(beats, asked=asked, answered=answered)

@@ -15,7 +15,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.progress.cursor import CursorStore
 
 _LEASE_SECONDS = 15.0
@@ -32,7 +32,7 @@ async def other_releases(app: App, aws: Aws) -> str | None:
     for consumer in consumers_of([app.head]):
         store = CursorStore(aws.dynamodb, tables.space(consumer))
         mine = consumer.fingerprint()
-        found += [f"worker {one.name}" for one in await _strangers(Roster(store), mine)]
+        found += [f"worker {one.name}" for one in await _strangers(MemberList(store), mine)]
         newest = await newest_generation(store)
         if newest is not None and newest.host == LAMBDA and newest.fingerprint != mine:
             found.append(f"the functions of {consumer.name}")
@@ -45,13 +45,13 @@ async def other_releases(app: App, aws: Aws) -> str | None:
     )
 
 
-async def _strangers(roster: Roster, fingerprint: str) -> list[Member]:
+async def _strangers(member_list: MemberList, fingerprint: str) -> list[Member]:
     """Return the live workers with another fingerprint."""
-    before = _others(await roster.read(), fingerprint)
+    before = _others(await member_list.read(), fingerprint)
     if not before:
         return []
     await anyio.sleep(max(one.lease or _LEASE_SECONDS for one in before.values()))
-    after = _others(await roster.read(), fingerprint)
+    after = _others(await member_list.read(), fingerprint)
     return [one for name, one in sorted(after.items()) if before.get(name) != one]
 
 

@@ -131,7 +131,7 @@ class Reporter:
     async def run(self) -> None:
         """Report until it is cancelled; then remove the report."""
         runner = self._runner
-        while runner.state.phase == "new":  # noqa: ASYNC110 - it tells nobody when it has looked
+        while runner.state.phase == "new":  # noqa: ASYNC110 - it sets no event
             await anyio.sleep(0.05)
         book = ReportBook(runner.book.store, runner.migration.id)
         try:

@@ -42,7 +42,7 @@ class Reverse:
         """
         transform, entity = self._transform, self.entity(item)
         reverse = transform.migration.reverse
-        assert reverse is not None  # noqa: S101 - nobody comes here without
+        assert reverse is not None  # noqa: S101 - only pairs with `reverse` come here
         found = reverse(entity)
         if not isinstance(found, Entity):
             raise TransformError("reverse= returns the entity that it was")

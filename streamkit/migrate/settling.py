@@ -26,8 +26,8 @@ LOOKS = 3
 _PAUSE_SECONDS = 2.0
 _PATIENCE_SECONDS = 30.0
 
-Stand = Literal["in step", "behind", "nobody"]
-"""How the migration's consumer stands: it has caught up, it has not, or none runs."""
+CaptureState = Literal["in step", "behind", "nobody"]
+"""Whether the migration's consumer has caught up, has not, or does not run; stored like this."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Settling:
         for _ in range(LOOKS):
             if not open_:
                 break
-            stands, again = await self.catch_up(), dict[str, ItemDifference]()
+            capture, again = await self.catch_up(), dict[str, ItemDifference]()
             for name, before in open_.items():
                 one = await self._look(before.key)
-                if one is not None and is_sure(one, before, stands):
+                if one is not None and is_sure(one, before, capture):
                     settled.append(one)
                 elif one is not None:
                     again[name] = one
@@ -63,7 +63,7 @@ class Settling:
         inspection = ItemInspection(self.work.migration, self.work, self.work.calls)
         return await inspection.of(self.work.schema.name, item)
 
-    async def catch_up(self) -> Stand:
+    async def catch_up(self) -> CaptureState:
         """Let the migration's consumer catch up; return whether it has, or whether none runs."""
 
         async def nothing(_change: Any) -> None: ...
@@ -117,7 +117,8 @@ class Settling:
         return True
 
 
-def is_sure(one: ItemDifference, before: ItemDifference, stands: Stand) -> bool:
+def is_sure(one: ItemDifference, before: ItemDifference, capture: CaptureState) -> bool:
     """Return whether an item that differs again is wrong, and not only on its way."""
+    unchanged = one.image == before.image
     by_hand = one.kind in ("late", "deleted")
-    return stands == "nobody" or (one.image == before.image and (stands == "in step" or by_hand))
+    return capture == "nobody" or (unchanged and (capture == "in step" or by_hand))

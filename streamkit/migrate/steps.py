@@ -30,7 +30,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
-"""First words of audit lines that are commands of operators; lines of processes have others."""
+"""First words of the audit lines of operators' commands; lines of processes begin differently."""
 
 
 async def pause(

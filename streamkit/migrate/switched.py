@@ -193,7 +193,7 @@ class Switched:
         """Return what the parts of a source make of it."""
         transform = self.pairs.transform
         reverse = transform.migration.reverse
-        assert reverse is not None  # noqa: S101 - nobody comes here without
+        assert reverse is not None  # noqa: S101 - only pairs with `reverse` come here
         result = reverse(transform.entity(source), [self._reverse.entity(part) for part in parts])
         return transform.interpret(result, plain(visible(source)), frozenset())
 

@@ -28,7 +28,7 @@ from streamkit.errors import LeaseLost
 from streamkit.migrate.differences import ItemDifference
 from streamkit.migrate.findings import Findings, Verified
 from streamkit.migrate.orphans import PairBalance
-from streamkit.migrate.settling import Stand
+from streamkit.migrate.settling import CaptureState
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.clock import Clock
@@ -64,7 +64,7 @@ class VerificationState:
     total: int = 0
     chosen: tuple[int, ...] = ()
     rounds: int = 0
-    looks: tuple[Stand, ...] = ()
+    looks: tuple[CaptureState, ...] = ()
     report: dict[str, Any] | None = None
     parts: int = 0
 

@@ -270,10 +270,10 @@ class _Checking:
             doubt |= left
             for one in left.values():
                 found.add(one)
-        for number, stands in enumerate(now.looks, now.rounds):
+        for number, capture in enumerate(now.looks, now.rounds):
             wants = frozenset(doubt).__contains__
             left = searches[number].search.left
-            sure = {p: one for p, one in left.items() if is_sure(one, doubt[p], stands)}
+            sure = {p: one for p, one in left.items() if is_sure(one, doubt[p], capture)}
             orphans |= sure
             doubt = {p: one for p, one in left.items() if p not in sure}
         return _Known(first, found, orphans, doubt, wants, buckets[now.rounds :])

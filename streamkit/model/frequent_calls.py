@@ -1,6 +1,6 @@
 """The frequent calls of a client, for two fifths of what botocore takes for them.
 
-botocore computes anew for each call where it goes, which headers it has and who signs it, and its
+botocore computes for each call again where it goes, which headers it has and how it is signed; its
 parsers look up the shape of each attribute. Here that is found once. In: a client of DynamoDB or of
 its streams. Out: the same requests but for spaces in their bodies, and the same replies; a page of
 `GetRecords` stays bytes, which `stream` decodes. On failure: what botocore raises, after retries.
@@ -79,7 +79,7 @@ class ParserFactory(AioResponseParserFactory):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Way:
-    """Where a client's requests go, with which headers, and by whom they are signed, if at all."""
+    """A client's address, headers, and signer if requests are signed."""
 
     url: str
     target: str

@@ -33,7 +33,7 @@ class Signer:
         self._key = b""
 
     def sign(self, headers: dict[str, str], body: bytes, credentials: Any, moment: str) -> None:
-        """Add what proves who sends a request to its headers.
+        """Add the signature to a request's headers, which proves the sender's credentials.
 
         Args:
             headers: those that are signed, such as `X-Amz-Target`.

@@ -9,7 +9,7 @@ written.
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.observe.pricing import CostEstimate, estimate
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
@@ -36,5 +36,5 @@ async def read_estimate(
     listing = await list_shards(aws, tables.table.stream_arn or "")
     shards = sum(shard.ending is None for shard in listing.shards)
     if workers is None:
-        workers = len(await Roster(store).read())
+        workers = len(await MemberList(store).read())
     return estimate(settings, shards=max(1, shards), workers=max(1, workers), changes=changes)

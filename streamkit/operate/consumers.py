@@ -30,7 +30,7 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.hosting import DELETING, LAMBDA
 from streamkit.fleet.liveness import live_workers
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.fleet.pausing import set_held, set_paused
 from streamkit.kinds.aggregate.sweep import Broom
 from streamkit.kinds.preflight import Finding
@@ -122,7 +122,7 @@ async def _consumer(ledgers: Ledgers, entry: ConsumerEntry) -> ConsumerReport:
     store = ledgers.store(entry)
     generation = await newest_generation(store)
     cursors = await store.read_all()
-    seen = await Roster(store).look()
+    seen = await MemberList(store).look()
     return ConsumerReport(
         name=entry.consumer,
         table=entry.table,
@@ -280,12 +280,12 @@ class _Erasing(Fenced):
             [("dir", str(number)) for number in range(DIRECTORIES)],
         ):
             deleted += await self.delete_there([space.key(*names) for names in layer])
-        roster = Roster(store)
-        seen = await roster.look()
+        member_list = MemberList(store)
+        seen = await member_list.look()
         for name in seen.members:
-            await roster.remove(name)
+            await member_list.remove(name)
         if seen.paused:
-            await self.apply([roster.pausing(0)])
+            await self.apply([member_list.pausing(0)])
         return deleted + len(seen.members)
 
     async def _marks(self, queues: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:

@@ -10,7 +10,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked, open_store, parked_queues
 from streamkit.fleet.liveness import live_workers
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.progress.clock import SystemClock
 
 
@@ -37,7 +37,7 @@ async def read_remaining(app: App, aws: Aws) -> Remaining:
     store = await open_store(app, aws)
     queues = await parked_queues(store)
     parked = await list_parked(store, queues)
-    seen = await Roster(store).look()
+    seen = await MemberList(store).look()
     return Remaining(app.name, len(parked), sum(queue.stuck for queue in queues), seen.paused)
 
 

@@ -19,7 +19,7 @@ from streamkit.core.parking import Parked, queue_name
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import MemberList
 from streamkit.model.origin import read_mark as read_origin
 from streamkit.operate.status import waits_by_shard
 from streamkit.progress.control import Cursor
@@ -128,7 +128,7 @@ async def view_item(
     if fanned:  # a recipient's queue has a name of its own
         apart = [queue for queue in await parked_queues(store, cursors) if queue.handler in fanned]
         parked += [p for p in await list_parked(store, apart) if p.to]
-    seen = await Roster(store).look()
+    seen = await MemberList(store).look()
     item = await store.item(*await path_of(store, key))
     return ItemView(
         consumer=app.name,

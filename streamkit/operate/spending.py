@@ -13,7 +13,7 @@ from typing import Any
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.pricing import DOLLARS
 from streamkit.observe.usage import Usage
 from streamkit.progress.cursor import CursorStore
@@ -53,7 +53,7 @@ async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
     found = []
     for consumer in consumers_of([app]):
         store = CursorStore(aws.dynamodb, tables.space(consumer))
-        found.append(spending_of(consumer.name, (await Roster(store).read()).values()))
+        found.append(spending_of(consumer.name, (await MemberList(store).read()).values()))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.lag import Lag, listens, time_to_loss
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
 from streamkit.operate.fan_outs import FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
@@ -153,7 +153,7 @@ async def read_status(
     if look_into_stream:
         await unread.look(aws, tables.table.stream_arn or "", listens(app, tables.table))
     lags = unread.lags
-    seen = await Roster(store).look()
+    seen = await MemberList(store).look()
     queues = await parked_queues(store, cursors)
     parked = await list_parked(store, queues)
     return Status(

@@ -85,7 +85,7 @@ class Fencing:
 
     def _commit(self, sighting: SeenCall, before: Cursor) -> Iterator[str]:
         if before.owner is None:
-            yield f"{sighting.actor} committed to {before.name}, which nobody owns"
+            yield f"{sighting.actor} committed to {before.name}, which no worker owns"
         elif self._actors.get(before.owner) != sighting.actor:
             yield f"{sighting.actor} committed to {before.name}, which {before.owner} owns"
         elif sighting.sent < self._takes[before.name]:

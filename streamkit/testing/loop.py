@@ -149,8 +149,8 @@ def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) 
     results: list[T] = []
 
     async def run() -> None:
-        # Not returned: when the loop ends, anyio shows the ended task in messages nobody reads,
-        # with the representation of its result, which may be a world with all of its calls.
+        # Not returned: when the loop ends, anyio logs the ended task with the representation of its
+        # result, which may be a world with all of its calls.
         results.append(await main(*args))
 
     with rarely_collected():

@@ -76,7 +76,7 @@ class CopyStage(CommitStage):
         await super().persist()
 
     async def store(self, *, end: bool = False) -> None:
-        """Store what was read, behind what others have stored."""
+        """Store what was read, behind the links that other workers have stored."""
         async with self._storing:
             if self._closed:
                 return

@@ -22,14 +22,14 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
-from streamkit.fleet.heartbeat import Facts, Presence
+from streamkit.fleet.heartbeat import Facts, Heartbeat
 from streamkit.fleet.joining import Founding
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.lister import Lister
-from streamkit.fleet.members import Member, Roster, new_worker_name
+from streamkit.fleet.members import Member, MemberList, new_worker_name
 from streamkit.fleet.rollout import Rollout
-from streamkit.fleet.sharing import Anchor, no_anchor
+from streamkit.fleet.sharing import CoLocation, not_co_located
 from streamkit.fleet.view import FleetView
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.metrics import Metrics
@@ -59,13 +59,14 @@ IDLE_PAGES = 5
 class ProcessPlace:
     """A worker's place among those of its process.
 
-    `reads` are shared by the `consumers` of the same stream, None if there is only one. `anchor`
-    returns the shards that the first of them holds. `metrics` receives the counts of all of them.
+    `reads` are shared by the `consumers` of the same stream, None if there is only one.
+    `co_location` returns the shards that the first consumer holds. `metrics` receives the counts
+    of all workers of the process.
     """
 
     name: str = field(default_factory=new_worker_name)
     reads: SharedReads | None = None
-    anchor: Anchor = no_anchor
+    co_location: CoLocation = not_co_located
     consumers: int = 1
     metrics: Metrics | None = None
 
@@ -85,13 +86,13 @@ class Crew:
 
     async def join(self) -> None:
         """Announce this worker to the other workers."""
-        await self.coordinator.presence.join(self._facts)
+        await self.coordinator.heartbeat.join(self._facts)
 
     def start(self) -> None:
         """Begin everything."""
         start, shards = self.shards.group.start_soon, self.shards
         machine, dispatcher = shards.machine, shards.dispatcher
-        start(self.coordinator.presence.beat_for_ever, self._facts)
+        start(self.coordinator.heartbeat.beat_for_ever, self._facts)
         start(self.coordinator.look_for_ever)
         start(shards.reading.pool.run)
         start(shards.retries.run_for_ever)
@@ -108,12 +109,12 @@ class Crew:
 
     async def leave(self) -> None:
         """Drain, give everything back, and delete the heartbeat item."""
-        self.coordinator.presence.say(state="leaving")
+        self.coordinator.heartbeat.say(state="leaving")
         self._leading.cancel()
         await self._led.wait()
         await self.shards.drain()
         await self.leadership.resign()
-        await self.coordinator.presence.leave()
+        await self.coordinator.heartbeat.leave()
 
     def all_idle(self, pages: int) -> bool:
         """Return whether no worker of the fleet has anything to do."""
@@ -197,7 +198,7 @@ def assemble(
         claims,
         Rhythm(settings.look_interval, settings.list_interval),
         clock,
-        place.anchor,
+        place.co_location,
     )
     lister = partial(_lister, machine, tables, view, reading)
     sweeping = Sweeping(store, clock, rng)
@@ -235,10 +236,10 @@ def _view(
     """Build what the worker knows of its fleet before anything runs; `over` ends its name."""
     clock, fingerprint = machine.clock, app.fingerprint()
     # Short pauses between tries: a heartbeat that waits as long as a lease comes too late.
-    roster = Roster(CursorStore(machine.aws.beats, store.space, settings.heartbeat / 3))
+    member_list = MemberList(CursorStore(machine.aws.beats, store.space, settings.heartbeat / 3))
     me = Member(place.name, fingerprint=fingerprint, weight=settings.weight)
-    me = replace(me, follows=place.anchor() is not None)
-    presence = Presence(roster, me, settings.heartbeat, clock, settings.lease)
+    me = replace(me, follows=place.co_location() is not None)
+    heartbeat = Heartbeat(member_list, me, settings.heartbeat, clock, settings.lease)
     rollout = Rollout(
         store,
         fingerprint,
@@ -249,7 +250,7 @@ def _view(
         settings.take_over,
         renew=over.set,
     )
-    return FleetView(presence, KnownShards(store), rollout, place.consumers)
+    return FleetView(heartbeat, KnownShards(store), rollout, place.consumers)
 
 
 def _lister(

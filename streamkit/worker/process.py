@@ -1,8 +1,8 @@
 """Workers: those of one process, a worker for each app and for each of its listeners.
 
-      app ──► worker ─┐  anchor: shares the stream's shards with other processes
+      app ──► worker ─┐  first: shares the stream's shards with other processes
       listener ► worker ─┼─► one reader for each shard
-      listener ► worker ─┘  followers: read, in this process, what the anchor reads
+      listener ► worker ─┘  followers: read, in this process, what the first reads
 
 Consumers of the same table share the pages that are read of its stream (co-location). Otherwise
 they are independent: each has its own positions, handlers, pace and failures, and a slow one delays
@@ -25,7 +25,7 @@ import anyio
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
-from streamkit.fleet.sharing import Anchor
+from streamkit.fleet.sharing import CoLocation
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import Metrics
 from streamkit.progress.clock import Clock, SystemClock
@@ -61,17 +61,17 @@ class Workers:
         clock, rng = clock or SystemClock(), rng or random.Random()
         place, reads = ProcessPlace(metrics=metrics), SharedReads(StreamPages(aws), clock)
         consumers = consumers_of(apps)
-        anchors: dict[str, Worker] = {}
+        first: dict[str, Worker] = {}
         for app in consumers:
             sharers = sum(other.table == app.table for other in consumers)
             mine = replace(place, consumers=sharers, reads=reads if sharers > 1 else None)
-            if app.table in anchors:
-                mine = replace(mine, anchor=_held_by(anchors[app.table]))
+            if app.table in first:
+                mine = replace(mine, co_location=_held_by(first[app.table]))
             own = random.Random(rng.random())
             worker = Worker(app, aws, self.settings, clock=clock, rng=own, place=mine)
-            anchors.setdefault(app.table, worker)
+            first.setdefault(app.table, worker)
             self.workers.append(worker)
-        self._anchors = set(anchors.values())
+        self._first = set(first.values())
         self._halted: set[Worker] = set()
 
     @property
@@ -125,10 +125,10 @@ class Workers:
 
     def _ended(self, worker: Worker, error: Exception) -> None:
         self.errors.append(error)
-        if isinstance(error, RetentionLost) and worker not in self._anchors:
+        if isinstance(error, RetentionLost) and worker not in self._first:
             self._halted.add(worker)
             log.error("consumer.halted", app=worker.app.name, error=str(error))
-        else:  # the other workers of the table read what the anchor reads
+        else:  # the other workers of the table read what the first one reads
             self.stop()
 
     async def _until_idle(self) -> None:
@@ -150,5 +150,5 @@ class Workers:
             yield found
 
 
-def _held_by(anchor: Worker) -> Anchor:
-    return lambda: anchor.held
+def _held_by(first: Worker) -> CoLocation:
+    return lambda: first.held

@@ -1,8 +1,7 @@
-"""Standing: a worker's state from its own memory, for gauges, probes and the status page.
+"""Report on a worker from its own memory, for gauges, probes and the status page.
 
-In: a worker's coordinator and shards. Out: one `WorkerReport`. Nothing is asked of AWS, so callers
-    may
-ask as often as they like. `status` shows the fleet as a whole.
+In: a worker's coordinator and shards. Out: one `WorkerReport`. AWS is not asked, so callers may ask
+as often as they like. `status` reports on the whole fleet.
 """
 
 import math
@@ -57,7 +56,7 @@ class WorkerReport:
         return math.nan if left is None or math.isnan(self.lag) else left
 
 
-class Stands(Protocol):
+class Reporting(Protocol):
     """The parts of a worker that are read here."""
 
     @property
@@ -65,11 +64,11 @@ class Stands(Protocol):
         """Return its instruments."""
 
     @property
-    def standing(self) -> WorkerReport:
+    def report(self) -> WorkerReport:
         """Return its state."""
 
 
-def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> WorkerReport:
+def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> WorkerReport:
     """Return the state of a worker that is running; it has a lister if it leads."""
     coordinator, lister = leadership.coordinator, leadership.lister
     me, joined = coordinator.me, coordinator.rollout.joined
@@ -89,19 +88,19 @@ def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Work
     )
 
 
-def sample(workers: Iterable[Stands]) -> None:
+def sample(workers: Iterable[Reporting]) -> None:
     """Set every worker's gauges to the current values."""
     for worker in workers:
-        standing, meters = worker.standing, worker.meters
-        meters.lag.set(standing.lag)
-        meters.time_to_loss.set(standing.time_to_loss)
-        meters.parked.set(standing.parked)
-        meters.stuck.set(standing.stuck)
-        meters.shards.set(len(standing.lags))
-        meters.unread.set(standing.unread)
+        report, meters = worker.report, worker.meters
+        meters.lag.set(report.lag)
+        meters.time_to_loss.set(report.time_to_loss)
+        meters.parked.set(report.parked)
+        meters.stuck.set(report.stuck)
+        meters.shards.set(len(report.lags))
+        meters.unread.set(report.unread)
 
 
-async def sample_for_ever(workers: Iterable[Stands]) -> None:
+async def sample_for_ever(workers: Iterable[Reporting]) -> None:
     """Set the gauges every few seconds, for hooks that are told instead of asking."""
     while True:
         sample(workers)

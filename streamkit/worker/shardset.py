@@ -130,7 +130,7 @@ class ShardSet:
         for pipeline in self.running.values():
             pipeline.leave()
 
-    # -- what others ask about -----------------------------------------------------------------
+    # -- what callers ask about --------------------------------------------------------------------
 
     def idle(self, pages: int) -> bool:
         """Return whether every shard has served so many pages in a row without a change.
@@ -278,7 +278,7 @@ class ShardSet:
         self.view.found(replace(cursor, owner=None))
         self._drop(pipeline)
         if not self.stopping:
-            self.view.presence.tell()  # the claimant may not want it any more
+            self.view.heartbeat.tell()  # the claimant may not want it any more
 
     async def ended(self, pipeline: ShardPipeline) -> None:
         """Finish a shard that was read to its end, and take its children."""
@@ -303,7 +303,7 @@ class ShardSet:
             self.view.found(child)
             self.take(child)
         if self.stopping or len(created) > 1:
-            self.view.presence.tell()
+            self.view.heartbeat.tell()
         self._drop(pipeline)
 
     async def _children(self, parent: str) -> list[str]:

@@ -34,12 +34,12 @@ async def watch_stream(
             shards.note_read()
         if answers and unfit:
             log.info("worker.fit")
-            coordinator.presence.say(state="joining")
+            coordinator.heartbeat.say(state="joining")
         elif answers:  # it throttles, or serves other readers first: no reason to give shards up
             log.warning("stream.silent", seconds=round(deadline_seconds))
         elif not unfit:
             log.error("worker.unfit", seconds=round(deadline_seconds))
-            coordinator.presence.say(state="unfit")
+            coordinator.heartbeat.say(state="unfit")
             shards.give_all()
 
 

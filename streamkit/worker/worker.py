@@ -43,7 +43,7 @@ from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.worker.crew import IDLE_PAGES, Crew, ProcessPlace, assemble
-from streamkit.worker.report import WorkerReport, standing_of
+from streamkit.worker.report import WorkerReport, report_of
 
 log = get_logger("streamkit.worker")
 
@@ -118,11 +118,11 @@ class Worker:
         return frozenset(self._crew.shards.held) if self._crew is not None else frozenset()
 
     @property
-    def standing(self) -> WorkerReport:
+    def report(self) -> WorkerReport:
         """Return its state, from memory, for gauges and probes."""
         if self._crew is None:
             return WorkerReport(self.app.name, "ended" if self._ended else "starting")
-        return standing_of(self.app.name, self._crew.leadership, self._crew.shards)
+        return report_of(self.app.name, self._crew.leadership, self._crew.shards)
 
     async def run(
         self, *, until_idle: bool = False, resources: tuple[Any, ...] | None = None

@@ -80,7 +80,7 @@ MUTANTS = (
         "fleet/leadership.py",
         "not mine and self._stranger != place:",
         "not mine and self._stranger == place:",
-        "leadership is taken from a live worker that is younger than the roster",
+        "leadership is taken from a live worker that is younger than the member list",
         test="tests/unit/fleet/test_leading.py::test_a_leader_that_is_younger_than_the_roster_keeps_its_lease",
     ),
     Mutant(
@@ -285,7 +285,7 @@ MUTANTS = (
         "fleet/sharing.py",
         "        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)\n",
         "        return True\n",
-        "an owner that joined after the roster was read is taken for one that has left",
+        "an owner that joined after the member list was read is taken for one that has left",
         "peers",
         test="tests/unit/fleet/test_coordinator.py::test_an_owner_that_has_joined_since_the_roster_was_read_is_not_robbed",
     ),
@@ -477,7 +477,7 @@ MUTANTS = (
     Mutant(
         "audit-tells-nothing",
         "fleet/sharing.py",
-        "        if self.known.open.keys() - before:\n            self.presence.tell()\n",
+        "        if self.known.open.keys() - before:\n            self.heartbeat.tell()\n",
         "",
         "the maker of a shard dies before it tells of it: its target learns of it minutes later",
         test="tests/unit/fleet/test_coordinator.py::test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_them",
@@ -515,7 +515,7 @@ MUTANTS = (
     Mutant(
         "unfit-for-ever",
         "worker/watchdog.py",
-        '            coordinator.presence.say(state="joining")\n',
+        '            coordinator.heartbeat.say(state="joining")\n',
         "",
         "a worker that the stream answers again stays unfit",
         "E8",
@@ -566,7 +566,7 @@ MUTANTS = (
     Mutant(
         "childless-counted-as-lack",
         "fleet/sharing.py",
-        "        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless\n",
+        "        has = len(self.shards.held.keys() | self.claims.pending) + self.heartbeat.childless\n",
         "        has = len(self.shards.held.keys() | self.claims.pending)\n",
         "a worker whose shards roll claims others' while it waits for their children",
         test="tests/unit/fleet/test_gaps.py::test_a_shard_that_waits_for_its_children_is_not_lacked",

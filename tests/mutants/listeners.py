@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "follower-claims-its-share",
         "fleet/sharing.py",
-        "        if self._anchored is not None:\n            await self._follow(self._anchored)\n"
+        "        if self._co_located is not None:\n            await self._follow(self._co_located)\n"
         "        elif not self.view.uncertain:\n",
         "        if not self.view.uncertain:\n",
         "a listener's shards are shared without regard to where the app's are read",
@@ -89,8 +89,8 @@ MUTANTS = (
         "fleet/sharing.py",
         "                or not self._may_take(cursor, now)\n",
         "",
-        "a listener takes free shards that another process's anchor reads",
-        test="tests/unit/fleet/test_coordinator.py::test_a_follower_takes_at_once_what_its_anchor_holds_and_the_rest_after_a_lease",
+        "a listener takes free shards that another process's first consumer reads",
+        test="tests/unit/fleet/test_coordinator.py::test_a_follower_takes_at_once_what_its_first_consumer_holds_and_the_rest_after_a_lease",
     ),
     Mutant(
         "paused-and-reading",

@@ -146,7 +146,7 @@ async def test_a_process_that_runs_a_listener_alone_reads_only_what_no_anchor_re
 
 
 @scenario
-async def test_what_an_anchor_reads_in_a_process_without_the_listener_is_read_by_another():
+async def test_what_the_first_consumer_reads_in_a_process_without_the_listener_is_read_by_another():
     fleet = Processes(4)
     plain = make_app()
     async with fleet.running():

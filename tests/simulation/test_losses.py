@@ -467,7 +467,7 @@ def test_a_child_whose_parent_is_readable_and_not_listed_is_read_by_nobody_and_s
             for hidden in (True, False):
                 world.control.hide(TABLE, parent, hidden)
                 await anyio.sleep(1200)
-                said.append((worker.standing.unread, len(noted(world))))
+                said.append((worker.report.unread, len(noted(world))))
             worker.stop()
 
         await run(world, app, started=look)

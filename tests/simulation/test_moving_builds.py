@@ -11,7 +11,7 @@ from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
 from streamkit.core.tables import survey
 from streamkit.errors import StreamSilent
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, TO_WORKERS, WORKERS, host_of
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate.moves import move_to_lambda, move_to_workers
@@ -118,7 +118,7 @@ async def beside(to, frozen, call, thaws_after):
         async with world.clients(process) as aws:
             if to == LAMBDA and work is rebuild:  # it wants a worker to be there
                 space = (await survey(app, aws)).space(app)
-                await Roster(CursorStore(aws.dynamodb, space)).add(Member("killed"))
+                await MemberList(CursorStore(aws.dynamodb, space)).add(Member("killed"))
             with suppress(ConfigurationError, StreamSilent):
                 await work(app, aws, world.clock)
 

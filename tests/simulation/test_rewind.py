@@ -14,7 +14,7 @@ from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modifie
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet import generation, joining, rollout
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.operate.consumers import delete_consumer, list_consumers, start_findings
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.status import read_status
@@ -256,17 +256,17 @@ def test_a_rewind_is_refused_while_a_worker_beats_and_not_for_one_that_was_kille
         await run(world, app)
         async with world.clients() as aws:
             store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
-            roster, beats = Roster(store), 0
-            await roster.add(Member("killed"))
+            member_list, beats = MemberList(store), 0
+            await member_list.add(Member("killed"))
             await back(world, app, None)
-            await roster.add(Member("alive"))
+            await member_list.add(Member("alive"))
 
             async def beat(member):
                 while True:
                     await anyio.sleep(3)
                     nonlocal beats
                     beats += 1
-                    await roster.write(Member(member, beats=beats))
+                    await member_list.write(Member(member, beats=beats))
 
             async with anyio.create_task_group() as group:
                 group.start_soon(beat, "alive")

@@ -147,14 +147,14 @@ def test_lag_grows_while_a_shard_waits_and_is_gone_when_it_has_caught_up(harness
     found = shop.gauges(harness)
     assert 590 <= found["lag_seconds"] <= 610
     assert found["lag_seconds"] + found["time_to_loss_seconds"] == pytest.approx(DAY)
-    (standing,) = [harness._workers[0].standing]
-    verdict = ready([standing], [], 300, draining=False)
-    assert verdict.reasons == (f"shop: {standing.lag:.0f} s behind, and 300 s are allowed",)
-    assert ready([standing], [], 0, draining=False).ok, "0 allows any lag"
+    (report,) = [harness._workers[0].report]
+    verdict = ready([report], [], 300, draining=False)
+    assert verdict.reasons == (f"shop: {report.lag:.0f} s behind, and 300 s are allowed",)
+    assert ready([report], [], 0, draining=False).ok, "0 allows any lag"
     shop.broken = False
     harness.settle()
     assert shop.gauges(harness)["lag_seconds"] < 4
-    assert ready([harness._workers[0].standing], [], 300, draining=False).ok
+    assert ready([harness._workers[0].report], [], 300, draining=False).ok
 
 
 def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(harness_of):
@@ -171,10 +171,10 @@ def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(har
     harness.settle()
     harness.put(Order(number=1))
     harness.advance("10m")
-    assert 590 <= harness._workers[0].standing.lag <= 610
+    assert 590 <= harness._workers[0].report.lag <= 610
     broken = False
     harness.settle()
-    assert harness._workers[0].standing.lag < 4
+    assert harness._workers[0].report.lag < 4
 
 
 class Nobody:
@@ -353,24 +353,24 @@ def test_a_change_that_a_person_redrives_goes_on_in_its_writers_trace(harness_of
 # -- probes ----------------------------------------------------------------------------------------
 
 
-def standing(state="active", **facts):
+def report(state="active", **facts):
     return WorkerReport("shop", state, **facts)
 
 
 @pytest.mark.parametrize(
-    ("standings", "errors", "reason"),
+    ("reports", "errors", "reason"),
     [
         ([], [], "it starts"),
-        ([standing("starting")], [], "shop: it starts"),
-        ([standing("joining")], [], "shop: it joins the fleet"),
-        ([standing("unfit")], [], "shop: the stream does not answer"),
-        ([standing("ended")], [ValueError(SECRET)], "ended by ValueError"),
-        ([standing(unread=2)], [], "shop: 2 shards have no reader"),
-        ([standing(lags={"s": 4000.0})], [], "shop: 4000 s behind, and 3600 s are allowed"),
+        ([report("starting")], [], "shop: it starts"),
+        ([report("joining")], [], "shop: it joins the fleet"),
+        ([report("unfit")], [], "shop: the stream does not answer"),
+        ([report("ended")], [ValueError(SECRET)], "ended by ValueError"),
+        ([report(unread=2)], [], "shop: 2 shards have no reader"),
+        ([report(lags={"s": 4000.0})], [], "shop: 4000 s behind, and 3600 s are allowed"),
     ],
 )
-def test_readiness_fails_and_says_why(standings, errors, reason):
-    verdict = ready(standings, errors, 3600, draining=False)
+def test_readiness_fails_and_says_why(reports, errors, reason):
+    verdict = ready(reports, errors, 3600, draining=False)
     assert not verdict.ok
     assert reason in verdict.reasons
     assert SECRET not in "".join(verdict.reasons)
@@ -379,19 +379,19 @@ def test_readiness_fails_and_says_why(standings, errors, reason):
 def test_a_loss_and_draining_fail_readiness():
     lost = RetentionLost("s", shard="s", after="", since=0.0, until=0.0, certain=False, gone=False)
     assert (
-        ready([standing("ended")], [lost], 0, draining=False).reasons[0]
+        ready([report("ended")], [lost], 0, draining=False).reasons[0]
         == "records may have been lost"
     )
-    assert ready([standing()], [], 0, draining=True).reasons == ("it drains",)
+    assert ready([report()], [], 0, draining=True).reasons == ("it drains",)
 
 
 @pytest.mark.parametrize(
     "fine",
     [
-        standing(lags={"a": 1.0, "b": float("nan")}),
-        standing(),
-        standing("waiting"),
-        standing(lags={"a": 9999.0}, paused=1),
+        report(lags={"a": 1.0, "b": float("nan")}),
+        report(),
+        report("waiting"),
+        report(lags={"a": 9999.0}, paused=1),
     ],
     ids=["reads", "holds nothing", "stands by", "paused"],
 )
@@ -401,20 +401,20 @@ def test_who_reads_or_stands_by_or_was_paused_is_ready(fine):
 
 def test_a_process_is_alive_until_all_of_its_workers_have_ended():
     assert alive([]).ok
-    assert alive([standing("ended"), standing("unfit")]).ok
-    assert not alive([standing("ended"), standing("ended")]).ok
+    assert alive([report("ended"), report("unfit")]).ok
+    assert not alive([report("ended"), report("ended")]).ok
 
 
 def test_one_shard_of_which_nothing_is_known_does_not_hide_the_lag_of_another():
-    assert standing(lags={"a": float("nan"), "b": 5.0}).lag == 5.0
-    unknown = standing(lags={"a": float("nan")})
+    assert report(lags={"a": float("nan"), "b": 5.0}).lag == 5.0
+    unknown = report(lags={"a": float("nan")})
     assert unknown.lag != unknown.lag
     assert unknown.time_to_loss != unknown.time_to_loss
-    assert (standing().lag, standing().time_to_loss) == (0.0, DAY)
+    assert (report().lag, report().time_to_loss) == (0.0, DAY)
 
 
 def test_what_nobody_reads_counts_for_the_lag_and_the_time_to_loss():
-    found = standing(lags={"a": 5.0}, unread=1, unread_lag=3600.0)
+    found = report(lags={"a": 5.0}, unread=1, unread_lag=3600.0)
     assert (found.lag, found.time_to_loss) == (3600.0, DAY - 3600)
-    assert standing(unread=1, unread_lag=float("nan"), lags={"a": 5.0}).lag == 5.0
-    assert standing(unread=1, unread_lag=float("nan")).lag != 0
+    assert report(unread=1, unread_lag=float("nan"), lags={"a": 5.0}).lag == 5.0
+    assert report(unread=1, unread_lag=float("nan")).lag != 0

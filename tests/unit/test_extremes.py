@@ -31,7 +31,7 @@ from streamkit.kinds.aggregate.entries import (
     read_entries,
     stored_ranks,
 )
-from streamkit.kinds.aggregate.extremes import entries_of, standing
+from streamkit.kinds.aggregate.extremes import entries_of, stored_entries
 from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema(name="Logs", pk="PK", pk_type="S", sk="SK", sk_type="S", indexes={})
@@ -212,8 +212,8 @@ def test_an_item_may_show_nothing_and_still_be_the_last():
 
 
 def test_an_aggregate_without_entries_has_none():
-    assert standing(LastSeen, "last", {}) == []
-    assert standing(LastSeen, "latest", {}) == []
+    assert stored_entries(LastSeen, "last", {}) == []
+    assert stored_entries(LastSeen, "latest", {}) == []
 
 
 # -- declarations ----------------------------------------------------------------------------------

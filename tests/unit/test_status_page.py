@@ -86,10 +86,10 @@ def page(*views, ready=(), **process):
     return render(ProcessFacts(ready=Verdict(ready), **known), views)
 
 
-def view(found=None, *, standing=None, **facts):
+def view(found=None, *, report=None, **facts):
     handlers = [HandlerView(handler, 5, 0.0123, 4) for handler in app.handlers]
     return ConsumerView(
-        standing or WorkerReport("deals", "active", {"shard-1": 2.0}), handlers, found, **facts
+        report or WorkerReport("deals", "active", {"shard-1": 2.0}), handlers, found, **facts
     )
 
 
@@ -159,8 +159,8 @@ def test_a_shard_that_waits_for_a_handler_names_it():
     ("state", "words"), [("waiting", "stands by"), ("unfit", "cut off from the stream")]
 )
 def test_states_are_said_in_words(state, words):
-    assert words in page(view(standing=WorkerReport("deals", state)))
-    assert "paused" in page(view(standing=WorkerReport("deals", "active", paused=1)))
+    assert words in page(view(report=WorkerReport("deals", state)))
+    assert "paused" in page(view(report=WorkerReport("deals", "active", paused=1)))
 
 
 def test_a_process_that_starts_has_a_page():
@@ -175,7 +175,7 @@ def test_whatever_things_are_called_the_page_stays_a_page():
     text = page(
         view(
             found,
-            standing=WorkerReport(EVIL, EVIL),
+            report=WorkerReport(EVIL, EVIL),
             trouble=EVIL,
             migrations=[Line(EVIL, EVIL, EVIL, 1, EVIL)],
         ),

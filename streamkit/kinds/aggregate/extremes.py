@@ -189,7 +189,7 @@ def entries_of(
     return found
 
 
-def standing(
+def stored_entries(
     aggregate: type[Entity], name: str, item: Mapping[str, AttributeValue]
 ) -> list[RankedEntry]:
     """Read the entries of one field of an aggregate's item, best first."""

@@ -46,7 +46,7 @@ from streamkit.kinds.aggregate.extremes import (
     entries_of,
     extremes_of,
     ranks_attribute,
-    standing,
+    stored_entries,
 )
 from streamkit.model.codec import encode_key
 from streamkit.model.declaration import Declaration
@@ -197,7 +197,7 @@ async def _write(
     extremes = extremes_of(aggregate)
     sight = await table.look(key)
     sight.check(ENTRIES_REVISION)
-    before = {name: standing(aggregate, name, sight.item) for name in moves}
+    before = {name: stored_entries(aggregate, name, sight.item) for name in moves}
     after = {
         name: extremes[name].ranking.step(before[name], *offered) for name, offered in moves.items()
     }

@@ -40,7 +40,7 @@ from streamkit.fleet.generation import (
     write_generation,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
-from streamkit.fleet.members import Roster, new_worker_name
+from streamkit.fleet.members import MemberList, new_worker_name
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.backfill import Backfill, BackfillCounts, left_out
 from streamkit.kinds.aggregate.facts import aggregate_named
@@ -244,7 +244,7 @@ class _Rebuild:
         check_host(self.app.name, newest.host, WORKERS)
         # A worker that takes a step leaves, and comes back under another name.
         until = self.machine.clock.monotonic() + _REJOINS_SECONDS
-        while not await Roster(self.store).read():
+        while not await MemberList(self.store).read():
             if self.machine.clock.monotonic() < until:
                 await anyio.sleep(_REJOINS_PAUSE)
                 continue

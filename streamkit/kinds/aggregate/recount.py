@@ -16,7 +16,7 @@ from streamkit.entity import Entity, attribute_names
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.kinds.aggregate.entries import RankedEntry
-from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, standing
+from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, stored_entries
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.codec import NUMBERS, AttributeValue, decode
 from streamkit.model.keys import Key
@@ -120,7 +120,7 @@ def stored_facts(
     }
     for name in extremes_of(aggregate):
         try:
-            entries = standing(aggregate, name, item)
+            entries = stored_entries(aggregate, name, item)
         except (ValueError, KeyError, TypeError):
             facts[name] = "not written by streamkit"
         else:

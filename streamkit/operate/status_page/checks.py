@@ -27,15 +27,15 @@ class Verdict:
         return not self.reasons
 
 
-def alive(standings: Sequence[WorkerReport]) -> Verdict:
+def alive(reports: Sequence[WorkerReport]) -> Verdict:
     """Judge whether the process works at all; its answer alone proves that its loop runs."""
-    if standings and all(standing.state == "ended" for standing in standings):
+    if reports and all(report.state == "ended" for report in reports):
         return Verdict(("every worker has ended",))
     return Verdict()
 
 
 def ready(
-    standings: Sequence[WorkerReport],
+    reports: Sequence[WorkerReport],
     errors: Iterable[Exception],
     lag_max: float,
     *,
@@ -44,7 +44,7 @@ def ready(
     """Judge whether every consumer of the process is served.
 
     Args:
-        standings: the state of its workers; empty while the process starts.
+        reports: the state of its workers; empty while the process starts.
         errors: the errors that ended workers.
         lag_max: how many seconds a consumer may be behind; 0 for any number.
         draining: whether the process was asked to end.
@@ -53,10 +53,10 @@ def ready(
     reasons += [f"ended by {type(e).__name__}" for e in errors if not isinstance(e, RetentionLost)]
     if draining:
         reasons.append("it drains")
-    elif not standings:
+    elif not reports:
         reasons.append("it starts")
-    for standing in standings:
-        reasons += [f"{standing.consumer}: {reason}" for reason in _complaints(standing, lag_max)]
+    for report in reports:
+        reasons += [f"{report.consumer}: {reason}" for reason in _complaints(report, lag_max)]
     return Verdict(tuple(reasons))
 
 
@@ -69,10 +69,10 @@ _STATES = {
 }
 
 
-def _complaints(standing: WorkerReport, lag_max: float) -> Iterable[str]:
-    if standing.state in _STATES:
-        yield _STATES[standing.state]
-    if standing.unread and not standing.paused:
-        yield f"{standing.unread} shards have no reader"
-    if lag_max and not standing.paused and not math.isnan(standing.lag) and standing.lag > lag_max:
-        yield f"{standing.lag:.0f} s behind, and {lag_max:g} s are allowed"
+def _complaints(report: WorkerReport, lag_max: float) -> Iterable[str]:
+    if report.state in _STATES:
+        yield _STATES[report.state]
+    if report.unread and not report.paused:
+        yield f"{report.unread} shards have no reader"
+    if lag_max and not report.paused and not math.isnan(report.lag) and report.lag > lag_max:
+        yield f"{report.lag:.0f} s behind, and {lag_max:g} s are allowed"

@@ -39,7 +39,7 @@ class HandlerView:
 class ConsumerView:
     """One consumer: what this process knows, and what the table holds, if it could be read."""
 
-    standing: WorkerReport
+    report: WorkerReport
     handlers: Sequence[HandlerView]
     status: Status | None = None
     spending: Spending | None = None
@@ -59,7 +59,7 @@ class ProcessFacts:
 
 def render(process: ProcessFacts, views: Sequence[ConsumerView]) -> str:
     """Return the page."""
-    title = ", ".join(view.standing.consumer for view in views if "." not in view.standing.consumer)
+    title = ", ".join(view.report.consumer for view in views if "." not in view.report.consumer)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -99,42 +99,42 @@ def _reasons(verdict: Verdict) -> Markup | None:
 
 
 def _consumer(view: ConsumerView) -> Markup:
-    standing, status = view.standing, view.status
+    report, status = view.report, view.status
     parts: list[Child] = [
-        element("h2", standing.consumer, " ", _state(standing)),
+        element("h2", report.consumer, " ", _state(report)),
         _tiles(view),
     ]
     if view.trouble:
         parts.append(element("p", f"The table could not be read: {view.trouble}.", class_="bad"))
     if status is not None:
-        parts += [element("h3", "Shards"), _shards(status.shards, standing)]
+        parts += [element("h3", "Shards"), _shards(status.shards, report)]
     parts += [element("h3", "Handlers"), _handlers(view)]
     if status is not None:
         parts += [element("h3", "Parked changes"), _parked(status)]
         parts += [element("h3", "Fan-outs"), _fan_outs(status)]
-        parts += [element("h3", "Workers"), _workers(status, standing)]
+        parts += [element("h3", "Workers"), _workers(status, report)]
     parts += [element("h3", "Migrations"), _migrations(view.migrations)]
     return element("section", *parts)
 
 
-def _state(standing: WorkerReport) -> Markup:
-    if standing.paused:
+def _state(report: WorkerReport) -> Markup:
+    if report.paused:
         return _pill("paused", "warn")
     tones = {"active": "good", "waiting": "warn", "unfit": "bad", "ended": "bad"}
     words = {"waiting": "stands by", "unfit": "cut off from the stream"}
-    return _pill(words.get(standing.state, standing.state), tones.get(standing.state, "soft"))
+    return _pill(words.get(report.state, report.state), tones.get(report.state, "soft"))
 
 
 def _tiles(view: ConsumerView) -> Markup:
-    standing, status = view.standing, view.status
-    left = standing.time_to_loss if status is None else status.time_to_loss_seconds
-    parked = sum(status.parked.values()) if status else standing.parked
-    stuck = status.stuck_lanes if status else standing.stuck
-    unread = max(standing.unread, len(status.unread_shards) if status else 0)
+    report, status = view.report, view.status
+    left = report.time_to_loss if status is None else status.time_to_loss_seconds
+    parked = sum(status.parked.values()) if status else report.parked
+    stuck = status.stuck_lanes if status else report.stuck
+    unread = max(report.unread, len(status.unread_shards) if status else 0)
     tiles = [
-        _tile(duration(standing.lag), "behind, here", "warn" if standing.lag > 60 else ""),
+        _tile(duration(report.lag), "behind, here", "warn" if report.lag > 60 else ""),
         _tile(duration(left), "until changes are lost", _tone_of_loss(left)),
-        _tile(f"{len(standing.lags)}", "shards read here", ""),
+        _tile(f"{len(report.lags)}", "shards read here", ""),
         _tile(f"{parked}", "parked changes", "warn" if parked else ""),
         _tile(f"{stuck}", "items stuck", "bad" if stuck else ""),
     ]
@@ -164,16 +164,16 @@ def _tile(value: str, text: str, tone: str) -> Markup:
     )
 
 
-def _shards(shards: Sequence[ShardStatus], standing: WorkerReport) -> Markup:
-    rows = [_shard(shard, standing) for shard in shards[:_ROWS_MAX]]
+def _shards(shards: Sequence[ShardStatus], report: WorkerReport) -> Markup:
+    rows = [_shard(shard, report) for shard in shards[:_ROWS_MAX]]
     heads = ("shard", "#behind", "state", "owner", "#held items", "#parked", "#epoch")
     return _table(heads, rows, len(shards) - _ROWS_MAX)
 
 
-def _shard(shard: ShardStatus, standing: WorkerReport) -> Markup:
+def _shard(shard: ShardStatus, report: WorkerReport) -> Markup:
     depth = min(shard.depth, _DEPTH_MAX)
     branch = element("i", "\u00a0\u00a0" * (depth - 1) + "└\u00a0") if depth else None
-    lag = standing.lags.get(shard.name, shard.lag_seconds)
+    lag = report.lags.get(shard.name, shard.lag_seconds)
     state = None
     if shard.lag == "lost" or shard.lost:
         state = element("span", "lost", class_="bad")
@@ -243,7 +243,7 @@ def _fan_outs(status: Status) -> Markup:
     return _table(heads, rows)
 
 
-def _workers(status: Status, standing: WorkerReport) -> Markup:
+def _workers(status: Status, report: WorkerReport) -> Markup:
     heads = ("worker", "state", "#shards", "#generation", "#last heartbeat", "")
     rows = [
         _row(
@@ -257,7 +257,7 @@ def _workers(status: Status, standing: WorkerReport) -> Markup:
         for one in status.workers
     ]
     newest = f"Generation {status.generation}" if status.generation else "No generation yet"
-    told = "" if status.current or standing.state == "starting" else ", with other handlers"
+    told = "" if status.current or report.state == "starting" else ", with other handlers"
     return together([_table(heads, rows), element("p", f"{newest}{told}.", class_="soft")])
 
 

@@ -66,7 +66,7 @@ class Site:
     async def answer(self, path: str) -> PageReply:
         """Answer a path."""
         if path == "/livez":
-            return _verdict(alive(self._standings))
+            return _verdict(alive(self._reports))
         if path == "/readyz":
             return _verdict(self._ready)
         if path == "/metrics":
@@ -83,15 +83,15 @@ class Site:
         return () if self._workers is None else self._workers.workers
 
     @property
-    def _standings(self) -> list[WorkerReport]:
-        return [worker.standing for worker in self._known]
+    def _reports(self) -> list[WorkerReport]:
+        return [worker.report for worker in self._known]
 
     @property
     def _ready(self) -> Verdict:
         workers = self._workers
         errors = workers.errors if workers is not None else []
         draining = workers is not None and workers.stopping.is_set()
-        return ready(self._standings, errors, self._lag_max, draining=draining)
+        return ready(self._reports, errors, self._lag_max, draining=draining)
 
     async def _page(self) -> str:
         async with self._reading:
@@ -118,7 +118,7 @@ class Site:
                 name = app.name
                 log.often("health.unread", level="warning", by=name, consumer=name, error=trouble)
         return ConsumerView(
-            worker.standing, self._handlers(worker), status, spending, migrations, trouble
+            worker.report, self._handlers(worker), status, spending, migrations, trouble
         )
 
     def _handlers(self, worker: Worker) -> list[HandlerView]:

@@ -1,6 +1,6 @@
 """The coordinator against a made-up fleet: what it takes, claims and gives, look by look.
 
-The roster and the cursors are in memory, and time is a number that the test moves.
+The member_list and the cursors are in memory, and time is a number that the test moves.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from streamkit.errors import LeaseLost
 from streamkit.fleet.assignment import assign
 from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.coordinator import Coordinator, Rhythm
-from streamkit.fleet.heartbeat import Presence
+from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Attendance, Member
 from streamkit.fleet.view import FleetView
@@ -20,7 +20,7 @@ from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
 from streamkit.progress.control import Cursor
 from streamkit.progress.lease import LeaseWatch
-from streamkit.worker.report import sample, standing_of
+from streamkit.worker.report import report_of, sample
 
 LEASE, BLIND, REFRESH = 7.0, 3.5, 30.0
 NAMES = [f"s{n}" for n in range(6)]
@@ -48,7 +48,7 @@ class Table:
         self.cursors[name] = replace(self.cursors[name], owner=None)
 
 
-class Roster:
+class MemberList:
     """The member list; `old` makes of it what a reading that need not be fresh returns."""
 
     def __init__(self, table):
@@ -116,8 +116,8 @@ class Fleet:
         self.table, self.clock = Table(*shards), Clock()
         self.shards, self.claims = Shards(self.table), Claims(25.0, LEASE)
         self.silent, self.hides = set(), {}
-        presence = Presence(Roster(self.table), Member("me"), 3.0, self.clock)
-        self.view = FleetView(presence, KnownShards(self.table), Rollout())
+        heartbeat = Heartbeat(MemberList(self.table), Member("me"), 3.0, self.clock)
+        self.view = FleetView(heartbeat, KnownShards(self.table), Rollout())
         self.me = Coordinator(
             self.view, self.shards, LeaseWatch(LEASE, BLIND), self.claims, Rhythm(0.5, REFRESH), self.clock
         )  # fmt: skip
@@ -141,7 +141,7 @@ class Fleet:
         """Let time pass, with a look each half second and the heartbeats of all workers."""
         for _ in range(round(seconds / 0.5)):
             self.clock.now += 0.5
-            self.me.presence._beat_at = self.clock.now
+            self.me.heartbeat._beat_at = self.clock.now
             for name, member in self.table.members.items():
                 if name not in self.silent:
                     self.table.members[name] = replace(
@@ -424,8 +424,8 @@ async def test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_someb
 
     def gauges(lister):
         leadership = SimpleNamespace(coordinator=fleet.me, lister=lister)
-        standing = standing_of("shop", leadership, shards)
-        sample([SimpleNamespace(meters=meters, standing=standing)])
+        report = report_of("shop", leadership, shards)
+        sample([SimpleNamespace(meters=meters, report=report)])
         names = ("unread_shards", "lag_seconds", "time_to_loss_seconds")
         return tuple(registry.total(f"streamkit_{name}") for name in names)
 
@@ -455,13 +455,13 @@ async def test_a_stall_while_the_roster_is_read_counts_as_one():
     fleet.table.own("me", "s0")
     fleet.shards.held["s0"] = fleet.table.cursors["s0"]
     await fleet.looks(2.0)
-    before, read = len(fleet.shards.seen), fleet.me.roster.look
+    before, read = len(fleet.shards.seen), fleet.me.member_list.look
 
     async def slowly(*, fresh=True):
         fleet.clock.now += LEASE
         return await read(fresh=fresh)
 
-    fleet.me.roster.look = slowly
+    fleet.me.member_list.look = slowly
     await fleet.looks(0.5)
     assert len(fleet.shards.seen) > before
 
@@ -470,12 +470,12 @@ async def test_a_stall_while_the_roster_is_read_counts_as_one():
 
 
 async def led():
-    """Return a fleet of two in which nothing happens, and what its roster was asked for."""
+    """Return a fleet of two in which nothing happens, and what its member list was asked for."""
     fleet = Fleet("other", shards=NAMES[:1])
     fleet.table.own("other", *NAMES[:1])
     fleet.join("other", leads=True)
     await fleet.looks(1)
-    asked = fleet.me.roster.asked
+    asked = fleet.me.member_list.asked
     asked.clear()
     return fleet, asked
 
@@ -494,7 +494,7 @@ async def test_a_fleet_in_which_nothing_happens_is_read_at_half_the_price():
 async def test_what_has_changed_is_read_afresh_before_it_counts(change):
     fleet, asked = await led()
     told = replace(fleet.table.members["other"], **change)
-    fleet.me.roster.old = lambda now: now | {"other": told}  # the next copy does not show it
+    fleet.me.member_list.old = lambda now: now | {"other": told}  # the next copy does not show it
     await fleet.looks(0.5)
     assert asked == [False, True]
     assert fleet.me.members["other"].state == "active"
@@ -507,7 +507,7 @@ async def test_what_has_changed_is_read_afresh_before_it_counts(change):
 async def test_a_worker_that_an_old_reading_lacks_is_a_member():
     fleet, _ = await led()
     for gone in ("me", "other"):
-        fleet.me.roster.old = lambda now, gone=gone: {n: now[n] for n in now if n != gone}
+        fleet.me.member_list.old = lambda now, gone=gone: {n: now[n] for n in now if n != gone}
         await fleet.looks(0.5)
         assert fleet.me.members.keys() == {"me", "other"}
 
@@ -515,12 +515,12 @@ async def test_a_worker_that_an_old_reading_lacks_is_a_member():
 async def test_old_readings_make_nobody_dead_and_delay_no_death():
     fleet, asked = await led()
     before = fleet.table.members["other"]
-    fleet.me.roster.old = lambda now: now | {"other": before}
+    fleet.me.member_list.old = lambda now: now | {"other": before}
     for _ in range(round(8 * LEASE)):
         await fleet.looks(0.5)
         assert fleet.me.members.keys() == {"me", "other"}
     assert False in asked
-    fleet.me.roster.old = lambda now: now
+    fleet.me.member_list.old = lambda now: now
     await fleet.looks(1)
     fleet.silent.add("other")
     await fleet.looks(LEASE + 0.5)
@@ -534,31 +534,31 @@ async def test_a_worker_that_waits_for_all_to_be_idle_reads_afresh():
     assert set(asked) == {True}
 
 
-# -- with an anchor --------------------------------------------------------------------------------
+# -- co-located -------------------------------------------------------------------------------------
 
 
-def following(*others, anchored=()):
-    """Return a fleet in which "me" follows an anchor that holds some shards."""
+def following(*others, co_located=()):
+    """Return a fleet in which "me" follows a first consumer that holds some shards."""
     fleet = Fleet(*others)
-    fleet.anchored = set(anchored)
-    fleet.me.sharing.anchor = lambda: fleet.anchored
+    fleet.co_located = set(co_located)
+    fleet.me.sharing.co_location = lambda: fleet.co_located
     return fleet
 
 
-async def test_a_follower_takes_at_once_what_its_anchor_holds_and_the_rest_after_a_lease():
-    fleet = following(anchored=NAMES[:2])
+async def test_a_follower_takes_at_once_what_its_first_consumer_holds_and_the_rest_after_a_lease():
+    fleet = following(co_located=NAMES[:2])
     await fleet.looks(LEASE - 0.5)
     assert set(fleet.shards.taken) == set(NAMES[:2])
     await fleet.looks(1.5)
     assert sorted(fleet.shards.taken) == NAMES
 
 
-async def test_a_follower_claims_what_its_anchor_gets_whatever_its_share_is():
+async def test_a_follower_claims_what_its_first_consumer_gets_whatever_its_share_is():
     fleet = following("other")
     fleet.table.own("other", *NAMES[:3])
     fleet.table.own("me", *NAMES[3:])
     fleet.shards.held |= {name: fleet.table.cursors[name] for name in NAMES[3:]}
-    fleet.anchored = {*NAMES[3:], "s0"}
+    fleet.co_located = {*NAMES[3:], "s0"}
     await fleet.looks(2)
     assert fleet.claims.pending == {"s0"}
     fleet.table.free("s0")
@@ -566,12 +566,12 @@ async def test_a_follower_claims_what_its_anchor_gets_whatever_its_share_is():
     assert fleet.shards.taken == ["s0"]
 
 
-async def test_a_follower_drops_its_claim_when_its_anchor_has_lost_the_shard():
-    fleet = following("other", anchored=["s0"])
+async def test_a_follower_drops_its_claim_when_its_first_consumer_has_lost_the_shard():
+    fleet = following("other", co_located=["s0"])
     fleet.table.own("other", *NAMES)
     await fleet.looks(2)
     assert fleet.claims.pending == {"s0"}
-    fleet.anchored = set()
+    fleet.co_located = set()
     await fleet.looks(1)
     assert fleet.claims.tokens == frozenset()
 
@@ -583,7 +583,7 @@ async def test_a_follower_claims_nothing_for_its_share():
     assert fleet.claims.tokens == frozenset()
 
 
-async def test_a_worker_without_an_anchor_claims_nothing_from_one_that_follows():
+async def test_a_worker_that_is_not_co_located_claims_nothing_from_one_that_follows():
     fleet = Fleet()
     fleet.join("other", follows=True)
     fleet.table.own("other", *NAMES)
@@ -591,9 +591,9 @@ async def test_a_worker_without_an_anchor_claims_nothing_from_one_that_follows()
     assert fleet.claims.tokens == frozenset()
 
 
-async def test_a_follower_whose_anchor_has_ended_shares_as_all_do():
+async def test_a_follower_whose_first_consumer_has_ended_shares_as_all_do():
     fleet = following("other")
-    fleet.me.sharing.anchor = lambda: None
+    fleet.me.sharing.co_location = lambda: None
     fleet.table.own("other", *NAMES)
     await fleet.looks(LEASE * 3)
     assert len(fleet.claims.tokens) == 3

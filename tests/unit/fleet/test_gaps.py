@@ -28,7 +28,7 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.known import KnownShards
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.pausing import set_held
 from streamkit.fleet.rewinding import finish_rewind
 from streamkit.fleet.rollout import Rollout
@@ -312,7 +312,7 @@ async def test_a_worker_is_watched_for_its_own_lease(
     async def moves(seconds):
         clock.now += seconds
 
-    monkeypatch.setattr(liveness, "Roster", lambda _: Beating(clock, w=(lease, beats)))
+    monkeypatch.setattr(liveness, "MemberList", lambda _: Beating(clock, w=(lease, beats)))
     monkeypatch.setattr(liveness.anyio, "sleep", moves)
     assert await liveness.live_workers(None, clock, mine) == alive
     assert clock.now - 100 <= longest
@@ -463,13 +463,13 @@ async def test_a_question_is_not_taken_back_from_a_generation_that_an_older_buil
 
 
 async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
-    roster = Roster(store)
-    await roster.add(Member("me"))
-    await roster.write(Member("me", beats=1))
-    await roster.remove("me")
+    member_list = MemberList(store)
+    await member_list.add(Member("me"))
+    await member_list.write(Member("me", beats=1))
+    await member_list.remove("me")
     with pytest.raises(LeaseLost):
-        await roster.write(Member("me", beats=2))
-    assert await roster.read() == {}
+        await member_list.write(Member("me", beats=2))
+    assert await member_list.read() == {}
 
 
 async def test_heartbeats_have_a_client_of_their_own(store):

@@ -1,4 +1,4 @@
-"""The roster, in a table with a sort key and in one without; and who counts as dead."""
+"""The member list, in a table with a sort key and in one without; and who counts as dead."""
 
 import random
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from streamkit.aws import connect
 from streamkit.errors import LeaseLost
-from streamkit.fleet.members import Member, Roster, new_worker_name
+from streamkit.fleet.members import Member, MemberList, new_worker_name
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -25,7 +25,7 @@ FULL = Member(
 
 
 @pytest.fixture(params=[("pk", "sk"), ("pk",)], ids=["sort key", "simple key"])
-async def roster(request):
+async def member_list(request):
     names, types = request.param, ("HASH", "RANGE")
     engine = Engine(rng=random.Random(1))
     status, body = engine.call(
@@ -44,47 +44,47 @@ async def roster(request):
     sk = names[1] if len(names) > 1 else None
     schema = TableSchema("shop", "pk", sk, "S", sk and "S", {})
     async with connect(http_session=session_class(engine)) as aws:
-        yield Roster(CursorStore(aws.dynamodb, ControlSpace.of(schema, "app", "label")))
+        yield MemberList(CursorStore(aws.dynamodb, ControlSpace.of(schema, "app", "label")))
 
 
-# -- the roster ------------------------------------------------------------------------------------
+# -- the member list ------------------------------------------------------------------------------------
 
 
-async def test_members_are_read_as_they_were_written(roster):
-    assert await roster.read() == {}
+async def test_members_are_read_as_they_were_written(member_list):
+    assert await member_list.read() == {}
     others = {name: Member(name) for name in ("a", "b")}
     for member in (FULL, *others.values()):
-        await roster.add(member)
-    assert await roster.read() == {FULL.name: FULL, **others}
+        await member_list.add(member)
+    assert await member_list.read() == {FULL.name: FULL, **others}
 
 
-async def test_what_a_member_claims_no_more_is_gone_from_its_item(roster):
-    await roster.add(FULL)
+async def test_what_a_member_claims_no_more_is_gone_from_its_item(member_list):
+    await member_list.add(FULL)
     later = replace(FULL, beats=4, claims=frozenset(), childless=frozenset({"shardId-2"}))
-    await roster.write(later)
-    assert await roster.read() == {FULL.name: later}
+    await member_list.write(later)
+    assert await member_list.read() == {FULL.name: later}
     last = replace(later, beats=5, claims=frozenset({"three"}), childless=frozenset())
     last = replace(last, waits=frozenset())
-    await roster.write(last)
-    assert await roster.read() == {FULL.name: last}
+    await member_list.write(last)
+    assert await member_list.read() == {FULL.name: last}
 
 
-async def test_a_heartbeat_after_the_removal_is_refused_and_leaves_no_item(roster):
-    await roster.add(FULL)
-    await roster.add(Member("other"))
-    await roster.remove(FULL.name)
+async def test_a_heartbeat_after_the_removal_is_refused_and_leaves_no_item(member_list):
+    await member_list.add(FULL)
+    await member_list.add(Member("other"))
+    await member_list.remove(FULL.name)
     with pytest.raises(LeaseLost):
-        await roster.write(replace(FULL, beats=4))
-    assert await roster.read() == {"other": Member("other")}
-    await roster.remove(FULL.name)  # two may sweep the same
+        await member_list.write(replace(FULL, beats=4))
+    assert await member_list.read() == {"other": Member("other")}
+    await member_list.remove(FULL.name)  # two may sweep the same
 
 
-async def test_nobody_beats_that_has_not_joined(roster):
+async def test_nobody_beats_that_has_not_joined(member_list):
     with pytest.raises(LeaseLost):
-        await roster.write(Member("other"))
-    await roster.add(Member("a"))
+        await member_list.write(Member("other"))
+    await member_list.add(Member("a"))
     with pytest.raises(LeaseLost):
-        await roster.write(Member("other"))
+        await member_list.write(Member("other"))
 
 
 async def test_a_fleet_of_more_than_a_page_is_read_whole():
@@ -105,7 +105,7 @@ async def test_a_fleet_of_more_than_a_page_is_read_whole():
             return {"Items": [item], **more}
 
     pages, schema = Pages(), TableSchema("shop", "pk", "sk", "S", "S", {})
-    members = await Roster(CursorStore(pages, ControlSpace.of(schema, "app", "label"))).read()
+    members = await MemberList(CursorStore(pages, ControlSpace.of(schema, "app", "label"))).read()
     assert members.keys() == {"w1", "w2", "w3"}
     assert pages.asked == [None, {"pk": {"S": "x"}}, {"pk": {"S": "x"}}]
 

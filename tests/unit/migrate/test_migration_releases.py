@@ -9,7 +9,7 @@ from streamkit import App, Inserted
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate import releases, steps
 from streamkit.progress.cursor import CursorStore
 from streamkit.worker.worker import Worker
@@ -87,8 +87,8 @@ def test_workers_of_this_release_hold_nothing_back_and_neither_do_dead_ones():
         tables = await survey(site.app, site.aws)
         store = CursorStore(site.aws.dynamodb, tables.space(site.app))
         dead = Member("gone/1/2", fingerprint="another", lease=10.0)
-        await Roster(store).add(dead)
-        assert dead.name in await Roster(store).read()
+        await MemberList(store).add(dead)
+        assert dead.name in await MemberList(store).read()
 
         async def switched():
             assert (await step(site, "switch")).phase == "switching"
