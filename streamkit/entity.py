@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Unpack
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
@@ -47,7 +48,6 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes an item's plain values by attribute name, and returns them in the newest shape."""
 
 _CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
-
 
 E = TypeVar("E", bound="Entity")
 
@@ -214,8 +214,7 @@ class Entity(BaseModel):
             ValueError: a value cannot be stored, or a field and a key claim one attribute.
         """
         entity = type(self)
-        spec = spec_of(entity)
-        stored = None
+        spec, stored = spec_of(entity), None
         if entity.__pydantic_decorators__.computed_fields:
             stored = entity.model_fields.keys() | (self.model_extra or ())
         item: dict[str, AttributeValue] = {}
@@ -232,10 +231,8 @@ class Entity(BaseModel):
             written |= index.attributes(self, schema)
         if schema.type_attribute is not None:
             written[schema.type_attribute] = {"S": spec.type}
-        names = attribute_names(entity)
-        in_key = schema.key_attributes & {names[name] for name in spec.key_names}
         for name, value in written.items():
-            if name in in_key:
+            if name in _in_key(entity, schema):
                 item[name] = value  # the key holds the field, and is read back
             elif item.setdefault(name, value) != value:
                 raise ValueError(
@@ -309,8 +306,14 @@ def built_key(item: Entity) -> tuple[str, str | None]:
 
 def stored_key(item: Entity) -> StoredKey | None:
     """Return the key that an item was read with; `None` for an item that was not read."""
-    key: StoredKey | None = getattr(item, "__stored_key__", None)
-    return key
+    try:
+        return _read_stored_key(item)
+    except AttributeError:
+        return None
+
+
+# Past pydantic's `__getattr__`, which takes three times as long to say that there is none.
+_read_stored_key: Callable[[Entity], StoredKey | None] = vars(Entity)["__stored_key__"].__get__
 
 
 def remember_key(item: Entity, key: StoredKey) -> None:
@@ -328,6 +331,13 @@ def _same_item(item: Entity, other: E) -> E:
 def attribute_names(entity: type[Entity]) -> dict[str, str]:
     """Return the attribute that stores each field, by field name."""
     return {name: field.serialization_alias or name for name, field in entity.model_fields.items()}
+
+
+@lru_cache(maxsize=1024)
+def _in_key(entity: type[Entity], schema: TableSchema) -> frozenset[str]:
+    """Return the key attributes of a table that store fields of the entity's key."""
+    names = attribute_names(entity)
+    return schema.key_attributes & {names[name] for name in spec_of(entity).key_names}
 
 
 def _epoch(value: Any) -> Any:

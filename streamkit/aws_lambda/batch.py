@@ -164,8 +164,8 @@ class BatchRun:
 
     async def commit(self, plan: Batch, pending: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit a plan with the marks of its items."""
-        then = self._marks_after(plan, pending)
-        moves = [self.marks.move(key, first, mark) for key, (first, mark) in then.items()]
+        then, until = self._marks_after(plan, pending), self.marks.until()
+        moves = [self.marks.move(key, first, mark, until) for key, (first, mark) in then.items()]
         send = self.send or partial(transact, self.marks.store.dynamodb, self.tables)
         verdict = await send([*moves, *plan.actions], self.rng)
         if verdict is None:

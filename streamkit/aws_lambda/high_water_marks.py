@@ -34,6 +34,9 @@ from streamkit.progress.cursor import CursorStore
 _NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
 """Placeholders for the values in the shape of a bare mark's update."""
 
+_NEW = HighWaterMark()
+"""The mark of an item of which no change is done."""
+
 _Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
 """A bare mark's rendered update, and its values: placeholder, type, index in `_TEXTS`."""
 
@@ -53,8 +56,7 @@ class Marks:
         """Read the marks of items, strongly consistent."""
         names = {self._name(key): key for key in keys}
         items = await self.store.items([mark_path(self.incarnation, name) for name in names])
-        for key in names.values():
-            self.known[key] = HighWaterMark()
+        self.known.update(dict.fromkeys(names.values(), _NEW))
         for item in items:
             self.known[names[item["name"]["S"]]] = read_mark(item)
 
@@ -68,10 +70,12 @@ class Marks:
         """Return whether a change of an item is done."""
         return self.known[key].token >= position
 
-    def move(self, key: ItemKey, first: str, then: HighWaterMark) -> Action:
-        """Return the action that moves an item's mark, IF it is still before the change `first`."""
+    def move(self, key: ItemKey, first: str, then: HighWaterMark, until: str) -> Action:
+        """Return the action that moves an item's mark, IF it is still before the change `first`.
+
+        `until` is when the mark ends, see `until`.
+        """
         now, name = self.known[key], self._name(key)
-        until = expiry(self.clock.time())["N"]
         source = GuardSource(first, name, MARK_GUARD)
         if now.is_bare and then.is_bare:
             item = self.store.space.key(*mark_path(self.incarnation, name))
@@ -82,6 +86,10 @@ class Marks:
         action = self._update(name, then, until)
         action.guards.append((Guard(_before(now, first)), source))
         return action
+
+    def until(self) -> str:
+        """Return when a mark ends that is moved now, in epoch seconds."""
+        return expiry(self.clock.time())["N"]
 
     def _update(self, name: str, then: HighWaterMark, until: str) -> Action:
         action = self.store.space.update(*mark_path(self.incarnation, name))

@@ -15,6 +15,7 @@ from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, Outdated, open_environment
 from streamkit.observe.logger import Logger
 from streamkit.observe.repeats import counted_as
+from streamkit.progress.garbage import collect_seldom
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Runtime:
         async with open_environment(self._app) as self._environment:
             # Objects that exist now stay: no invocation's garbage collection has to look through
             # them.
-            gc.freeze()
+            collect_seldom(first=False)
             opened.set()
             try:
                 await asyncio.Event().wait()

@@ -16,7 +16,6 @@ from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_views import progress_line
 from streamkit.cli.printing import is_rich, say
-from streamkit.cli.running import collect_seldom
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
@@ -30,6 +29,7 @@ from streamkit.migrate.slices import prompt
 from streamkit.migrate.state import RESTING, State
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import SystemClock, utc
+from streamkit.progress.garbage import collect_seldom
 from streamkit.settings import Settings
 
 _SHOW_SECONDS = 2.0

@@ -1,6 +1,5 @@
 """Running: a synchronous command runs async work, with the apps and settings that it names."""
 
-import gc
 from collections.abc import Awaitable, Callable
 from tomllib import TOMLDecodeError
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -25,18 +24,6 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         return anyio.run(work)
     except KeyboardInterrupt:
         raise SystemExit(ExitCode.INTERRUPTED) from None
-
-
-def collect_seldom() -> None:
-    """Let the garbage collector look at what a process allocates in pages, and rarely at the rest.
-
-    With Python's own thresholds it takes a third of the CPU time: a page of a thousand changes
-    begins dozens of collections, and each of the largest goes through every imported module.
-    Measured, memory stays the same: what changes and items leave behind has no cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:

@@ -12,7 +12,7 @@ from streamkit import __version__
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.running import collect_seldom, reach
+from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.migrate.required import require_migrations
@@ -23,6 +23,7 @@ from streamkit.observe.registry import Registry
 from streamkit.operate.remaining import read_remaining
 from streamkit.operate.status_page.server import serving
 from streamkit.operate.status_page.site import Site
+from streamkit.progress.garbage import collect_seldom
 from streamkit.progress.metering import meter
 from streamkit.settings import Settings
 from streamkit.worker.process import Workers

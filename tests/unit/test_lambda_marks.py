@@ -31,7 +31,7 @@ def position(number):
 
 def moved(marks, schema, now, first, then):
     marks.known[KEY] = now
-    (body,) = render(marks.move(KEY, first, then), schema).values()
+    (body,) = render(marks.move(KEY, first, then, marks.until()), schema).values()
     names = body["ExpressionAttributeNames"]
     assert set(names.values()) - {schema.ttl} == {
         f"_sk_{name}" for name in ("kind", "name", "position", "expires", "done", "lanes")

@@ -15,9 +15,9 @@ from typing import Any
 
 from streamkit import App, Change, Entity, Set
 from streamkit.aws import Aws
-from streamkit.cli.running import collect_seldom
 from streamkit.migrate.commands import begin
 from streamkit.migrate.running import Runner
+from streamkit.progress.garbage import collect_seldom
 from tests.benchmarks.acting import acting, at_once, pages_of
 from tests.benchmarks.processes import Remote
 from tests.benchmarks.serving import TABLE, serving
