@@ -8,7 +8,7 @@ import typer
 from streamkit.cli.consumers import pause_named
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, RequiredApp
-from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import print_json, say, say_next
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, exit_with, with_aws
 
@@ -62,6 +62,8 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
         for one in found
     ]
     print_table(("aggregate", "state", "counts", "measures", "spread", "onto"), rows)
+    missing = [one.name for one in found if one.state == "needs rebuild"]
+    say_next(app, ("aggregate rebuild", missing[0]) if missing else ())
 
 
 @aggregates.command()
@@ -106,6 +108,7 @@ def verify(
         print_json(found.to_dict())
     else:
         _describe(found)
+        say_next(app, ("aggregate rebuild", name) if found.different else ())
     if not found.ok:
         exit_with(ExitCode.PROBLEMS)
 

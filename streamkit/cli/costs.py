@@ -6,14 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamkit.cli.options import AppArgument, JsonOption, with_settings
+from streamkit.cli.options import AppArgument, JsonOption, duration, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
 from streamkit.cli.running import app_named, settings, with_aws
 from streamkit.observe.pricing import PRICED, Cost, CostEstimate, estimate
 
+_DAY = 86_400
+
 if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.operate.spending import Spending
+
+
+SinceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--since",
+        metavar="DURATION",
+        parser=duration,
+        help="Extrapolate from this long ago on, such as 1h; workers remember what they had"
+        " counted about 5 minutes, an hour and a day ago.",
+    ),
+]
 
 
 @with_settings
@@ -42,6 +56,7 @@ def cost(
             help="Estimate for this many changes a second in all, each with one effect.",
         ),
     ] = 0.0,
+    since: SinceOption = None,
     json: JsonOption = False,
     **given: Any,
 ) -> None:
@@ -50,6 +65,8 @@ def cost(
     The estimate follows from --preset and all other settings of a worker; what handlers write and
     read comes on top. The counts are the units that all calls of the running workers have used
     since they began, including what handlers write and read, for the app and for each listener.
+    They are extrapolated to a day, with an error within which 95 of 100 such days would be, if the
+    rest of the day is like the sample.
     """
     chosen = settings(**given)
     counted: Sequence[Spending] = ()
@@ -63,7 +80,7 @@ def cost(
 
         async def read(aws: "Aws") -> "tuple[CostEstimate, tuple[Spending, ...]]":
             expected = await read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
-            return expected, await read_spending(loaded, aws)
+            return expected, await read_spending(loaded, aws, since=since)
 
         found, counted = with_aws(read)
     if json:
@@ -91,6 +108,8 @@ def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> Non
         return
     say()
     say(f"A day, as the workers have counted; the estimate is ${found.dollars_a_day:,.2f}")
+    longest = max(one.seconds for one in counted)
+    say(f"It is extrapolated from {seconds(longest)}{_missing(longest)}")
     kinds = ("write", "read", "stream")
     rows = [
         (
@@ -99,10 +118,17 @@ def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> Non
             seconds(one.seconds),
             *(f"{one.units[kind]:,.0f}" for kind in kinds),
             f"{one.dollars:,.3f}",
+            "not known" if one.error is None else f"±{one.error:.0%}",
         )
         for one in counted
     ]
-    table(("consumer", "workers", "counted for", *kinds, "$ a day"), rows)
+    heads = ("consumer", "workers", "counted for", *kinds, "$ a day", "error")
+    table(heads, rows, cut=("consumer",))
+
+
+def _missing(longest: float) -> str:
+    """Return what a sample cannot know."""
+    return ": a day has hours that it does not know" if longest < _DAY else ""
 
 
 def _row(one: Cost) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from streamkit.cli.printing import moment, say, seconds, table
+from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
 from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
@@ -41,13 +41,17 @@ def describe_status(status: Status) -> None:
     parked = sum(status.parked.values())
     say(
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
-        f" {parked} parked in {status.held_lanes} queues, {status.stuck_lanes} stuck"
+        f" {parked} parked in {status.held_lanes} queues, {status.stuck_lanes} stuck",
+        **(BAD if status.stuck_lanes else WARN if parked else {}),
     )
     if status.paused:
-        say(f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed")
+        say(
+            f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed",
+            **WARN,
+        )
     _describe_losses(status)
     if status.needs_rebuild:
-        say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
+        say(f"needs rebuild: {', '.join(status.needs_rebuild)}", **WARN)
     _describe_operations(status)
     say()
     if status.workers:
@@ -62,16 +66,18 @@ def describe_status(status: Status) -> None:
             )
             for worker in status.workers
         ]
-        table(("worker", "role", "generation", "last beat", "shards", "throttled calls"), rows)
+        heads = ("worker", "role", "generation", "last beat", "shards", "throttled calls")
+        table(heads, rows, cut=("worker",))
     elif status.host == LAMBDA:
         say("Lambda functions run it; this does not show whether a mapping invokes them")
     else:
-        say("no worker is running")
+        say("no worker is running", **BAD)
     say()
     if status.fan_outs:
         describe_fan_outs(status.fan_outs)
         say()
-    table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+    heads = ("shard", "state", "owner", "lag", "position", "parked")
+    table(heads, _shard_rows(status.shards), drop=("position",), cut=("shard", "owner", "parked"))
     _describe_audit(status)
 
 
@@ -94,14 +100,16 @@ def _describe_losses(status: Status) -> None:
     say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
     if status.unread_shards:
         names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
-        say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}")
+        say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}", **BAD)
     if status.lost:
-        say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
+        text = f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC"
+        say(text, **BAD)
     if status.lost_shards:
-        say(f"may have lost changes: {', '.join(status.lost_shards)}")
+        say(f"may have lost changes: {', '.join(status.lost_shards)}", **BAD)
     for shard in status.shards:
         if shard.waits_for:
-            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails on a change")
+            waited = ", ".join(shard.waits_for)
+            say(f"{shard.name} waits for {waited}, which fails on a change", **WARN)
     if not (status.lost or status.lost_shards):
         say("; ".join(["no change is known to be lost", *_not_looked_at(status)]))
 
@@ -236,6 +244,8 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
             "position",
         ),
         rows[:_SHOWN],
+        drop=("position", "entity", "attempts", "parked at (UTC)"),
+        cut=("handler", "error"),
     )
     if len(rows) > _SHOWN:
         say(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamkit.cli.options import JsonOption
-from streamkit.cli.printing import moment, print_json, say, table
+from streamkit.cli.printing import moment, print_json, say, say_next, table
 from streamkit.cli.running import app_named, with_aws
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def explain(
     The app's listeners are included. --records reads each shard from its oldest record; AWS allows
     two readers of a shard, so it may slow down a worker.
     """
+    from streamkit.cli.following import after_explanation
     from streamkit.operate.explanation import explain_item
 
     if len(key) > 2:
@@ -56,6 +57,7 @@ def explain(
         print_json(found.to_dict())
     else:
         _describe(found)
+        say_next(app, after_explanation(found))
 
 
 def _describe(found: "Explanation") -> None:

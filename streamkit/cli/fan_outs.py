@@ -6,7 +6,7 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
-from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import print_json, say, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 fan_outs = typer.Typer(
@@ -28,6 +28,8 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
         print_json([fan_out.to_dict() for fan_out in found])
     elif found:
         describe_fan_outs(found)
+        stuck = [one.lane for one in found if one.state == "stuck"]
+        say_next(app, ("parked show", "--queue", stuck[0]) if stuck else ())
     else:
         say("no fan-out is under way")
 

@@ -5,6 +5,7 @@ The option, default, help and environment variable of a setting come from its de
 """
 
 import inspect
+import re
 import types
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -49,6 +50,19 @@ EveryOption = Annotated[
 LooksOption = Annotated[
     int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
 ]
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration such as `90s`, `15m`, `2h` or `30d`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None:
+        raise typer.BadParameter(
+            f"{text!r} is no duration; give a number with s, m, h or d, such as 2h"
+        )
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,7 +1,6 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
 import inspect
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
-from streamkit.cli.printing import print_json
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration
+from streamkit.cli.printing import print_json, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -22,19 +21,6 @@ parked = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _seconds(text: str) -> float:
-    """Return the seconds of a duration such as `90s`, `15m`, `2h` or `30d`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match is None:
-        raise typer.BadParameter(
-            f"{text!r} is no duration; give a number with s, m, h or d, such as 2h"
-        )
-    return float(match[1]) * _UNITS[match[2]]
-
 
 FILTERS: dict[str, Any] = {
     "handler": Annotated[
@@ -63,7 +49,7 @@ FILTERS: dict[str, Any] = {
         typer.Option(
             "--older-than",
             metavar="DURATION",
-            parser=_seconds,
+            parser=duration,
             help="Only changes parked longer ago than this, such as 2h or 30d.",
         ),
     ],
@@ -147,6 +133,9 @@ def list_(
         print_json([parked_fields(change, by_name.get(change.lane)) for change in found])
     else:
         describe_parked(found, by_name)
+        if found:
+            say_next(app, ("parked show", "--queue", found[0].lane), listener)
+            say_next(app, ("parked redrive", "--all"), listener)
     if found and exit_code:
         exit_with(ExitCode.PROBLEMS)
 
@@ -213,6 +202,8 @@ def redrive(
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "redriven")
+        failed = [report.lane for report in reports if report.failed]
+        say_next(app, ("parked show", "--queue", failed[0]) if failed else (), listener)
     if _missing(filters, reports) or any(report.failed for report in reports):
         exit_with(ExitCode.PROBLEMS)
 

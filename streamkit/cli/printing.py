@@ -1,23 +1,61 @@
 """Printing: results go to stdout, as text for people or as JSON.
 
-Where rich is installed and stdout is a terminal, rich draws tables and colours; else the output is
-plain, aligned lines.
+A table fits the terminal: columns that help least are left out first, then long names keep their
+end. Where stdout is no terminal, tables are as wide as their contents. Colours are for terminals
+alone, and NO_COLOR switches them off.
 """
 
 import importlib.util
 import json
+import os
+import shlex
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import typer
+
 from streamkit.progress.clock import utc
 
+_NAME_LEAST = 8
+"""A name is not cut to fewer characters."""
+_STEM = " │├└─"
+"""The branches of a tree are drawn with these, before a name."""
+Style = Mapping[str, Any]
+"""How a text looks on a terminal, as the arguments of `typer.style`."""
+BAD: Style = {"fg": "red", "bold": True}
+WARN: Style = {"fg": "yellow"}
+_GOOD: Style = {"fg": "green"}
+_SOFT: Style = {"dim": True}
+_TONES: Mapping[str, Style] = {
+    **dict.fromkeys(("RECORDS LOST", "REFUSED", "stuck"), BAD),
+    **dict.fromkeys(("silent", "failed", "paused", "needs rebuild"), WARN),
+    **dict.fromkeys(("ok", "leads"), _GOOD),
+    **dict.fromkeys(("finished", "-", "not tried"), _SOFT),
+}
+"""The colours of cells that hold just these texts."""
 
-def say(text: str = "") -> None:
-    """Print a line and flush it."""
-    sys.stdout.write(f"{text}\n")
+
+def say(text: str = "", **style: Any) -> None:
+    """Print a line and flush it; `style` is its colour, as in `typer.style`."""
+    sys.stdout.write(f"{_styled(text, style)}\n")
     sys.stdout.flush()
+
+
+def say_next(app: str | None, words: Sequence[str], listener: str | None = None) -> None:
+    """Print the command that most people run next, so that it can be pasted; no words, no line.
+
+    Args:
+        app: the argument of the command that ends; without one, the settings name the app.
+        words: the command, then what follows the app.
+        listener: the option of the command that ends.
+    """
+    if words:
+        of = ["--listener", listener] if listener else []
+        given = [*words[0].split(), *([app] if app else []), *words[1:], *of]
+        say(f"next: streamkit {shlex.join(given)}", bold=True)
 
 
 def print_json(value: Any) -> None:
@@ -25,16 +63,78 @@ def print_json(value: Any) -> None:
     say(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their columns' names."""
-    rows = list(rows)
-    if is_rich():
-        _rich_table(columns, rows)
-        return
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for cells in ([name.upper() for name in columns], *rows):
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        say("  ".join(padded).rstrip())
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    drop: Sequence[str] = (),
+    cut: Sequence[str] = (),
+) -> None:
+    """Print rows under their columns' names.
+
+    Args:
+        columns: the names.
+        rows: the cells of each row.
+        drop: columns that a narrow terminal leaves out, the first one first.
+        cut: columns whose cells may lose their beginning on a terminal that is still too narrow.
+    """
+    whole = [list(columns), *map(list, rows)]
+    room = _room()
+    for name in drop:
+        if _width(whole) > room:
+            place = whole[0].index(name)
+            whole = [[*cells[:place], *cells[place + 1 :]] for cells in whole]
+    places = [whole[0].index(name) for name in cut]
+    while _width(whole) > room:
+        widths = _widths(whole)
+        place = max(places, key=lambda one: widths[one], default=-1)
+        if place < 0 or widths[place] <= _NAME_LEAST:
+            break
+        for cells in whole:
+            cells[place] = _cut(cells[place], widths[place] - 1)
+    widths = _widths(whole)
+    for number, cells in enumerate(whole):
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded[-1] = padded[-1].rstrip()
+        if not number:
+            say("  ".join(padded).upper().rstrip(), bold=True)
+            continue
+        drawn = [
+            _styled(text, _TONES.get(cell, {})) for text, cell in zip(padded, cells, strict=True)
+        ]
+        say("  ".join(drawn).rstrip())
+
+
+def _widths(whole: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, cells)) for cells in zip(*whole, strict=True)]
+
+
+def _width(whole: Sequence[Sequence[str]]) -> int:
+    widths = _widths(whole)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _cut(cell: str, width: int) -> str:
+    """Return a cell with the end of its name, which is where names of shards and workers differ."""
+    if len(cell) <= width:
+        return cell
+    name = cell.lstrip(_STEM)
+    stem = cell[: len(cell) - len(name)][: max(0, width - _NAME_LEAST)]
+    return f"{stem}…{name[len(name) - (width - len(stem) - 1) :]}"
+
+
+def _room() -> int:
+    """Return the terminal's columns; elsewhere a table may be as wide as it likes."""
+    if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        return 1_000_000
+    return shutil.get_terminal_size().columns
+
+
+def _styled(text: str, style: Style) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if not (style and text) or plain or not sys.stdout.isatty():
+        return text
+    return typer.style(text, **style)
 
 
 def is_rich() -> bool:
@@ -57,16 +157,3 @@ def moment(at: int) -> str:
     """Return epoch seconds as text, in UTC."""
     when: datetime = utc(at)
     return when.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        drawn.add_column(name)
-    for cells in rows:
-        drawn.add_row(*map(Text, cells))
-    Console().print(drawn)

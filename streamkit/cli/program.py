@@ -30,7 +30,7 @@ from streamkit.cli.options import (
 )
 from streamkit.cli.parked import parked
 from streamkit.cli.permissions import iam
-from streamkit.cli.printing import print_json
+from streamkit.cli.printing import print_json, say_next
 from streamkit.cli.running import app_named, apps_named, exit_with, set_up_logs, settings, with_aws
 from streamkit.cli.running import run as run_async
 
@@ -171,14 +171,16 @@ def status(
     """Show workers, shards, lag and parked changes.
 
     Shards are shown as the tree of their splits, with owner, position and lag in seconds. --watch
-    redraws the status in place on a terminal; elsewhere, and with --json, it prints a line for each
-    look.
+    redraws the status in place on a terminal, and lists what has changed; elsewhere, and with
+    --json, it prints a line for each look. Colours are for terminals, and NO_COLOR switches them
+    off. If something has to be done, the last line names the command.
 
     --exit-code watches for at most a lease whether a worker is alive. It exits with 6 if records
     may have been lost, 8 if the consumer is paused, and 5 if no worker is alive, changes are parked
     or held up, the lag is not known, or an aggregate needs a rebuild; the reasons are on stderr.
     """
     from streamkit.cli.describing import describe_status
+    from streamkit.cli.following import after_status
     from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_status
@@ -207,6 +209,7 @@ def status(
     else:
         describe_status(found)
         describe_lines(migrations)
+        say_next(app, after_status(found), listener)
     if exit_code:
         exit_by(loaded, found)
 

@@ -1,14 +1,16 @@
 """Watching: a status is shown repeatedly, until it is interrupted.
 
 In: a function that reads a status. Out: with rich on a terminal one display that is updated, else a
-line for each status, as text or as JSON. An error ends it as it ends a single look; earlier output
-stays.
+line for each status, as text or as JSON. What has changed since the look before stands below: the
+last few changes on a display, those of one look after its line. An error ends it as it ends a
+single look; earlier output stays.
 """
 
 import contextlib
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import anyio
 
@@ -19,6 +21,9 @@ from streamkit.progress.clock import SystemClock, utc
 
 Look = Callable[[], Awaitable[Status]]
 
+_KEPT = 10
+"""A display shows this many changes, the newest first."""
+
 
 async def watch_status(look: Look, every: float, looks: int | None, *, as_json: bool) -> None:
     """Show the status every `every` seconds: `looks` times, or for ever if that is None."""
@@ -28,8 +33,10 @@ async def watch_status(look: Look, every: float, looks: int | None, *, as_json: 
     elif is_rich():
         await _live(_looks(look, every, looks))
     else:
+        before = None
         async for status in _looks(look, every, looks):
-            say(_line(status))
+            say("; ".join([_line(status), *_changes(before, status)]))
+            before = status
 
 
 async def _looks(look: Look, every: float, looks: int | None) -> AsyncIterator[Status]:
@@ -46,15 +53,74 @@ async def _live(found: AsyncIterator[Status]) -> None:
     from rich.live import Live
     from rich.text import Text
 
+    before, news = None, deque[str](maxlen=_KEPT)
     with Live(auto_refresh=False) as live:
         async for status in found:
-            live.update(Text(f"{_now()} UTC\n{_text(status)}", no_wrap=True), refresh=True)
+            news.extendleft(f"{_now()} {change}" for change in _changes(before, status))
+            before = status
+            text = "\n".join([f"{_now()} UTC", _text(status), "", *news]).rstrip()
+            live.update(Text.from_ansi(text, no_wrap=True), refresh=True)
+
+
+class _Terminal(io.StringIO):
+    """Text that is drawn on a terminal later: with its width and colours."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def _text(status: Status) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
+    with contextlib.redirect_stdout(_Terminal()) as out:
         describe_status(status)
     return out.getvalue().rstrip("\n")
+
+
+def _changes(before: Status | None, now: Status) -> list[str]:
+    """Return what has changed since the look before, in words; nothing at the first look."""
+    return [] if before is None else list(differences(before, now))
+
+
+def differences(before: Status, now: Status) -> Iterator[str]:
+    """Yield what differs between two looks: numbers with their difference, then who does what."""
+    for name, old, new in (
+        ("lag", round(before.lag_seconds or 0), round(now.lag_seconds or 0)),
+        ("parked", sum(before.parked.values()), sum(now.parked.values())),
+        ("stuck", before.stuck_lanes, now.stuck_lanes),
+        ("generation", before.generation or 0, now.generation or 0),
+    ):
+        if old != new:
+            yield f"{name} {new} ({new - old:+})"
+    if bool(before.paused) != bool(now.paused):
+        yield "paused" if now.paused else "resumed"
+    yield from _workers_changed(before, now)
+    yield from _shards_changed(before, now)
+
+
+def _workers_changed(before: Status, now: Status) -> Iterator[str]:
+    old = {worker.name: worker for worker in before.workers}
+    new = {worker.name: worker for worker in now.workers}
+    yield from (f"worker {name} came" for name in new if name not in old)
+    yield from (f"worker {name} left" for name in old if name not in new)
+    for name in new.keys() & old.keys():
+        if new[name].silent and not old[name].silent:
+            yield f"worker {name} is silent"
+        if new[name].throttled > old[name].throttled:
+            yield f"{new[name].throttled - old[name].throttled} calls of {name} throttled"
+
+
+def _shards_changed(before: Status, now: Status) -> Iterator[str]:
+    old = {shard.name: shard for shard in before.shards}
+    for shard in now.shards:
+        known = old.get(shard.name)
+        if known is None:
+            yield f"{shard.name} is new"
+        elif shard.state != known.state:
+            yield f"{shard.name} is {shard.state}"
+        elif shard.owner != known.owner:
+            yield f"{shard.name} is read by {shard.owner or 'no worker'}"
+        elif shard.waits_for != known.waits_for:
+            waited = ", ".join(shard.waits_for)
+            yield f"{shard.name} waits for {waited or 'no handler any more'}"
 
 
 def _line(status: Status) -> str:

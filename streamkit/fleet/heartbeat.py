@@ -34,13 +34,15 @@ class Facts:
 
     `held` is how many shards the worker holds. `claims` are the tokens of leases that it claims.
     `idle` says that its shards have nothing to read. `used` is the capacity that its calls have
-    used. `waits` names which handlers hold up which shards, as `(handler, shard)`.
+    used, and `lately` what that was a while ago. `waits` names which handlers hold up which shards,
+    as `(handler, shard)`.
     """
 
     held: int
     claims: frozenset[str]
     idle: bool
     used: str = ""
+    lately: str = ""
     waits: Collection[tuple[str, str]] = ()
 
 
@@ -106,6 +108,7 @@ class Heartbeat:
             claims=facts.claims,
             late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,
             used=facts.used,
+            lately=facts.lately,
             waits=frozenset(
                 [f"{shard} {name}" for name, shard in sorted(facts.waits)[:_NAMED_MAX]]
             ),

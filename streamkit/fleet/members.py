@@ -52,8 +52,9 @@ class Member:
     `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
     consumer in its process decides which shards it holds, see `sharing`. `late` says that one of
     its heartbeats was late lately, see `starvation`. `used` is the capacity its calls have used,
-    see `usage`. `lease` is after how many seconds of silence it counts as dead by its own settings;
-    0 if it does not say.
+    and `lately` what that was a while ago, see `usage`; a shared item has no room for it. `lease`
+    is after how many seconds of silence it counts as dead by its own settings; 0 if it does not
+    say.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Member:
     follows: bool = False
     late: bool = False
     used: str = ""
+    lately: str = ""
     held: int = 0
     news: int = 0
     claims: frozenset[str] = frozenset()
@@ -99,6 +101,8 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         attributes[name] = {"N": str(getattr(member, name))}
     if member.used:
         attributes["used"] = {"S": member.used}
+    if member.lately:
+        attributes["lately"] = {"S": member.lately}
     if member.lease:
         attributes["lease"] = {"N": f"{member.lease:g}"}
     for name in _SETS:
@@ -123,6 +127,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
         follows=item.get("follows", {"BOOL": False})["BOOL"],
         late=item.get("late", {"BOOL": False})["BOOL"],
         used=item.get("used", {"S": ""})["S"],
+        lately=item.get("lately", {"S": ""})["S"],
         **{name: int(item[name]["N"]) for name in names},
         claims=texts("claims"),
         childless=texts("childless"),
@@ -231,6 +236,7 @@ class MemberList:
     def _update(self, member: Member) -> Action:
         space, attributes = self.store.space, member_attributes(member)
         if not self._has_rows:
+            attributes.pop("lately", None)
             action = space.update("members")
             action.sets[_entry(member.name)] = {"M": attributes}
             return action

@@ -1,13 +1,16 @@
 """Compute what a consumer's calls use and cost a day, from its workers' counters.
 
 In: an app with its listeners, and clients. Out: one `Spending` for each consumer: units a day by
-kind, at the average rate of the workers that run now, each since it began. The units include what
-handlers write and read. They leave out cancelled transactions (AWS does not report their units),
-workers that have ended, and functions on Lambda.
+kind, at the average rate of the workers that run now, each since it began or since a while ago, and
+how far that average may be off. The units include what handlers write and read. They leave out
+cancelled transactions (AWS does not report their units), workers that have ended, and functions on
+Lambda.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from streamkit.app import App, consumers_of
@@ -15,23 +18,27 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.pricing import DOLLARS
-from streamkit.observe.usage import Usage
+from streamkit.observe.usage import Usage, UsageMark
 from streamkit.progress.cursor import CursorStore
 
 _DAY = 86_400.0
+_SURE = 2.0
+"""Standard errors: the true rate is within so many in 95 of 100 cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
     """What one consumer uses; `units` are units a day, by kind: `read`, `write` and `stream`.
 
-    `seconds` is how long the worker that has counted longest has done so.
+    `seconds` is how long the sample of the worker that has counted longest is. `error` is the share
+    by which the dollars may be off, as the parts of the samples differ; None if there is one part.
     """
 
     consumer: str
     workers: int
     seconds: int
     units: dict[str, float]
+    error: float | None = None
 
     @property
     def dollars(self) -> float:
@@ -43,8 +50,14 @@ class Spending:
         return {**asdict(self), "dollars": self.dollars}
 
 
-async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
+async def read_spending(app: App, aws: Aws, *, since: float | None = None) -> tuple[Spending, ...]:
     """Return what an app and its listeners use a day.
+
+    Args:
+        app: the app.
+        aws: open clients.
+        since: take only what was counted in the last so many seconds, or a little more, as far
+            as the workers remember; None takes all that they have counted.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
@@ -53,17 +66,56 @@ async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
     found = []
     for consumer in consumers_of([app]):
         store = CursorStore(aws.dynamodb, tables.space(consumer))
-        found.append(spending_of(consumer.name, (await MemberList(store).read()).values()))
+        members = (await MemberList(store).read()).values()
+        found.append(spending_of(consumer.name, members, since))
     return tuple(found)
 
 
-def spending_of(consumer: str, members: Iterable[Member]) -> Spending:
+def spending_of(consumer: str, members: Iterable[Member], since: float | None = None) -> Spending:
     """Return the sum of what a consumer's workers report in their heartbeats."""
-    counted = [(used, m.at - used.since) for m in members if (used := Usage.of(m.used))]
-    counted = [(used, seconds) for used, seconds in counted if seconds > 0]
-    units = {
-        kind: sum(getattr(used, kind) * _DAY / seconds for used, seconds in counted)
-        for kind in ("read", "write", "stream")
-    }
-    longest = max((seconds for _, seconds in counted), default=0)
-    return Spending(consumer, len(counted), longest, units)
+    samples = [
+        sample
+        for member in members
+        if (used := Usage.of(member.used))
+        if (sample := _sample(used.marks(member.lately, member.at), since))[-1].at > sample[0].at
+    ]
+    units = {kind: sum(_rate(sample, kind) for sample in samples) for kind in DOLLARS}
+    longest = max((sample[-1].at - sample[0].at for sample in samples), default=0)
+    spent = Spending(consumer, len(samples), longest, units)
+    errors = [_error(sample) for sample in samples]
+    known = [error for error in errors if error is not None]
+    if not known or len(known) < len(errors) or not spent.dollars:
+        return spent
+    off = _SURE * math.hypot(*known) / spent.dollars
+    return Spending(consumer, len(samples), longest, units, off)
+
+
+def _sample(marks: Sequence[UsageMark], since: float | None) -> list[UsageMark]:
+    """Return the sums from the newest moment that is old enough; else from the first."""
+    if since is None:
+        return list(marks)
+    old = [number for number, mark in enumerate(marks) if marks[-1].at - mark.at >= since]
+    return list(marks[old[-1] if old else 0 :])
+
+
+def _rate(sample: Sequence[UsageMark], kind: str) -> float:
+    """Return the units a day of a sample."""
+    first, last = sample[0], sample[-1]
+    used: float = getattr(last, kind) - getattr(first, kind)
+    return used * _DAY / (last.at - first.at)
+
+
+def _error(sample: Sequence[UsageMark]) -> float | None:
+    """Return the standard error of the dollars a day, from how the sample's parts differ."""
+    parts = [pair for pair in pairwise(sample) if pair[1].at > pair[0].at]
+    if len(parts) < 2:
+        return None
+    weights = [(last.at - first.at) / (sample[-1].at - sample[0].at) for first, last in parts]
+    rates = [_dollars(part) for part in parts]
+    mean = _dollars(sample)
+    spread = sum((w * (rate - mean)) ** 2 for w, rate in zip(weights, rates, strict=True))
+    return math.sqrt(spread * len(parts) / (len(parts) - 1))
+
+
+def _dollars(sample: Sequence[UsageMark]) -> float:
+    return sum(_rate(sample, kind) * price for kind, price in DOLLARS.items())

@@ -138,11 +138,13 @@ class Crew:
 
     def _facts(self) -> Facts:
         dispatcher = self.shards.dispatcher
+        used = dispatcher.meters.used
         return Facts(
             held=len(self.shards.held),
             claims=self.claims.tokens,
             idle=self.is_idle(IDLE_PAGES),
-            used=dispatcher.meters.used.text,
+            used=used.text,
+            lately=used.lately(int(self.coordinator.clock.time())),
             waits=dispatcher.failures.waiting,
         )
 

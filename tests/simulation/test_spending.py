@@ -100,3 +100,48 @@ def test_the_rates_of_several_workers_add_up_each_over_its_own_time():
     found = spending_of("shop", members)
     assert (found.workers, found.seconds) == (2, 100)
     assert found.units["write"] == pytest.approx(86_400 * (10 / 100 + 10 / 50))
+
+
+def heartbeat(usage, now):
+    return Member("w", at=now, used=usage.text, lately=usage.lately(now))
+
+
+def counted(rates, *, every=300):
+    """Return the heartbeat of a worker that wrote at these rates (units a second), one by one."""
+    usage, now = Usage(), 1_000_000
+    usage.begin(now)
+    for rate in rates:
+        now += every
+        usage.add("PutItem", rate * every)
+        usage.lately(now)
+    return heartbeat(usage, now)
+
+
+def test_a_steady_rate_is_known_exactly_and_an_unsteady_one_with_an_error():
+    steady = spending_of("shop", [counted([2.0] * 24)])
+    assert (steady.seconds, steady.error) == (7200, pytest.approx(0.0, abs=1e-9))
+    unsteady = spending_of("shop", [counted([1.0] * 12 + [3.0] * 12)])
+    assert unsteady.units["write"] == pytest.approx(steady.units["write"])
+    assert 0.3 < unsteady.error < 2.0
+    young = spending_of("shop", [counted([2.0], every=60)])
+    assert (young.seconds, young.error) == (60, None)
+
+
+def test_a_sample_begins_where_asked_as_far_as_the_worker_remembers():
+    member = counted([1.0] * 12 + [3.0] * 12)
+    lately = spending_of("shop", [member], since=300)
+    assert (lately.seconds, lately.units["write"]) == (300, pytest.approx(3.0 * 86_400))
+    hour = spending_of("shop", [member], since=600)
+    assert (hour.seconds, hour.units["write"]) == (3600, pytest.approx(3.0 * 86_400))
+    whole = spending_of("shop", [member], since=86_400)
+    assert (whole.seconds, whole.units["write"]) == (7200, pytest.approx(2.0 * 86_400))
+
+
+def test_what_a_worker_remembers_takes_little_room_for_ever():
+    usage = Usage()
+    usage.begin(0)
+    for now in range(0, 3 * 86_400, 60):
+        usage.add("PutItem", 1e6)
+        said = usage.lately(now)
+    assert said.count(";") == 2
+    assert len(said) < 110

@@ -1,0 +1,35 @@
+"""Following up: which command a report should end with, if a person has to act. Pure."""
+
+from streamkit.fleet.hosting import WORKERS
+from streamkit.operate.explanation import Explanation
+from streamkit.operate.status import Status
+
+
+def after_status(status: Status) -> tuple[str, ...]:
+    """Return the command that goes on from a status, and its options; empty if all is well.
+
+    What stops all changes comes first, then what holds up some, then what is wrong already.
+    """
+    if status.generation is None or (not status.workers and status.host == WORKERS):
+        return ("worker",)
+    if status.paused:
+        return ("consumers resume",)
+    if status.stuck_lanes:
+        return ("parked list", "--stuck")
+    if status.parked:
+        return ("parked list",)
+    if status.needs_rebuild:
+        return ("aggregate rebuild", status.needs_rebuild[0])
+    if status.lost or status.lost_shards:
+        return ("check",)
+    return ("status", "--watch") if status.unread_shards else ()
+
+
+def after_explanation(found: Explanation) -> tuple[str, ...]:
+    """Return the command that shows an item's first parked change; empty if none is parked."""
+    for one in found.listening:
+        if one.parked:
+            listener = one.consumer.partition(".")[2]
+            of = ("--listener", listener) if listener else ()
+            return ("parked show", "--queue", one.lane, *of)
+    return ()

@@ -1,0 +1,143 @@
+"""What commands print fits a terminal, has colours only there, and ends with the next command."""
+
+import io
+from contextlib import redirect_stdout
+
+import pytest
+
+from streamkit.cli.describing import describe_status
+from streamkit.cli.following import after_explanation, after_status
+from streamkit.cli.printing import say, say_next, table
+from streamkit.cli.watching import differences
+from streamkit.operate.explanation import Explanation, Listening, Waiting
+from streamkit.operate.status import WorkerStatus
+from tests.unit.test_status_page import shard, status
+
+SHARD = "shardId-00000001795296965923-be4f9a6{}"
+OWNER = "ip-10-0-{}-17.eu-central-1.compute.internal/1/3f2a9b8c7d6e"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    for name in ("NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def draw(print_, *arguments, **options):
+        with redirect_stdout(Terminal()) as shown:
+            print_(*arguments, **options)
+        return shown.getvalue()
+
+    return draw
+
+
+def busy(**facts):
+    owners = [OWNER.format(number) for number in range(3)]
+    workers = tuple(
+        WorkerStatus(name, "active", 4, 2, 9, 0, 1.0, leads=not n) for n, name in enumerate(owners)
+    )
+    shards = [
+        shard(SHARD.format(n), depth=n, owner=owners[n], parked={"journal": n}) for n in range(3)
+    ]
+    known = {"host": "workers", "operations": (), "audit": ()}
+    return status(*shards, **known | {"workers": workers, "parked": {"journal": 3}} | facts)
+
+
+def test_on_80_columns_a_status_keeps_parked_and_the_ends_of_names(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = terminal(describe_status, busy()).splitlines()
+    head = next(line for line in lines if line.startswith("SHARD"))
+    assert head.split() == ["SHARD", "STATE", "OWNER", "LAG", "PARKED"]
+    rows = lines[lines.index(head) + 1 :][:3]
+    assert all(row.endswith(f"journal {n}") for n, row in enumerate(rows))
+    assert all(f"be4f9a6{n}" in row and "7d6e" in row for n, row in enumerate(rows))
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_wide_terminal_and_a_pipe_show_everything(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "220")
+    assert "POSITION" in terminal(describe_status, busy())
+    monkeypatch.delenv("COLUMNS")
+    describe_status(busy())
+    piped = capsys.readouterr().out
+    assert "POSITION" in piped
+    assert SHARD.format(2) in piped
+    assert OWNER.format(2) in piped
+
+
+def test_colours_are_for_terminals_and_no_color_switches_them_off(terminal, monkeypatch, capsys):
+    assert terminal(say, "lost", fg="red") == "\x1b[31mlost\x1b[0m\n"
+    assert "\x1b[33msilent\x1b[0m" in terminal(table, ("role",), [("silent",)])
+    say("lost", fg="red")
+    assert capsys.readouterr().out == "lost\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal(say, "lost", fg="red") == "lost\n"
+
+
+@pytest.mark.parametrize(
+    ("facts", "next_"),
+    [
+        ({"generation": None}, ("worker",)),
+        ({"workers": ()}, ("worker",)),
+        ({"paused": 1}, ("consumers resume",)),
+        ({"stuck_lanes": 1}, ("parked list", "--stuck")),
+        ({}, ("parked list",)),
+        ({"parked": {}, "needs_rebuild": ("Sales",)}, ("aggregate rebuild", "Sales")),
+        ({"parked": {}, "unread_shards": ("s",)}, ("status", "--watch")),
+        ({"parked": {}}, ()),
+    ],
+)
+def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
+    assert after_status(busy(**facts)) == next_
+
+
+def test_the_next_command_can_be_pasted(capsys):
+    say_next("shop:app", ("parked show", "--queue", "a b"), "search")
+    say_next(None, ("worker",))
+    say_next("shop:app", ())
+    assert capsys.readouterr().out.splitlines() == [
+        "next: streamkit parked show shop:app --queue 'a b' --listener search",
+        "next: streamkit worker",
+    ]
+
+
+def test_an_item_with_a_parked_change_is_followed_by_the_command_that_shows_it():
+    facts = dict.fromkeys(Explanation.__dataclass_fields__)
+    waits = (Waiting("1", "ValueError", 3, 0),)
+    one = Listening("shop.search", "index", (), None, "", "queue-1", parked=waits)
+    found = Explanation(**facts | {"listening": (one,)})
+    assert after_explanation(found) == (
+        "parked show", "--queue", "queue-1", "--listener", "search",
+    )  # fmt: skip
+    assert after_explanation(Explanation(**facts | {"listening": ()})) == ()
+
+
+def test_two_looks_differ_in_numbers_workers_and_shards():
+    before = busy(lag_seconds=40.0)
+    workers = (*before.workers[1:], WorkerStatus("new", "active", 4, 1, 1, 0, 1.0, leads=False))
+    shards = (
+        shard(SHARD.format(0), state="finished"),
+        shard(SHARD.format(1), owner=None),
+        shard(SHARD.format(2), owner=OWNER.format(2), waits_for=("journal",)),
+        shard("late"),
+    )
+    facts = {"workers": workers, "parked": {"journal": 5}, "lag_seconds": 12.0, "paused": 7}
+    known = {"host": "workers", "operations": (), "audit": ()}
+    assert list(differences(before, status(*shards, **known | facts))) == [
+        "lag 12 (-28)",
+        "parked 5 (+2)",
+        "paused",
+        "worker new came",
+        f"worker {OWNER.format(0)} left",
+        f"{SHARD.format(0)} is finished",
+        f"{SHARD.format(1)} is read by no worker",
+        f"{SHARD.format(2)} waits for journal",
+        "late is new",
+    ]
+    assert list(differences(before, before)) == []
