@@ -29,7 +29,7 @@ from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import key_digest
 from streamkit.model.declaration import Declaration
-from streamkit.model.origin import UNMARKED, Origin, OriginMark
+from streamkit.model.origin import APPLICATION, Origin, WriteOrigin
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 
@@ -118,7 +118,7 @@ class Change(Generic[E_co]):
         new: Entity | None,
         shard_id: str = "",
         handler: str = "",
-        mark: OriginMark = UNMARKED,
+        wrote: WriteOrigin = APPLICATION,
         key: ItemKey | None = None,
     ) -> "Change[Any]":
         """Return the change that a record describes, in the class of its kind.
@@ -133,9 +133,9 @@ class Change(Generic[E_co]):
             created_at=_moment(record.created_at),
             old=old,
             new=new,
-            origin=mark.origin,
+            origin=wrote.writer,
             handler=handler,
-            hops=mark.hops,
+            hops=wrote.hops,
         )
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from streamkit.core.handler import Handler
 from streamkit.core.writes import ANY_KIND
 from streamkit.entity import Entity
-from streamkit.model.origin import OriginMark
+from streamkit.model.origin import WriteOrigin
 
 Same = Callable[[type[Entity], type[Entity]], bool]
 """Returns whether an item of the one entity may be an item of the other."""
@@ -55,14 +55,14 @@ class Cascades:
     app: str = ""
     handlers: Sequence[Handler] = ()
     same: Same = field(default_factory=lambda: same_items(typed=False))
-    _marked: dict[type[Entity], bool] = field(default_factory=dict)
+    _leaves: dict[type[Entity], bool] = field(default_factory=dict)
 
-    def marks(self, entity: type[Entity]) -> bool:
+    def leaves_origin(self, entity: type[Entity]) -> bool:
         """Return whether effects on an entity's items leave an origin: a handler listens."""
-        known = self._marked.get(entity)
+        known = self._leaves.get(entity)
         if known is None:
             known = any(self.same(entity, handler.entity) for handler in self.handlers)
-            self._marked[entity] = known
+            self._leaves[entity] = known
         return known
 
     def fed(self) -> frozenset[type[Entity]]:
@@ -76,13 +76,13 @@ class Cascades:
         written = {entity for handler in self.handlers for entity in handler.writes or ()}
         return frozenset(e for e in listened if any(self.same(e, other) for other in written))
 
-    def mark(self, handler: str, position: str, hops: int, trace: str = "") -> str:
+    def origin_text(self, handler: str, position: str, hops: int, trace: str = "") -> str:
         """Return the origin text that a handler's effects leave, after a change with `hops` hops.
 
         `trace` is the `traceparent` of the handler's run, if it was traced.
         """
-        mark = OriginMark("handler", hops + 1, trace)
-        return mark.text(handler, f"{self.app}/{position.lstrip('0')}")
+        origin = WriteOrigin("handler", hops + 1, trace)
+        return origin.text(handler, f"{self.app}/{position.lstrip('0')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from streamkit.core.typed import TypedChanges, source_of
 from streamkit.effects import Effect, Result, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
-from streamkit.model.origin import UNMARKED, OriginMark, read_mark
+from streamkit.model.origin import APPLICATION, WriteOrigin, read_origin
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.pacing import GIVE_WAY_SECONDS, Turn
@@ -125,15 +125,15 @@ class Dispatcher:
             listeners = written and self._listeners.get((entity, written.kind))
             if written is None or not listeners:
                 continue
-            mark = UNMARKED
+            origin = APPLICATION
             if marked or entity in self._fed:
-                read = read_mark(record.old_image, record.new_image)
-                if read is None:  # nothing but the mark has changed
+                read = read_origin(record.old_image, record.new_image)
+                if read is None:  # nothing but the origin has changed
                     continue
-                mark = read
+                origin = read
             record = written  # noqa: PLW2901 - as handlers see it
             running = [found for h in listeners if (found := as_run(h, record)) is not None]
-            change = self._pending(record, entity, running, shard_id, mark)
+            change = self._pending(record, entity, running, shard_id, origin)
             if change.outcomes:
                 self.counts.changes += 1
                 if block is not None:
@@ -149,7 +149,7 @@ class Dispatcher:
         pending = []
         for record, entity in block.block:
             handlers = self._listeners[entity, record.kind]
-            change = self._pending(record, entity, handlers, shard_id, UNMARKED)
+            change = self._pending(record, entity, handlers, shard_id, APPLICATION)
             self._run_pure(change, shard_id)
             pending.append(change)
         return pending
@@ -186,15 +186,17 @@ class Dispatcher:
         entity: type[Entity],
         listeners: Iterable[Handler],
         shard_id: str,
-        mark: OriginMark,
+        origin: WriteOrigin,
     ) -> PendingChange:
         dated = record.created_at
-        change = PendingChange(record.position, dated, record, entity, record.item_key, mark=mark)
+        change = PendingChange(
+            record.position, dated, record, entity, record.item_key, origin=origin
+        )
         if self._traced:
-            change.trace = self.tracing.read(record, mark)
-        aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
+            change.trace = self.tracing.read(record, origin)
+        aim = replace(self._aim, hops=origin.hops) if origin.hops else self._aim
         for handler in listeners:
-            if mark.origin == "migration" and not handler.hears_migrations:
+            if origin.writer == "migration" and not handler.hears_migrations:
                 continue
             outcome = Outcome(handler, waiting=True, aim=aim)
             try:
@@ -206,8 +208,8 @@ class Dispatcher:
                     continue
                 outcome.run += 1  # so that it does not run before its `when` is evaluated again
                 self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
-            if mark.hops >= handler.policy.hops_max and outcome.failure is None:
-                self.failures.end_loop(outcome, mark.hops, shard_id)
+            if origin.hops >= handler.policy.hops_max and outcome.failure is None:
+                self.failures.end_loop(outcome, origin.hops, shard_id)
             change.outcomes.append(outcome)
         return change
 

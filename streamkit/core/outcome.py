@@ -17,7 +17,7 @@ from streamkit.core.writes import check_writes, entity_of
 from streamkit.effects import Completed, Effect, Guard, Noted, Send
 from streamkit.entity import Entity
 from streamkit.model.conditions import Condition
-from streamkit.model.origin import UNMARKED, OriginMark
+from streamkit.model.origin import APPLICATION, WriteOrigin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import (
     BYTES_MAX,
@@ -64,7 +64,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where effects go: the tables, which items get an origin mark, and the hops of the change."""
+    """Where effects go: the tables, which items get an origin, and the hops of the change."""
 
     tables: Tables
     cascades: Cascades
@@ -145,7 +145,7 @@ class PendingChange:
     """One pending change and its outcomes; without a record it only marks how far a page reaches.
 
     `dated` is when the change at its position was created, in epoch seconds. `images` are the old
-    and the new one, once a handler has wanted them. `mark` is the origin: what wrote the change.
+    and the new one, once a handler has wanted them. `origin` is what wrote the change.
     `trace` is the `traceparent` of the writer. A `block` stands for several changes in a row, each
     with its entity, whose handlers only add up; `position` is that of the last one.
     """
@@ -158,7 +158,7 @@ class PendingChange:
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
     images: tuple[Entity | None, Entity | None] | None = None
-    mark: OriginMark = UNMARKED
+    origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()
 
@@ -222,9 +222,11 @@ def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: Tabl
     table = aim.tables.known(effect.table)
     action = compile_effect(effect, table, source)
     entity = entity_of(effect)
-    if entity is not None and table is schema and aim.cascades.marks(entity):
+    if entity is not None and table is schema and aim.cascades.leaves_origin(entity):
         trace = outcome.trace
-        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops, trace))
+        action.leave_origin(
+            aim.cascades.origin_text(source.handler, source.position, aim.hops, trace)
+        )
     return action
 
 

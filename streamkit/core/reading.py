@@ -15,7 +15,7 @@ from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Condition, Existence, absent, as_it_was, present
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.progress.actions import OURS, Action, ItemRef, Wire
 from streamkit.progress.fold import apply
 
@@ -222,7 +222,8 @@ def unchanged(entity: type[Entity], item: Mapping[str, Wire] | None) -> tuple[Co
         return (absent,)
     names = {*attribute_names(entity).values(), *entity.__also_read__}
     if entity.upcasts():
-        names |= item.keys() - {MARK}  # an older shape may have other attributes, and any may count
+        # An older shape may have other attributes, and the result may follow from any of them.
+        names |= item.keys() - {ORIGIN}
     return (present, *_same_in(sorted(names), item))
 
 

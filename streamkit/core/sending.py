@@ -138,6 +138,6 @@ def allowed(
     effects: tuple[Effect, ...], change: PendingChange, handler: Handler
 ) -> tuple[Effect, ...]:
     """Leave out sends that would notify people or systems of a migration."""
-    if change.mark.origin != "migration" or handler.migrations != "default":
+    if change.origin.writer != "migration" or handler.migrations != "default":
         return effects
     return tuple(effect for effect in effects if not isinstance(effect, Send))

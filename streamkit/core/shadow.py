@@ -22,7 +22,7 @@ from streamkit.aws import fetch_all
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.model.codec import decode, key_digest
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, ItemRef, Verb, Wire, item_ref
@@ -206,8 +206,8 @@ def differences(
     if item is None or after is None:
         if item is after:
             return None
-        return sorted((after or item or {}).keys() - schema.key_attributes - {MARK})
-    ignored = {*schema.key_attributes, MARK}
+        return sorted((after or item or {}).keys() - schema.key_attributes - {ORIGIN})
+    ignored = {*schema.key_attributes, ORIGIN}
     names = [
         name
         for name in sorted((item.keys() | after.keys()) - ignored)

@@ -74,8 +74,8 @@ def _adds_up(handler: Handler, aim: Aim) -> bool:
 
     Where handlers listen to what it writes, each effect carries the origin of its own change.
     """
-    marks = any(aim.cascades.marks(entity) for entity in handler.writes or ())
-    return isinstance(handler.run, Adder) and not (handler.shadow or handler.when or marks)
+    leaves = any(aim.cascades.leaves_origin(entity) for entity in handler.writes or ())
+    return isinstance(handler.run, Adder) and not (handler.shadow or handler.when or leaves)
 
 
 @dataclass(slots=True)

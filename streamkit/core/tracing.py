@@ -5,7 +5,7 @@
                                 └──link── commit's span, of many changes
 
 In: a record. Its new image has the writer's `traceparent` in an attribute that the app names, or,
-if a handler wrote it, in its origin (called mark in the code). The value counts only if the write
+if a handler wrote it, in its origin (called origin in the code). The value counts only if the write
 changed it: an update by code that knows nothing of traces leaves the old value. Out: spans through
 a hook. Where no change is traced, nothing is read and no span is made.
 """
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from streamkit.core.outcome import Outcome, PendingChange
-from streamkit.model.origin import OriginMark
+from streamkit.model.origin import WriteOrigin
 from streamkit.observe.otel import find_tracer
 from streamkit.observe.traces import Telemetry, Tracer, valid_parent
 from streamkit.progress.commit import Batch
@@ -65,10 +65,10 @@ class Tracing:
         """Return whether anything is traced."""
         return self.tracer is not None and bool(self.attribute)
 
-    def read(self, record: Record, mark: OriginMark) -> str:
+    def read(self, record: Record, origin: WriteOrigin) -> str:
         """Return the `traceparent` of the writer of a change; empty if there is none."""
-        if not self.is_on or mark.trace:
-            return mark.trace if self.is_on else ""
+        if not self.is_on or origin.trace:
+            return origin.trace if self.is_on else ""
         new, old = record.new_image, record.old_image
         text = "" if new is None else self._text(new)
         return valid_parent(text) if text and (old is None or text != self._text(old)) else ""

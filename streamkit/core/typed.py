@@ -67,7 +67,7 @@ class TypedChanges:
             new=new,
             shard_id=shard_id,
             handler=handler.name,
-            mark=change.mark,
+            wrote=change.origin,
             key=change.key,
         )
 
@@ -91,5 +91,5 @@ def _raw_change(
         new=cast(Any, new),
         shard_id=shard_id,
         handler=handler.name,
-        mark=change.mark,
+        wrote=change.origin,
     )

@@ -21,7 +21,7 @@ from streamkit.core.handler import Handler
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.errors import RetentionLost
-from streamkit.model.origin import read_mark
+from streamkit.model.origin import read_origin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.clock import Clock
@@ -116,10 +116,10 @@ def listens(app: Consumer, schema: TableSchema) -> Callable[[Record], bool]:
     def wants(record: Record) -> bool:
         entity = route(record)
         written = record if raw else record.counting()
-        mark = read_mark(record.old_image, record.new_image)
-        if not isinstance(entity, type) or written is None or (mark is None and not raw):
+        origin = read_origin(record.old_image, record.new_image)
+        if not isinstance(entity, type) or written is None or (origin is None and not raw):
             return False
-        copied = mark is not None and mark.origin == "migration"
+        copied = origin is not None and origin.writer == "migration"
         return any(
             _holds(typed, written, entity, handler)
             for handler in app.handlers

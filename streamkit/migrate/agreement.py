@@ -27,7 +27,7 @@ from streamkit.migrate.writes import Key, WireItem, check, update, whole
 from streamkit.model.codec import NUMBERS
 from streamkit.model.conditions import Attr
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire
 from streamkit.progress.scan.places import place_text
@@ -256,7 +256,7 @@ class Agreement:
         Both may have been deleted and written again in between; each write has a different mark.
         """
         now = await self.calls.get(self.transform.target.name, key)
-        return now is not None and all(now.get(n) == target.get(n) for n in (FROM, MARK))
+        return now is not None and all(now.get(n) == target.get(n) for n in (FROM, ORIGIN))
 
     async def both_are_gone(self, source: Key) -> None:
         """Forget that an old item was deleted, because its new one is deleted, too."""

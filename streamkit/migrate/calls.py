@@ -16,7 +16,7 @@ from streamkit.aws import AwsError, code_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.view import Permit
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire, render
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
@@ -173,5 +173,5 @@ def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
     """
     if not isinstance(reply, RefusedCommit) or len(actions) > 1:
         return False
-    mark = (reply.items.get(0) or {}).get(MARK)
-    return mark is None or mark != actions[0].sets.get(MARK)
+    origin = (reply.items.get(0) or {}).get(ORIGIN)
+    return origin is None or origin != actions[0].sets.get(ORIGIN)

@@ -3,7 +3,7 @@
 In: an item and what it becomes. Out: units by step, kind and index. The rules are DynamoDB's: a
 write costs a unit for each KB of the larger image, two in a transaction, and so does each index
 entry that changes; an index entry whose key changes is two writes. A strongly consistent read costs
-a unit for each 4 KB. Every write of a migration changes its mark in the item, so that indexes that
+a unit for each 4 KB. Every write of a migration changes the item's origin, so that indexes that
 project all attributes are written each time.
 
 The steps: `scan` and `verify` read the table, `rewrite` is what an item needs that is not right,
@@ -18,9 +18,9 @@ from typing import Any, Final, Literal
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.transform import Rewrite, wire
 from streamkit.migrate.work import TOUCH
-from streamkit.migrate.writes import mark_text
+from streamkit.migrate.writes import origin_text
 from streamkit.model.copies import BASE, COPY
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.sizes import item_size
 from streamkit.progress.actions import Wire
@@ -70,7 +70,7 @@ class Expenses:
         self._migration = migration
         self._schema = schema
         self._target = target
-        self._mark = {MARK: {"S": mark_text(f"app.{migration.id}")}}
+        self._origin = {ORIGIN: {"S": origin_text(f"app.{migration.id}")}}
 
     def of(self, item: Item, rewrite: Rewrite, there: Sequence[Item | None]) -> Spent:
         """Return what one item takes, beside the pages that it is read in.
@@ -88,18 +88,18 @@ class Expenses:
         return spent
 
     def _in_place(self, item: Item, rewrite: Rewrite, spent: Spent) -> None:
-        marked = {**item, **self._mark}
+        after = {**item, **self._origin}
         if rewrite.delete:
-            self._write(spent, "rewrite", self._schema, item, marked)
-            self._write(spent, "rewrite", self._schema, marked, None)
+            self._write(spent, "rewrite", self._schema, item, after)
+            self._write(spent, "rewrite", self._schema, after, None)
             return
         if self._migration.mode == "touch":
             item = self._touch(item, spent)
-        after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
+        after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._origin
         self._write(spent, "rewrite", self._schema, item, after | wire(rewrite.sets))
 
     def _touch(self, item: Item, spent: Spent) -> Item:
-        touched = {**item, **self._mark, TOUCH: {"S": f"{self._migration.id}-1"}}
+        touched = {**item, **self._origin, TOUCH: {"S": f"{self._migration.id}-1"}}
         self._write(spent, "rewrite", self._schema, item, touched)
         return touched
 
@@ -112,7 +112,7 @@ class Expenses:
             reads = read_units(item_size(item))
             reads += sum(read_units(item_size(one)) if one else 1 for one in there)
             spent["rewrite", "read", ""] += reads
-        wanted = [{**target.item, **self._mark, **self._copy()} for target in rewrite.targets]
+        wanted = [{**target.item, **self._origin, **self._copy()} for target in rewrite.targets]
         spent["verify", "read", ""] += read_units(item_size(item))
         spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
         self._reread(spent, "verify", wanted)
@@ -125,12 +125,12 @@ class Expenses:
             self._move(item, rewrite, wanted, spent)
 
     def _move(self, item: Item, rewrite: Rewrite, wanted: Sequence[Item], spent: Spent) -> None:
-        turned = {**item, **self._mark, **self._copy()}
+        turned = {**item, **self._origin, **self._copy()}
         spent["switch", "read", ""] += read_units(item_size(item))
         spent["switch", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
         self._write(spent, "switch", self._schema, item, turned, factor=2)
         for one in wanted:
-            after = {**one, MARK: {"S": f"{one[MARK]['S'][:-1]}-"}}
+            after = {**one, ORIGIN: {"S": f"{one[ORIGIN]['S'][:-1]}-"}}
             self._write(spent, "switch", self._target, one, after, factor=2)
         passes = turning(self._migration)
         for step in passes:
@@ -144,7 +144,7 @@ class Expenses:
             spent["contract", "read", ""] += 2 * sum(item_size(one) / 4096 for one in wanted)
         rest: Item | None = None
         if self._migration.mode == "split":
-            rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
+            rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._origin
         else:  # the passes after the one that deletes are without it
             without = passes.count("contract") - 2
             spent["contract", "read", ""] -= without * item_size(turned) / 4096

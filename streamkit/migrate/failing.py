@@ -21,7 +21,7 @@ log = get_logger("streamkit.migrate")
 
 @dataclass(frozen=True)
 class FailedItems:
-    """Where one migration's work writes down items that fail; `writer` is its name in marks."""
+    """Where one migration's work writes down items that fail; `writer` is its name in origins."""
 
     book: ErrorBook
     clock: Clock

@@ -27,9 +27,9 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Image, Rewrite, Transform, plain, wire
-from streamkit.migrate.writes import delete, mark_text, unchanged, update
+from streamkit.migrate.writes import delete, origin_text, unchanged, update
 from streamkit.model.conditions import Attr, Condition
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
@@ -148,7 +148,10 @@ class InPlace:
         after = [await self._calls.get(table, key) for key in keys]
         return [
             now is None
-            or (now.get(MARK) == then.get(MARK) and not self.transform.of(plain(now)).changes_item)
+            or (
+                now.get(ORIGIN) == then.get(ORIGIN)
+                and not self.transform.of(plain(now)).changes_item
+            )
             for then, now in zip((one or {} for one in before), after, strict=True)
         ]
 
@@ -178,14 +181,14 @@ async def delete_marked(
         schema: the schema of its table.
         key: the key of the item.
         held: conditions that hold when it is marked, and still when it is deleted.
-        writer: the migration's name in marks.
+        writer: the migration's name in origins.
         first: further conditions that hold when it is marked.
     """
-    text = mark_text(writer, deleting=True)
-    marked = await calls.write(update(schema, key, [*held, *first], writer, mark=text))
+    text = origin_text(writer, deleting=True)
+    marked = await calls.write(update(schema, key, [*held, *first], writer, origin=text))
     if marked is not DONE:
         return marked
-    return await calls.write(delete(schema, key, [*held, Attr(MARK).eq(text)]))
+    return await calls.write(delete(schema, key, [*held, Attr(ORIGIN).eq(text)]))
 
 
 def ends_run(error: BaseException) -> bool:

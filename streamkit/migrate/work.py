@@ -27,7 +27,7 @@ from streamkit.migrate.transform import Transform, plain, reversed_migration, vi
 from streamkit.migrate.writes import update
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import BASE, COPY, FROM
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
@@ -347,14 +347,15 @@ class MigrationWork:
         """
         if old is None or not self._is_mine(old, COPY) or (new is None and self._may_be_late(old)):
             return False
-        return new is None or (self._is_mine(new, FROM) and new.get(MARK) != old.get(MARK))
+        return new is None or (self._is_mine(new, FROM) and new.get(ORIGIN) != old.get(ORIGIN))
 
     def _by_us(self, old: Item | None, new: Item) -> bool:
         """Return whether a change is this migration's own."""
-        mark = new.get(MARK, {"S": ""})
-        ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._failed.writer}")
+        origin = new.get(ORIGIN, {"S": ""})
+        text, end = origin["S"], f":{self._failed.writer}"
+        ours = text.startswith("migration:") and text.endswith(end)
         touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
-        return ours and not touched and (old is None or old.get(MARK) != mark)
+        return ours and not touched and (old is None or old.get(ORIGIN) != origin)
 
     def _may_be_late(self, old: Item) -> bool:
         """Return whether an old item that is gone may have been deleted by old code."""

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from streamkit.effects import Guard
 from streamkit.migrate.transform import Image, Rewrite, TransformError, plain, wire
 from streamkit.model.conditions import Condition, absent, as_it_was, present
-from streamkit.model.origin import MARK, OriginMark, deletion
+from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
 
@@ -29,10 +29,10 @@ Key = Mapping[str, Wire]
 WireItem = Mapping[str, Wire]
 
 
-def mark_text(writer: str, *, deleting: bool = False) -> str:
-    """Return the mark of an item that this migration writes, different each time."""
+def origin_text(writer: str, *, deleting: bool = False) -> str:
+    """Return the origin of an item that this migration writes, different each time."""
     unique = uuid.uuid4().hex[:12]
-    return OriginMark("migration", 0).text(writer, deletion(unique) if deleting else unique)
+    return WriteOrigin("migration", 0).text(writer, deletion(unique) if deleting else unique)
 
 
 def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:
@@ -64,9 +64,9 @@ def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
 def as_left(item: WireItem, name: str) -> list[Condition]:
     """Return the conditions that an item has the same owner, and is as its writer has left it.
 
-    A mark is different with each write, so a process that is late is always refused.
+    An origin is different with each write, so a process that is late is always refused.
     """
-    return [*as_it_was((name, MARK), plain(item))]
+    return [*as_it_was((name, ORIGIN), plain(item))]
 
 
 def check(schema: TableSchema, key: Key, item: WireItem | None) -> Action:
@@ -79,7 +79,7 @@ def put(
 ) -> Action:
     """Return the action that puts an item IF what is in its place is as the conditions say."""
     action = Action(item_ref(schema, item), Verb.PUT, dict(item), guards=only_if(conditions))
-    action.mark(mark_text(writer))
+    action.leave_origin(origin_text(writer))
     return action
 
 
@@ -96,7 +96,7 @@ def update(
     *,
     sets: Mapping[str, Wire] | None = None,
     removes: Iterable[str] = (),
-    mark: str = "",
+    origin: str = "",
 ) -> Action:
     """Return the action that sets and removes attributes IF an item is as the conditions say.
 
@@ -104,10 +104,10 @@ def update(
         schema: the schema of its table.
         key: the key of the item.
         conditions: all of them have to hold.
-        writer: the migration's name in marks.
+        writer: the migration's name in origins.
         sets: attributes in wire form.
         removes: attributes that are removed.
-        mark: the text of the item's mark; by default a new one.
+        origin: the text of the item's origin; by default a new one.
     """
     action = Action(
         item_ref(schema, key),
@@ -116,7 +116,7 @@ def update(
         removes=set(removes),
         guards=only_if(conditions),
     )
-    action.mark(mark or mark_text(writer))
+    action.leave_origin(origin or origin_text(writer))
     return action
 
 

@@ -25,7 +25,7 @@ from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.codec import decode_item, encode_key
 from streamkit.model.keys import Key
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.operate.sightings import (
     ItemView,
@@ -190,7 +190,7 @@ class _Looking:
         key = record.item_key
         known = entity if isinstance(entity, type) else None
         groups, problem = _groups(self.consumers, known, item, self.schema)
-        mark = (item or {}).get(MARK, {}).get("S", "")
+        origin = (item or {}).get(ORIGIN, {}).get("S", "")
         shards = (await list_shards(self.aws, self.schema.stream_arn or "")).shards
         views = [await self._view(consumer, known, key) for consumer in self.consumers]
         sightings, whole = None, True
@@ -204,8 +204,8 @@ class _Looking:
             entity=known.__name__ if known else None,
             exists=item is not None,
             attributes=tuple(sorted(item or ())),
-            written_by=mark.split(":", 3)[3] if mark.count(":") > 2 else None,
-            hops=int(mark.split(":")[1]) if mark.count(":") > 2 else 0,
+            written_by=origin.split(":", 3)[3] if origin.count(":") > 2 else None,
+            hops=int(origin.split(":")[1]) if origin.count(":") > 2 else 0,
             listening=tuple(_listening_of(v, h, carriers) for v in views for h in v.handlers),
             groups=groups,
             problem=problem,

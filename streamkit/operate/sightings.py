@@ -20,7 +20,7 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import MemberList
-from streamkit.model.origin import read_mark as read_origin
+from streamkit.model.origin import read_origin
 from streamkit.operate.status import waits_by_shard
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -40,7 +40,7 @@ class Sighting:
     parked it; `done`, if the written position, or on Lambda the item's high-water mark, is past it;
     `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
     written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
-    or `mark only`: no handler receives such a change.
+    or `origin only`: no handler receives such a change.
     """
 
     shard: str
@@ -180,14 +180,14 @@ def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
 
 def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighting:
     """Return what a record of the item is, and what became of it."""
-    mark = read_origin(record.old_image, record.new_image)
+    origin = read_origin(record.old_image, record.new_image)
     return Sighting(
         shard=shard,
         position=record.position,
         kind=record.kind.value,
         created_at=record.created_at,
-        origin=mark.origin if mark else "mark only",
-        hops=mark.hops if mark else 0,
+        origin=origin.writer if origin else "origin only",
+        hops=origin.hops if origin else 0,
         states={view.consumer: view.became(shard, record) for view in views},
     )
 

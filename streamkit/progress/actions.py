@@ -30,7 +30,7 @@ from streamkit.entity import attribute_names
 from streamkit.model.codec import decode, encode
 from streamkit.model.conditions import all_of, check_condition, compile_condition
 from streamkit.model.keys import Key
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.model.sizes import attributes_size
 
@@ -159,12 +159,12 @@ class Action:
             plain=self.plain,
         )
 
-    def mark(self, text: str) -> None:
+    def leave_origin(self, text: str) -> None:
         """Write the origin into the item; an item that is deleted cannot carry it."""
         if self.verb is Verb.PUT:
-            self.item[MARK] = {"S": text}
+            self.item[ORIGIN] = {"S": text}
         elif self.verb is Verb.UPDATE:
-            self.sets[MARK] = {"S": text}
+            self.sets[ORIGIN] = {"S": text}
 
     def size(self) -> int:
         """Return an upper estimate of its bytes towards the 4 MB of a transaction.

@@ -22,7 +22,7 @@ from streamkit import (
     Set,
     absent,
 )
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER", extra="forbid"):
@@ -132,9 +132,9 @@ def test_only_items_that_a_handler_listens_to_carry_a_mark(harness_of):
     harness.put(Order(number=1))
     harness.settle()
     (notice,), (total,), (order,) = (items(harness, p) for p in ("NOTICE#", "TOTAL#", "ORDER#"))
-    assert notice[MARK]["S"].startswith("handler:1:")
-    assert MARK not in total
-    assert MARK not in order
+    assert notice[ORIGIN]["S"].startswith("handler:1:")
+    assert ORIGIN not in total
+    assert ORIGIN not in order
     # Neither reading nor an entity that keeps unknown attributes sees it.
     assert harness.get(Notice.key(number=1)).model_extra == {}
 
@@ -243,7 +243,7 @@ def test_hops_are_counted_over_parked_changes_too(harness_of):
     assert [parked.error for parked in harness.parked()] == ["TooManyHops"]
 
 
-def test_a_write_that_changes_nothing_ends_a_loop_as_it_would_without_marks(harness_of):
+def test_a_write_that_changes_nothing_ends_a_loop_as_it_would_without_own(harness_of):
     app = App("same", table="Cascades")
 
     @app.on(cycle="bounded")
@@ -256,7 +256,7 @@ def test_a_write_that_changes_nothing_ends_a_loop_as_it_would_without_marks(harn
     assert harness.get(Order.key(number=1)).status == "NEW"
     assert harness.parked() == []
     (order,) = items(harness, "ORDER#")
-    assert order[MARK]["S"].startswith("handler:2:")
+    assert order[ORIGIN]["S"].startswith("handler:2:")
 
 
 def test_an_undeclared_write_is_parked_and_heals_with_a_release_that_declares_it(harness_of):

@@ -15,7 +15,7 @@ from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.effects import Guard
 from streamkit.migrate import writes
 from streamkit.model.conditions import absent, any_of, present
-from streamkit.model.origin import OriginMark
+from streamkit.model.origin import WriteOrigin
 from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.crew import TrialCrew
 from streamkit.testing.hosts import Functions
@@ -74,9 +74,9 @@ def jobs_write_as_handlers_do(monkeypatch):
     """A migration's writes do not say whose they are, and handlers take them for changes."""
 
     def text(writer, **_):
-        return OriginMark("handler").text(writer, "planted")
+        return WriteOrigin("handler").text(writer, "planted")
 
-    monkeypatch.setattr(writes, "mark_text", text)
+    monkeypatch.setattr(writes, "origin_text", text)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_its_changes_in_the_stream_are_found_wherever_they_are(shop):
 def test_a_change_that_a_handler_made_says_so_in_the_stream(shop):
     found = explained(shop, "NOTICE#7", "NOTICE", records=True).sightings
     # The second notice is like the first: nothing but its mark is new.
-    assert [(one.origin, one.hops) for one in found] == [("handler", 1), ("mark only", 0)]
+    assert [(one.origin, one.hops) for one in found] == [("handler", 1), ("origin only", 0)]
 
 
 def test_a_look_that_is_cut_short_says_that_it_is_not_whole(shop):

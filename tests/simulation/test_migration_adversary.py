@@ -20,7 +20,7 @@ from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY, FROM
-from streamkit.model.origin import read_mark
+from streamkit.model.origin import read_origin
 from streamkit.progress.actions import Verb
 from streamkit.stream.decode.envelope import Record, StreamRecord
 from tests.simulation import migrating
@@ -221,7 +221,7 @@ async def derived_and_taken_back():
 def test_what_a_rollback_deletes_says_that_a_migration_did_it():
     (last,), there = run(derived_and_taken_back)
     assert there is None
-    assert read_mark(Raw(json.dumps(last).encode()), None).origin == "migration"
+    assert read_origin(Raw(json.dumps(last).encode()), None).writer == "migration"
 
 
 async def moved_by_a_function_that_knows_no_place_any_more():

@@ -20,7 +20,7 @@ from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY
-from streamkit.model.origin import MARK, read_mark
+from streamkit.model.origin import ORIGIN, read_origin
 from streamkit.progress.actions import Verb
 from streamkit.sinks.sink import Limits
 from streamkit.testing.recording import recording
@@ -194,9 +194,9 @@ def test_an_item_that_is_put_again_between_mark_and_delete_is_not_deleted_withou
     assert left is None
     assert tally == Tally(changed=1, conflicts=1)
     (put_again, was_deleted), (marked, _) = lasts
-    assert MARK not in put_again
+    assert ORIGIN not in put_again
     assert not was_deleted  # handlers would take it for the application's own
-    assert read_mark(Raw(json.dumps(marked).encode()), None).origin == "migration"
+    assert read_origin(Raw(json.dumps(marked).encode()), None).writer == "migration"
 
 
 # -- errors of items -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from streamkit import (
     absent,
 )
 from streamkit.errors import UnknownTable
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.operate.inspection import Permission, inspect_app
 
 KEYS = {
@@ -64,9 +64,9 @@ def test_an_effect_goes_to_a_table_that_nobody_named_with_that_tables_keys(harne
     harness.settle()
     assert harness.parked() == []
     assert sorted(i["Id"]["S"] for i in harness.world.items("Archive")) == ["OLD#1", "OLD#2"]
-    assert all({"PK", MARK}.isdisjoint(item) for item in harness.world.items("Archive"))
+    assert all({"PK", ORIGIN}.isdisjoint(item) for item in harness.world.items("Archive"))
     own = [item for item in harness.world.items("Orders") if item["PK"] == {"S": "OLD#1"}]
-    assert [(item["times"], MARK in item) for item in own] == [({"N": "1"}, True)]
+    assert [(item["times"], ORIGIN in item) for item in own] == [({"N": "1"}, True)]
     with pytest.raises(UnknownTable):
         harness.get(Old.key(number=1), table="Archive")
 

@@ -149,7 +149,7 @@ def test_a_cycle_through_a_listener_is_found_in_both_apps():
     listener.on(touch)
     for one in (app, listener):
         cascades = one.cascades()
-        assert cascades.marks(Notice)
+        assert cascades.leaves_origin(Notice)
         assert len(cycles(cascades.handlers, cascades.same)) == 1
 
 
@@ -182,9 +182,9 @@ def test_handlers_that_apply_nothing_or_converge_are_left_out(way):
 
 def test_only_what_a_handler_listens_to_is_marked_and_only_what_one_may_write_is_looked_at():
     cascades = registered(copy, restamp).cascades()
-    assert cascades.marks(Order)
-    assert cascades.marks(OrderTotals)
-    assert not cascades.marks(Notice)
+    assert cascades.leaves_origin(Order)
+    assert cascades.leaves_origin(OrderTotals)
+    assert not cascades.leaves_origin(Notice)
     assert cascades.fed() == {Order}
     assert registered(copy).cascades().fed() == frozenset()
     assert registered(copy, vague).cascades().fed() == {Order}
@@ -194,10 +194,10 @@ def test_only_what_a_handler_listens_to_is_marked_and_only_what_one_may_write_is
 def test_marks_differ_between_writes_handlers_and_apps():
     one = Cascades("one")
     marks = {
-        one.mark("h", "1".zfill(40), 0),
-        one.mark("h", "2".zfill(40), 0),
-        one.mark("g", "1".zfill(40), 0),
-        Cascades("two").mark("h", "1".zfill(40), 0),
+        one.origin_text("h", "1".zfill(40), 0),
+        one.origin_text("h", "2".zfill(40), 0),
+        one.origin_text("g", "1".zfill(40), 0),
+        Cascades("two").origin_text("h", "1".zfill(40), 0),
     }
     assert len(marks) == 4
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from streamkit.core.tracing import Tracing
-from streamkit.model.origin import MARK, OriginMark, read_mark
+from streamkit.model.origin import ORIGIN, WriteOrigin, read_origin
 from streamkit.observe.traces import ids_of, valid_parent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -14,8 +14,8 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 OTHER = f"00-{TRACE}-b7ad6b7169203331-00"
 
 
-def image(mark=None, **attributes):
-    item = {"pk": {"S": "A"}} | attributes | ({} if mark is None else {MARK: {"S": mark}})
+def image(origin=None, **attributes):
+    item = {"pk": {"S": "A"}} | attributes | ({} if origin is None else {ORIGIN: {"S": origin}})
     return Raw(json.dumps(item).encode())
 
 
@@ -30,9 +30,9 @@ def traced(parent, **attributes):
     return image(traceparent={"S": parent}, **attributes)
 
 
-def read(old, new, mark=None):
+def read(old, new, origin=None):
     tracing = Tracing(tracer=object(), attribute="traceparent")
-    return tracing.read(Seen(old, new), mark or OriginMark())
+    return tracing.read(Seen(old, new), origin or WriteOrigin())
 
 
 def test_a_traceparent_is_two_ids_and_flags():
@@ -84,26 +84,26 @@ def test_an_attribute_that_holds_something_else_is_none(value):
 
 
 def test_a_handler_leaves_its_trace_in_the_mark_and_that_counts_first():
-    text = OriginMark("handler", 1, PARENT).text("copy", "app/17")
-    mark = read_mark(None, image(text))
-    assert mark == OriginMark("handler", 1, PARENT)
-    assert read(None, traced(OTHER), mark) == PARENT
-    assert PARENT not in OriginMark("handler", 1).text("copy", "app/17")
+    text = WriteOrigin("handler", 1, PARENT).text("copy", "app/17")
+    origin = read_origin(None, image(text))
+    assert origin == WriteOrigin("handler", 1, PARENT)
+    assert read(None, traced(OTHER), origin) == PARENT
+    assert PARENT not in WriteOrigin("handler", 1).text("copy", "app/17")
 
 
 def test_a_mark_whose_trace_is_broken_is_a_mark_all_the_same():
-    text = OriginMark("handler", 1, PARENT).text("copy", "app/17")
-    assert read_mark(None, image(text[:-1])) == OriginMark("handler", 1)
+    text = WriteOrigin("handler", 1, PARENT).text("copy", "app/17")
+    assert read_origin(None, image(text[:-1])) == WriteOrigin("handler", 1)
 
 
 def test_a_write_that_changes_nothing_but_the_trace_in_its_mark_is_no_change():
-    before = image(OriginMark("handler", 1, PARENT).text("copy", "app/17"), n={"N": "1"})
-    after = image(OriginMark("handler", 1, OTHER).text("copy", "app/18"), n={"N": "1"})
-    assert read_mark(before, after) is None
+    before = image(WriteOrigin("handler", 1, PARENT).text("copy", "app/17"), n={"N": "1"})
+    after = image(WriteOrigin("handler", 1, OTHER).text("copy", "app/18"), n={"N": "1"})
+    assert read_origin(before, after) is None
 
 
 def test_nothing_is_read_without_a_tracer_or_an_attribute():
-    broken = Raw(json.dumps({MARK: 7}).encode())
+    broken = Raw(json.dumps({ORIGIN: 7}).encode())
     for tracing in (Tracing(attribute="traceparent"), Tracing(tracer=object()), Tracing()):
         assert not tracing.is_on
-        assert tracing.read(Seen(broken, traced(PARENT)), OriginMark("handler", 1, PARENT)) == ""
+        assert tracing.read(Seen(broken, traced(PARENT)), WriteOrigin("handler", 1, PARENT)) == ""

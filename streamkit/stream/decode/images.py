@@ -16,7 +16,7 @@ from streamkit.errors import DecodeError
 from streamkit.model.codec import decode_image, decode_item
 from streamkit.model.fields import CompiledModel, attribute_reader, problems
 from streamkit.model.keys import StoredKey
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode.fast import ValuesReader, values_reader
 from streamkit.stream.decode.keyed import KeyedFields
@@ -147,7 +147,7 @@ class ImageDecoder(Generic[E]):
         except ValueError as error:
             raise DecodeError(f"{self._entity.__name__}: {error}") from None
         key = self._keyed.of_values(values)
-        values.pop(MARK, None)  # the origin is not part of the entity
+        values.pop(ORIGIN, None)  # the origin is not part of the entity
         for upcast in self._upcasts:
             try:
                 values = upcast(values)

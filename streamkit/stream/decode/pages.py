@@ -12,11 +12,11 @@ from msgspec import Raw, Struct
 
 from streamkit.errors import RetryableError
 from streamkit.model.copies import COPY
-from streamkit.model.origin import MARK
+from streamkit.model.origin import ORIGIN
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.stream.decode.envelope import POSITION_DIGITS, Page, Record, StreamRecord, key_value
 
-_MARKS = (f'"{COPY}"'.encode(), f'"{MARK}"'.encode())
+_MARKS = (f'"{COPY}"'.encode(), f'"{ORIGIN}"'.encode())
 _PAGE = msgspec.json.Decoder(Page)
 _RECORD = msgspec.json.Decoder(Record)
 _EVER = 1e15
