@@ -1,12 +1,16 @@
 """Describing: the text output of `status`, `check` and `parked`."""
 
+import inspect
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
+from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
@@ -19,6 +23,8 @@ from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
+_QUALIFIED = re.compile(r"\b(\w+\.)+(?=\w)")
+"""Matches the modules before a name, and the functions that a class was declared in."""
 _NAMED = 5
 """This many shards that no worker reads are named in the text output."""
 _SHOWN = 40
@@ -209,6 +215,8 @@ def describe_inspection(found: AppInspection) -> None:
 def _handler_rows(found: AppInspection) -> Iterator[tuple[str, ...]]:
     for handler in found.handlers:
         policy = f"{handler.on_failure} after {handler.attempts}"
+        if handler.send_attempts > handler.attempts:
+            policy += f", a send after {handler.send_attempts}"
         kinds = f"{handler.entity} {'|'.join(handler.kinds)}"
         yield handler.name, kinds, handler.delivery, policy, handler.declared
 
@@ -278,6 +286,17 @@ def parked_fields(change: Parked, queue: ParkedQueue | None = None) -> dict[str,
         fields["tries"] = queue.tries if first else None
         fields["stuck"] = queue.stuck if first else None
     return fields
+
+
+def call_of(handler: Handler | None) -> str | None:
+    """Return a handler with its arguments by name, and where it was written; None without one."""
+    if handler is None:
+        return None
+    if not inspect.isfunction(handler.run):
+        return str(handler.declared)
+    signature = inspect.signature(handler.run).replace(return_annotation=inspect.Signature.empty)
+    place = f"{Path(handler.declared.file).name}:{handler.declared.line}"
+    return f"{handler.declared.name}{_QUALIFIED.sub('', str(signature))} ({place})"
 
 
 def describe_reports(reports: Sequence[QueueReport], verb: str) -> None:

@@ -82,17 +82,26 @@ def import_module(name: str) -> ModuleType:
 def import_demo(name: str) -> ModuleType:
     """Import the demo of a system, which is a folder of the package `handlers`.
 
+    The package is in the current directory, in a wheel inside of streamkit, and in a checkout
+    beside it: the first that has such a demo counts.
+
     Raises:
         AppNotLoaded: the demo is not there (the text lists those that are), or it raised.
     """
+    package = Path(__file__).parents[1]
+    homes = [Path.cwd(), package / "systems", package.parent]
+    found = [demo for home in homes for demo in home.glob("handlers/*/demo.py")]
+    chosen = next((demo for demo in found if demo.parent.name == name), None)
+    if chosen is None:
+        names = ", ".join(sorted({demo.parent.name for demo in found}))
+        raise AppNotLoaded(f"error: handlers/ has no system {name!r}; there are {names}")
+    sys.path.insert(0, str(chosen.parents[2]))
     try:
-        return import_module(f"handlers.{name}.demo")
-    except AppNotLoaded as error:
-        folders = getattr(sys.modules.get("handlers"), "__path__", ())
-        names = {demo.parent.name for folder in folders for demo in Path(folder).glob("*/demo.py")}
-        if not names or name in names:
-            raise
-        raise AppNotLoaded(f"{error}; the systems here are {', '.join(sorted(names))}") from None
+        return importlib.import_module(f"handlers.{name}.demo")
+    except ModuleNotFoundError as error:
+        raise AppNotLoaded(
+            f"error: the system {name} needs {error.name!r}, which is an extra of streamkit"
+        ) from None
 
 
 def _only_app(module: ModuleType) -> App:

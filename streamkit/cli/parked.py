@@ -154,9 +154,13 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Print a parked change as JSON, with its item data."""
+    """Print a parked change as JSON, with its item data.
+
+    `detail` is what was raised and your innermost line, and `called` is the handler with its
+    arguments.
+    """
     from streamkit.aws import Aws
-    from streamkit.cli.describing import parked_fields
+    from streamkit.cli.describing import call_of, parked_fields
     from streamkit.core.parked.queues import open_store
     from streamkit.core.parked.queues import show as read_one
     from streamkit.core.parking import Parked
@@ -174,7 +178,8 @@ def show(
             "there is no such parked change (any more); `streamkit parked list` shows all", err=True
         )
         exit_with(ExitCode.PROBLEMS)
-    print_json(parked_fields(found))
+    handlers = {handler.name: handler for handler in loaded.handlers}
+    print_json({**parked_fields(found), "called": call_of(handlers.get(found.handler))})
 
 
 @parked.command()

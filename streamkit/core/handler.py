@@ -172,7 +172,8 @@ class Handler:
 
     `writes` are the entities that it may write, None if it does not say. `causes` are the kinds of
     change that its effects on each can lead to (all but expiries, if missing). `effects` is false
-    if it says that it returns none. A cycle through a handler that `converges` ends by itself; one
+    if it says that it returns none, and `sends` is true if it may return a `Send`. A cycle through
+    a handler that `converges` ends by itself; one
     through `cycle="bounded"` is intended. A handler that `sees_parts` knows what a change of a
     spread group's part means. A `shadow` handler's effects are not applied. A `raw` one takes
     images as items in wire form, including a migration's copies. `migrations` says whether it sees
@@ -201,6 +202,7 @@ class Handler:
     writes: frozenset[type[Entity]] | None = None
     causes: Mapping[type[Entity], frozenset[Kind]] = field(default_factory=dict)
     effects: bool = True
+    sends: bool = False
     cycle: Literal["bounded"] | None = None
     converges: bool = False
     sees_parts: bool = False

@@ -16,8 +16,6 @@ gone, and the shard's owner finds out when it next queues a change. Shapes and a
 
 import hashlib
 import math
-import re
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +27,7 @@ from streamkit.core.handler import Payload, Policy
 from streamkit.effects import Guard
 from streamkit.errors import DecodeError, PoisonChange
 from streamkit.model.conditions import absent, present
+from streamkit.observe.frames import user_place
 from streamkit.progress.actions import QUEUE, Action, GuardSource, Wire
 from streamkit.progress.control import ControlSpace
 from streamkit.stream.decode import Record
@@ -65,8 +64,8 @@ def chunk_of(queue: str, chunks: Sequence[str]) -> str:
     return chunks[int(queue[:8], 16) % len(chunks)]
 
 
-_LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
-"""Matches files that are not the user's: the useful frame of an error is the last one outside."""
+_DETAIL_LENGTH = 1000
+"""An error's text and place are cut to this length, the text before the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,11 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, attempts: int) -> "Failure":
         """Describe an exception, with the place where the user's code raised it."""
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)] or frames
-        place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+        place = user_place(error)
         heals = isinstance(error, DecodeError) or not isinstance(error, PoisonChange)
-        detail = f"{error}{place}"[:1000]
-        return cls(type(error).__name__, detail, attempts, place.strip(), heals)
+        at = f" at {place}"[:_DETAIL_LENGTH] if place else ""
+        detail = f"{str(error)[: _DETAIL_LENGTH - len(at)]}{at}"
+        return cls(type(error).__name__, detail, attempts, at.strip(), heals)
 
     def told(self, payload: Payload) -> str:
         """Return the text to store beside a payload: only `whole` payloads hold item data."""

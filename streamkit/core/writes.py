@@ -48,11 +48,13 @@ _WRITE_NOTHING = (Check, Send, Completed)
 class DeclaredWrites:
     """What a signature says: entities with the kinds of change that its effects can lead to.
 
-    `entities` is None if it does not say; `effects` is false only if it says that there are none.
+    `entities` is None if it does not say; `effects` is false only if it says that there are none,
+    and `sends` only if it says that none is a `Send`.
     """
 
     entities: Mapping[type[Entity], frozenset[Kind]] | None = None
     effects: bool = True
+    sends: bool = True
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class _Reading:
     found: dict[type[Entity], frozenset[Kind]] = field(default_factory=dict)
     vague: bool = False
     effects: bool = False
+    sends: bool = False
 
     def read(self, annotation: Any) -> None:
         annotation = getattr(annotation, "__value__", annotation)  # `type X = ...`
@@ -75,6 +78,7 @@ class _Reading:
             self._entities(arguments[0], _CAUSES[origin])
         elif annotation in _WRITE_NOTHING or origin in _WRITE_NOTHING:
             self.effects = True
+            self.sends = self.sends or annotation is Send
         elif origin in (Union, types.UnionType) or _is_collection(origin):
             for argument in arguments:
                 self.read(argument)
@@ -112,7 +116,8 @@ def read_writes(annotation: Any) -> DeclaredWrites:
     """
     reading = _Reading()
     reading.read(annotation)
-    return DeclaredWrites(None if reading.vague else reading.found, reading.effects)
+    entities = None if reading.vague else reading.found
+    return DeclaredWrites(entities, reading.effects, reading.vague or reading.sends)
 
 
 def named_entities(annotation: Any) -> Iterator[type[Entity]]:

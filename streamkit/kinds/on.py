@@ -58,6 +58,7 @@ def function_handler(
         writes=None if writes.entities is None else frozenset(writes.entities),
         causes=writes.entities or {},
         effects=writes.effects,
+        sends=writes.sends,
         names=names_of(hints),
     )
 

@@ -76,7 +76,7 @@ def name_of(error: BaseException) -> str:
 def traceback_text(error: BaseException) -> str:
     """Return an exception's traceback, with `name_of` in place of each exception's text."""
     lines: list[str] = []
-    for number, link in enumerate(_chain(error)):
+    for number, link in enumerate(chain_of(error)):
         if number:
             lines.append("The above led to:")
         lines.append("Traceback (most recent call last):")
@@ -88,7 +88,7 @@ def traceback_text(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def chain_of(error: BaseException) -> list[BaseException]:
     """Return an exception and its causes, the first cause first."""
     chain: list[BaseException] = []
     link: BaseException | None = error

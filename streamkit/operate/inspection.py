@@ -53,7 +53,11 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class HandlerFacts:
-    """A registered handler with the settings that it will run with."""
+    """A registered handler with the settings that it will run with.
+
+    `attempts` says how often it is run before the policy applies, and `send_attempts` how often
+    each delivery of its result is tried; 0 if it sends nothing.
+    """
 
     name: str
     entity: str
@@ -61,6 +65,7 @@ class HandlerFacts:
     delivery: str
     on_failure: str
     attempts: int
+    send_attempts: int
     timeout_seconds: float | None
     declared: str
 
@@ -112,7 +117,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
         table=_table(tables.table),
         control_table=tables.control.name,
         permissions=tuple(await _permissions(app, aws, tables)),
-        handlers=tuple(map(_handler, app.handlers)),
+        handlers=tuple(_handler(app, one) for one in app.handlers),
         findings=tuple(found),
         looked_at=looked_at,
     )
@@ -145,7 +150,7 @@ def _keys(pk: str, pk_type: str, sk: str | None, sk_type: str | None) -> dict[st
     return {pk: pk_type} if sk is None or sk_type is None else {pk: pk_type, sk: sk_type}
 
 
-def _handler(handler: Handler) -> HandlerFacts:
+def _handler(app: App, handler: Handler) -> HandlerFacts:
     return HandlerFacts(
         name=handler.name,
         entity=handler.entity.__name__,
@@ -153,6 +158,7 @@ def _handler(handler: Handler) -> HandlerFacts:
         delivery=handler.delivered.replace("_", " "),
         on_failure=handler.policy.on_failure,
         attempts=handler.policy.attempts if handler.is_async else 1,
+        send_attempts=handler.policy.attempts if handler.sends and app.sinks else 0,
         timeout_seconds=handler.policy.timeout_seconds if handler.is_async else None,
         declared=str(handler.declared),
     )

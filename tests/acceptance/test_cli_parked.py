@@ -78,7 +78,11 @@ def test_show_prints_the_record_and_the_error(parked_shop):
     queue = queue_of(parked_shop, 1)
     done = parked_shop.run("parked", "show", "shop", "--queue", queue)
     shown = json.loads(done.stdout)
-    assert "the downstream is broken" in shown["detail"]
+    assert shown["detail"].startswith("the downstream is broken at ")
+    assert shown["detail"].endswith("shop.py:36 in journal")
+    assert shown["called"] == (
+        "journal(change: Union[Inserted[Order], Modified[Order]], table: Table) (shop.py:33)"
+    )
     assert shown["record"]["dynamodb"]["NewImage"]["status"] == {"S": "X"}
     gone = parked_shop.run("parked", "show", "shop", "--queue", "nosuchqueue")
     assert gone.returncode == 5

@@ -7,6 +7,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
 from streamkit.errors import DeclarationError
+from streamkit.operate.inspection import inspect_app
 from streamkit.testing import Harness, every_crash
 from streamkit.worker.automatic_retries import AT_ONCE
 from tests.simulation.memory import Memory
@@ -256,3 +257,18 @@ def test_two_sinks_of_one_name_are_refused():
     app.sink(Memory())
     with pytest.raises(DeclarationError, match="memory"):
         app.sink(Memory())
+
+
+def test_check_says_how_often_a_send_is_tried_before_its_change_is_parked(harness_of):
+    sink = Memory()
+    app = make_app(sink, retry_limit=0)
+    harness = harness_of(app)
+    found = harness.operate(lambda aws: inspect_app(app, aws))
+    said = {one.name: (one.attempts, one.send_attempts) for one in found.handlers}
+    assert said == {"tell": (1, 3), "copy": (1, 0)}
+
+    sink.trouble = lambda deliveries: RuntimeError("down")
+    write(harness, orders=1, steps=1)
+    harness.settle()
+    assert [parked.handler for parked in harness.parked()] == ["tell"]
+    assert sink.batches == [1] * said["tell"][1]

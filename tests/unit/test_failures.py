@@ -1,6 +1,8 @@
 """What dispatch does with a change that fails: policies, breakers, counts and the log."""
 
+import json
 import random
+import re
 
 import anyio
 import pytest
@@ -287,3 +289,69 @@ def test_an_audience_of_which_one_recipient_always_changes_is_deferred_and_has_n
     outcome.refusals += 1
     assert contended(outcome)
     assert (outcome.deferred, outcome.failure, outcome.waiting) == (True, None, False)
+
+
+def place_of(work):
+    """Return what is stored of the failure that a call raises."""
+    try:
+        work()
+    except Exception as error:
+        return Failure.of(error.with_traceback(error.__traceback__.tb_next), 1)
+    raise AssertionError("it does not raise")
+
+
+def test_a_long_message_is_cut_and_its_place_is_not():
+    def fails():
+        raise ValueError("x" * 5000)
+
+    failure = place_of(fails)
+    assert len(failure.detail) == 1000
+    assert failure.detail.startswith("xxx")
+    assert failure.detail.endswith(f" {failure.place}")
+    assert failure.place.endswith("in fails")
+
+
+def test_the_place_of_a_failure_in_the_standard_library_is_the_users_line():
+    failure = place_of(lambda: json.loads("{"))
+    assert re.search(r"test_failures\.py:\d+ in <lambda>$", failure.place)
+
+
+def test_a_users_folder_may_be_called_streamkit_or_as_a_library(tmp_path):
+    for name in ("streamkit", "anyio"):
+        file = tmp_path / name / "orders.py"
+        space = {}
+        exec(compile("def shipped():\n    return 1 / 0\n", str(file), "exec"), space)
+        assert place_of(space["shipped"]).place == f"at {file}:2 in shipped"
+
+
+def test_an_app_that_is_installed_as_a_package_is_the_users_code(tmp_path):
+    file = tmp_path / "site-packages" / "orders.py"
+    space = {}
+    exec(compile("def shipped():\n    return 1 / 0\n", str(file), "exec"), space)
+    assert place_of(space["shipped"]).place.endswith("orders.py:2 in shipped")
+
+
+async def test_what_is_late_is_placed_where_it_waited():
+    try:
+        with anyio.fail_after(0):
+            await anyio.sleep_forever()
+    except TimeoutError as error:
+        place = Failure.of(error, 1).place
+    assert re.search(r"test_failures\.py:\d+ in test_what_is_late", place)
+
+
+async def test_what_a_task_group_raises_is_placed_in_the_task():
+    async def task():
+        raise ValueError("no")
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(task)
+    except ExceptionGroup as error:
+        place = Failure.of(error, 1).place
+    assert place.endswith("in task")
+
+
+def test_a_failure_in_no_code_of_the_user_has_no_place():
+    assert Failure.of(ValueError("no"), 1).place == ""
+    assert Failure.of(ValueError("no"), 1).detail == "no"

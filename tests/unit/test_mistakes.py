@@ -1,7 +1,8 @@
 """What people get wrong when they declare things is refused where it stands, with what to do."""
 
+from collections.abc import AsyncIterator, Iterable, Sequence
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
@@ -18,12 +19,14 @@ from streamkit import (
     Inserted,
     Modified,
     Put,
+    Query,
     Set,
     Sum,
     absent,
 )
 from streamkit.effects import as_effects
 from streamkit.kinds.fan_out.audience import as_sources
+from streamkit.model.keys import Scan
 from streamkit.testing import inserted
 
 
@@ -143,6 +146,57 @@ def test_an_aggregate_of_two_entities_is_told_why_not_and_what_instead():
 def test_a_result_that_is_no_effect_is_named_whole(result):
     with pytest.raises(TypeError, match=rf"returns effects, .* not a {type(result).__name__}$"):
         as_effects(result)
+
+
+def generated(change: Inserted[Loan], after: str | None) -> AsyncIterator[tuple[str, Loan]]: ...
+
+
+async def awaited(change: Inserted[Loan]) -> Query[Loan]: ...
+
+
+@pytest.mark.parametrize(
+    ("annotation", "name"),
+    [
+        (list[Loan], "list"),
+        (Loan, "Loan"),
+        (dict, "dict"),
+        (str | None, "str"),
+        (list[Query[Loan] | Loan], "list"),
+        (tuple[str, ...], "tuple"),
+    ],
+)
+def test_an_audience_that_says_that_it_returns_something_else_is_refused(annotation, name):
+    with pytest.raises(DeclarationError, match=rf"returns a Query, .* not .*{name}") as refused:
+        an_app().fan_out(returning(annotation))
+    assert "test_mistakes.py:" in str(refused.value)
+
+
+def test_an_audience_that_must_be_awaited_is_refused():
+    with pytest.raises(DeclarationError, match="an audience is a def that returns a Query"):
+        an_app().fan_out(awaited)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Query[Loan],
+        Query[Loan] | None,
+        list[Query[Loan]],
+        tuple[Query[Loan], ...],
+        Sequence[Query[Loan]],
+        Iterable[Query[Loan] | Scan[Loan]],
+        Scan[Loan],
+        list,
+        Any,
+        None,
+        object,
+        "Unknown",
+    ],
+)
+def test_an_audience_whose_annotation_leaves_queries_open_is_taken(annotation):
+    an_app().fan_out(returning(annotation))
+    an_app().fan_out(generated)
+    an_app().fan_out(lambda change: None)
 
 
 def test_an_audience_that_returns_items_is_told_what_it_returns_instead():

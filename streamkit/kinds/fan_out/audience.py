@@ -9,11 +9,13 @@ import base64
 import inspect
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Union
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import anyio
+from pydantic import BaseModel
 
 from streamkit.changes import Change, ItemKey
 from streamkit.entity import Entity, Key, Query
@@ -163,6 +165,20 @@ def as_sources(audience: Any) -> Sequence[Source]:
         if isinstance(source, Query) and source.maximum is not None:
             raise TypeError("an audience is read whole: its query has no limit")
     return sources
+
+
+def may_be_audience(annotation: Any) -> bool:
+    """Return whether what an annotation says may be queries and scans, or a generator."""
+    annotation = getattr(annotation, "__value__", annotation)  # `type X = ...`
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if origin in (Union, UnionType):
+        return all(map(may_be_audience, arguments))
+    if origin in (Any, None, NoneType, object) or not isinstance(origin, type):
+        return True  # nothing is said, or Any
+    if issubclass(origin, Query | Scan | AsyncIterable):
+        return True
+    several = issubclass(origin, Iterable) and not issubclass(origin, BaseModel | str | Mapping)
+    return several and all(one is Ellipsis or may_be_audience(one) for one in arguments)
 
 
 def _plain_key(item: Mapping[str, Wire], table: Table) -> tuple[str, str | None]:

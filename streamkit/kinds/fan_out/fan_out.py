@@ -25,7 +25,12 @@ from streamkit.effects import Effect, Put, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.kinds.fan_out import INLINE
-from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient
+from streamkit.kinds.fan_out.audience import (
+    AudiencePage,
+    AudienceReader,
+    Recipient,
+    may_be_audience,
+)
 from streamkit.kinds.on import names_of, needs_of, writes_of
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
@@ -118,10 +123,11 @@ def server(function: Callable[..., Any], recipient: str) -> Serve:
 
 
 def check_audience(audience: Callable[..., Any]) -> None:
-    """Refuse a handler that was decorated without an audience.
+    """Refuse a handler that was decorated without an audience, and an audience of something else.
 
     Raises:
-        DeclarationError: it takes more than a change and `after`.
+        DeclarationError: it takes more than a change and `after`, or its annotation says that it
+            returns something else than queries and scans.
     """
     required = [
         parameter.name
@@ -132,6 +138,17 @@ def check_audience(audience: Callable[..., Any]) -> None:
         raise DeclarationError(
             f"{Declaration.of(audience)}: name the recipients, as in @app.fan_out(audience); an"
             " audience takes a change, and as an async generator also after="
+        )
+    try:
+        said = get_type_hints(audience).get("return", Any)
+    except NameError:  # an annotation that only type checkers know
+        return
+    if inspect.iscoroutinefunction(audience) or not may_be_audience(said):
+        plain = isinstance(said, type) and not get_args(said)
+        raise DeclarationError(
+            f"{Declaration.of(audience)}: an audience is a def that returns a Query, as in"
+            f" Watch.query(...), a Scan or several of them, not {said.__name__ if plain else said}:"
+            " streamkit reads the recipients itself; your own come from an async generator"
         )
 
 
@@ -182,6 +199,7 @@ def fan_out_handler(
         writes=None if writes.entities is None else frozenset(writes.entities),
         causes=writes.entities or {},
         effects=writes.effects,
+        sends=writes.sends,
         names=names_of(hints),
         broadcast=Broadcast(reader.page, reader.one, serve, rate),
     )
