@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from streamkit.archive.link import DamagedLink, Lines, Link, key_of
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Lines, Link, key_of
 from streamkit.archive.objects import Objects
 from streamkit.stream.decode.envelope import POSITION_DIGITS
 
@@ -58,6 +58,19 @@ class Chain:
         """
         found = [p for p in await self.positions() if p <= key_of(position)]
         return found[-1] if found else None
+
+    async def end_before(self, position: str) -> str:
+        """Return where the last link ends that begins at or before a position.
+
+        That is the shard's beginning if there is none, and its own beginning if it is damaged: such
+        a link may be replaced.
+        """
+        begin = await self.around(position) or ORIGIN
+        try:
+            found = await self.at(begin)
+        except DamagedLink:
+            return begin
+        return begin if found is None else found[0].last
 
     async def next_after(self, position: str) -> str | None:
         """Return where the next link begins, behind this position; None if there is none."""
@@ -128,7 +141,7 @@ class Chain:
         Normally none does, or one, whose writer died before it wrote its cursor.
         """
         if await self.objects.read(self.name(position)) is None:
-            return None
+            return self.link(position, position) if position == BEYOND else None
         begin = (await self.positions())[-1]
         try:
             found = await self.at(begin)

@@ -8,10 +8,13 @@
 
 In: a shard and a cursor's position. Out: pages, as every reader gives them (`stream.reader`), so
 that a worker does not know where they come from. On failure: `RetentionLost`, for what the archive
-says is lost. As long as it says nothing about a position that is trimmed, the reader waits.
+says is lost. As long as it says nothing about a position that is trimmed, the reader waits; if no
+worker is alive that writes the archive, the reader decides it, as the writer would: it records the
+hole, and whichever process was first has decided for all readers.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,7 +25,8 @@ from streamkit.errors import RetentionLost, StreamkitError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Page
-from streamkit.stream.reader import PageSource, ShardReader
+from streamkit.stream.decode.envelope import POSITION_DIGITS
+from streamkit.stream.reader import Apart, PageSource, ShardReader
 
 log = get_logger("streamkit.archive")
 
@@ -30,6 +34,9 @@ _ARCHIVED = "archive "
 """The beginning of iterators that lead into an archive; those of the service have no spaces."""
 _UNDECIDED_SECONDS = 30.0
 """The pause until a reader asks the archive again about a position that is trimmed."""
+_UNARCHIVED = "they were trimmed, and no worker was alive to archive them"
+_LOOK_PAGES = 10
+"""Pages that are read in one look for the oldest record of a shard: most of them may be empty."""
 
 
 class NotDecided(StreamkitError):
@@ -47,25 +54,30 @@ class WriterAhead(StreamkitError):
         self.seen = seen
 
 
+@dataclass(frozen=True)
+class Writer:
+    """What readers ask about the writer of an archive.
+
+    `cursor` reads its cursor of a shard: None if it has none. `is_over` returns whether no worker
+    of it is alive, so that readers have to record holes themselves; those without it never do.
+    """
+
+    cursor: Callable[[str], Awaitable[Cursor | None]]
+    is_over: Callable[[], Awaitable[bool]] | None = None
+
+
 class LongPages:
     """The pages of a shard: the stream's, and the archive's for iterators that lead there.
 
-    `written` returns the cursor of the archive's writer: None if it has none. `lost` is the range
-    of a loss that is not settled yet.
+    `lost` is the range of a loss that is not settled yet.
     """
 
-    def __init__(
-        self,
-        source: PageSource,
-        chain: Chain,
-        stream_arn: str,
-        written: Callable[[], Awaitable[Cursor | None]],
-    ) -> None:
+    def __init__(self, source: PageSource, chain: Chain, stream_arn: str, writer: Writer) -> None:
         self.chain = chain
         self.lost: Link | None = None
         self._gone = False
-        self._hole = ""
-        self._source, self._arn, self._written = source, stream_arn, written
+        self._hole = self._look = ""
+        self._source, self._arn, self._writer = source, stream_arn, writer
         self._pages: Iterator[Page] = iter(())
         self._link: Link | None = None
         self._at = ""
@@ -116,7 +128,8 @@ class LongPages:
         try:
             found = await self.chain.at(begin)
         except DamagedLink as damaged:
-            raise await self._missing(position, str(damaged)) from damaged
+            await self._judge(position, str(damaged))
+            return False
         if found is None or (found[0].last <= position and found[0].kind != "end"):
             return False
         link, body = found
@@ -145,42 +158,94 @@ class LongPages:
 
     async def _leave(self, position: str) -> Page:
         """Read on in the stream, behind the end of the archive."""
-        if position in (self._asked, ORIGIN):
-            raise await self._missing(position, "")
+        if self._was_asked(position):
+            await self._judge(position, "")
         self._asked = position
         kind, number = "AFTER_SEQUENCE_NUMBER", int(position)
         if self._hole == position:
             kind, number = "AT_SEQUENCE_NUMBER", number + 1  # no record has the hole's last number
-        iterator = await self._source.get_iterator(
-            StreamArn=self._arn,
-            ShardId=self.chain.shard,
-            ShardIteratorType=kind,
-            SequenceNumber=str(number),
-        )
+        iterator = await self._iterator(ShardIteratorType=kind, SequenceNumber=str(number))
         return await self._source.get_records(iterator)
 
-    async def _missing(self, position: str, text: str) -> StreamkitError:
-        """Return what it means that the archive does not lead on from a position."""
+    def _was_asked(self, position: str) -> bool:
+        """Return whether the stream does not have a position any more."""
+        return position in (self._asked, ORIGIN)
+
+    async def _iterator(self, **where: str) -> str:
+        return await self._source.get_iterator(
+            StreamArn=self._arn, ShardId=self.chain.shard, **where
+        )
+
+    async def _judge(self, position: str, text: str) -> None:
+        """Say what it means that the archive does not lead on from a position.
+
+        Args:
+            position: the archive has no link there, or one that cannot be read.
+            text: why not; empty if there is none.
+
+        Returns:
+            Nothing, if the stream is to be asked for the position.
+
+        Raises:
+            StreamkitError: what follows is lost, or nothing is decided.
+        """
         # In this order: an object is older than a cursor behind it, and than the next object. So if
         # the link is missing *after* these two were seen, it was removed.
-        cursor = await self._written()
+        cursor = await self._writer.cursor(self.chain.shard)
         until = await self.chain.next_after(position)
         if not text and await self.chain.objects.read(self.chain.name(position)) is not None:
-            return NotDecided("it was decided this very moment")
-        if until is None and not text:
-            if cursor is None:  # its writer has never seen the shard, or has forgotten it
-                until = BEYOND if self._gone else None
-            elif cursor.finished:
-                until = BEYOND
-            elif key_of(cursor.position) == position:
-                return WriterAhead(cursor.seen)
-            else:
-                until = key_of(cursor.position)
-        if until is None or until <= position:
-            return NotDecided(text or "the archive says nothing about records that are trimmed")
-        text = text or f"{self.chain.name(position)} is missing"
-        lost = self.chain.link(position, until)
-        return self._loss(msgspec.structs.replace(lost, until=await self._first_of(until)), text)
+            raise NotDecided("it was decided this very moment")
+        if until is None and text and not self._was_asked(position):
+            return  # the last link is damaged, and the stream may still have its records
+        over = until is None and self._writer.is_over is not None and await self._writer.is_over()
+        if until is None and cursor is not None and (over or not text):
+            until = BEYOND if cursor.finished else key_of(cursor.position)
+        if until is not None and until > position:
+            text = text or f"{self.chain.name(position)} is missing"
+            lost = self.chain.link(position, until)
+            lost = msgspec.structs.replace(lost, until=await self._first_of(until))
+            raise self._loss(lost, text)
+        unseen = cursor is None and self._gone and self._writer.is_over is not None
+        if over or unseen:
+            await self._decide(position)
+            await self._find(position)
+        elif until == position and not text and cursor is not None:
+            raise WriterAhead(cursor.seen)
+        else:
+            raise NotDecided(text or "the archive says nothing about records that are trimmed")
+
+    async def _decide(self, position: str) -> None:
+        """Record a hole, as the writer would: from the chain's end to the oldest record left.
+
+        Another process may be faster: what is there then is the answer.
+        """
+        begin, last, until = await self.chain.end_before(position), BEYOND, 0.0
+        if not self._gone:
+            page = await self._oldest()
+            if page.records:
+                before = int(page.records[0].position) - 1
+                last, until = f"{before:0{POSITION_DIGITS}}", page.records[0].created_at
+        if begin <= position < last:
+            hole = msgspec.structs.replace(self.chain.link(begin, last), kind="hole", until=until)
+            there = await self.chain.add(msgspec.structs.replace(hole, reason=_UNARCHIVED))
+            log.error("archive.hole", shard=self.chain.shard, last=there.last)
+        self._asked = ""
+
+    async def _oldest(self) -> Page:
+        """Read the first page with records, or the last one of the shard.
+
+        Raises:
+            NotDecided: it was not found yet.
+        """
+        iterator, self._look = self._look, ""  # if a call fails, the next look begins anew
+        iterator = iterator or await self._iterator(ShardIteratorType="TRIM_HORIZON")
+        for _ in range(_LOOK_PAGES):
+            page = await self._source.get_records(iterator)
+            if page.records or page.next_iterator is None:
+                return page
+            iterator = page.next_iterator
+        self._look = iterator
+        raise NotDecided("the shard has no record at the moment")
 
     async def _first_of(self, position: str) -> float:
         """Return when the first record behind a position was created; 0 if it is not known."""
@@ -209,6 +274,14 @@ class LongReader(ShardReader):
     def __init__(self, pages: LongPages, *parts: Any) -> None:
         super().__init__(pages, *parts)
         self._long = pages
+        self._undecided = False
+        self.ended = self.position == BEYOND
+
+    @property
+    def apart(self) -> Apart:
+        """Return that it reads the archive, or waits for it to decide."""
+        archived = (self._iterator or "").startswith(_ARCHIVED)
+        return "undecided" if self._undecided else "archived" if archived else ""
 
     async def read(self) -> Page | None:
         """Return the next page, or None if the call has to be made again, after `wait` seconds.
@@ -218,7 +291,7 @@ class LongReader(ShardReader):
             ClientError: the stream, or the archive, may not be read with these credentials.
         """
         try:
-            return await super().read()
+            page = await super().read()
         except WriterAhead as ahead:
             if self.seen < ahead.seen:
                 self.seen, self.wait, self._iterator = ahead.seen, 0.0, None
@@ -230,14 +303,17 @@ class LongReader(ShardReader):
             return None
         except RetentionLost as lost:
             if self._long.lost is not None:
+                self._undecided = False
                 raise
             log.info("archive.read", shard=self.shard_id, after=self.position, reason=str(lost))
             self._iterator = self._long.archived(self.position, gone=lost.gone)
             self.wait = 0.0
             return None
+        self._undecided = self._undecided and page is None
+        return page
 
     def _wait_undecided(self) -> None:
-        self.wait, self._iterator = _UNDECIDED_SECONDS, None
+        self.wait, self._iterator, self._undecided = _UNDECIDED_SECONDS, None, True
         log.often("archive.undecided", level="warning", by=self.shard_id, shard=self.shard_id)
 
     def resume(self, loss: RetentionLost) -> None:
@@ -258,7 +334,7 @@ class CopyReader(ShardReader):
         """Read on behind the last link that is stored."""
         self.position, self.dated, self._iterator = tip.last, int(tip.until), None
         self._behind_hole = tip.kind == "hole"
-        self.ended = tip.kind == "end"
+        self.ended = tip.kind == "end" or tip.last == BEYOND
 
     async def _open(self) -> str:
         if not self._behind_hole:

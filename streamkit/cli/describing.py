@@ -112,6 +112,9 @@ def _describe_losses(status: Status) -> None:
         say(text, **BAD)
     if status.lost_shards:
         say(f"may have lost changes: {', '.join(status.lost_shards)}", **BAD)
+    if status.undecided_shards:
+        text = "the archive has not decided yet whether records are lost"
+        say(f"{', '.join(status.undecided_shards)}: {text}", **WARN)
     for shard in status.shards:
         if shard.waits_for:
             waited = ", ".join(shard.waits_for)
@@ -169,6 +172,10 @@ def _lag(shard: ShardStatus) -> str:
         return "-"
     if shard.lag == "lost":
         return "RECORDS LOST"
+    if shard.lag == "undecided":
+        return "not decided yet"
+    if shard.lag == "archived":
+        return f"{seconds(shard.lag_seconds)}, in the archive"
     return f"{'≤ ' if shard.lag == 'at most' else ''}{seconds(shard.lag_seconds)}"
 
 

@@ -15,6 +15,8 @@ from typing import Literal
 
 import anyio
 
+from streamkit.archive.reader import LongPages, LongReader, Writer
+from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws, AwsError
 from streamkit.core.consumer import Consumer
 from streamkit.core.handler import Handler
@@ -91,7 +93,15 @@ class Behind:
         return max(0.0, now - self.seen) if waited and self.seen else math.nan
 
 
-Measure = Literal["measured", "at most", "unread", "lost"]
+Measure = Literal["measured", "at most", "unread", "lost", "archived", "undecided"]
+
+
+@dataclass(frozen=True)
+class Archived:
+    """An archive in which lags are measured, and what is asked about its writer."""
+
+    shards: ArchivedShards
+    writer: Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,9 @@ class Lag:
     """How far behind, and how that is known.
 
     `measured` means in the stream; `at most`, from the cursor alone; `unread`, that nothing was
-    ever read and the stream was not looked at; `lost`, that records after the position are gone.
+    ever read and the stream was not looked at; `lost`, that records after the position are gone;
+    `archived`, that they are read from an archive, and measured there; `undecided`, that the
+    archive has not decided yet whether they are lost.
     `ended` says that the shard has ended, and is read to its end.
     """
 
@@ -157,6 +169,8 @@ def time_to_loss(lag: Lag) -> float | None:
     """
     if lag.measure == "lost":
         return 0.0
+    if lag.measure == "archived":
+        return None  # a lifecycle rule says when
     return None if lag.seconds is None else max(0.0, RETENTION_SECONDS - lag.seconds)
 
 
@@ -167,22 +181,34 @@ async def measure(
     wants: Callable[[Record], bool],
     clock: Clock,
     founded: float = 0.0,
+    archive: Archived | None = None,
 ) -> Lag:
-    """Measure the lag by reading the stream after a cursor; `founded` is its consumer's start."""
+    """Measure the lag by reading after a cursor; `founded` is its consumer's start.
+
+    The stream is read, and where that does not reach back far enough an `archive`, if there is one.
+    """
     now = clock.time()
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
         return Lag(0.0, "measured")
-    reader = ShardReader(StreamPages(aws), stream_arn, cursor, clock, random.Random(), founded)
+    parts = stream_arn, cursor, clock, random.Random(), founded
+    reader = ShardReader(StreamPages(aws), *parts)
+    if archive is not None:
+        chain = archive.shards.chain(cursor.name)
+        long = LongPages(StreamPages(aws), chain, stream_arn, archive.writer)
+        reader = LongReader(long, *parts)
     try:
         unread = await _first_unread(reader, wants)
     except RetentionLost:
         return Lag(None, "lost")
     except AwsError:
         return known  # one reader too many, or it may not read: the cursor's bound remains
+    if reader.apart == "undecided":
+        return Lag(None, "undecided")
     age = 0.0 if unread.created_at is None else max(0.0, now - unread.created_at)
     ended = reader.ended and unread.created_at is None
-    return Lag(age, "measured" if unread.known else "at most", ended)
+    found: Measure = "measured" if unread.known else "at most"
+    return Lag(age, reader.apart or found, ended)
 
 
 async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clock) -> list[Lag]:
@@ -239,6 +265,8 @@ async def _first_unread(reader: ShardReader, wants: Callable[[Record], bool]) ->
     for _ in range(_READS_MAX):
         page = await reader.read()
         if page is None:
+            if reader.apart == "undecided":
+                return _Unread(None, known=False)
             await anyio.sleep(reader.wait)
             continue
         for record in page.records:

@@ -1,9 +1,11 @@
-"""Liveness: whether any worker of a consumer is alive, for operators whose command needs none.
+"""Liveness: whether any worker of a consumer is alive, for processes of which it has none.
 
 In: a consumer's control items. Out: the names of workers that send heartbeats, or none after
 watching for a lease. A worker that left in order is gone at once; one that was killed is watched
 until its silence has lasted a lease, on this process's own clock.
 """
+
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -11,6 +13,56 @@ from streamkit.fleet.members import MemberList
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.lease import LeaseWatch
+
+
+@dataclass
+class Liveness:
+    """Looks now and then whether workers of a consumer are alive.
+
+    `store` has the consumer's control items, `clock` measures the silence, and `lease_seconds` is
+    the lease of workers that do not report theirs.
+    """
+
+    store: CursorStore
+    clock: Clock
+    lease_seconds: float
+    _beats: dict[str, int] | None = None
+    _none_since: float | None = None
+    _watch: LeaseWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with no reading."""
+        self._watch = LeaseWatch(self.lease_seconds)
+
+    async def alive(self) -> list[str] | None:
+        """Return which workers have sent a heartbeat since the last look that found any alive.
+
+        None means that it is not known yet: some were not silent for their own lease.
+        """
+        asked = self.clock.monotonic()
+        members = await MemberList(self.store).read()
+        beats = {name: member.beats for name, member in members.items()}
+        self._watch.observe(beats, asked=asked, answered=self.clock.monotonic())
+        first = self._beats = beats if self._beats is None else self._beats
+        alive = [name for name, count in beats.items() if first.get(name) != count]
+        if alive:
+            self._beats = beats
+            return sorted(alive)
+        leases = {name: m.lease or self.lease_seconds for name, m in members.items()}
+        over = all(self._watch.silence(name) >= lease for name, lease in leases.items())
+        return [] if over else None
+
+    async def is_over(self) -> bool:
+        """Return whether no worker was alive at any look of this process for two leases.
+
+        A worker may only just begin, or be replaced.
+        """
+        now = self.clock.monotonic()
+        if await self.alive() != []:
+            self._none_since = None
+            return False
+        self._none_since = now if self._none_since is None else self._none_since
+        return now - self._none_since >= 2 * self.lease_seconds
 
 
 async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -> list[str]:
@@ -21,16 +73,8 @@ async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -
         clock: measures the silence.
         lease_seconds: the lease of workers that do not report theirs.
     """
-    member_list, watch = MemberList(store), LeaseWatch(lease_seconds)
-    first: dict[str, int] | None = None
+    liveness = Liveness(store, clock, lease_seconds)
     while True:
-        asked = clock.monotonic()
-        members = await member_list.read()
-        beats = {name: member.beats for name, member in members.items()}
-        watch.observe(beats, asked=asked, answered=clock.monotonic())
-        first = beats if first is None else first
-        alive = [name for name, count in beats.items() if first.get(name) != count]
-        leases = {name: member.lease or lease_seconds for name, member in members.items()}
-        if alive or all(watch.silence(name) >= lease for name, lease in leases.items()):
-            return sorted(alive)
+        if (alive := await liveness.alive()) is not None:
+            return alive
         await anyio.sleep(min(1.0, lease_seconds / 4))

@@ -9,11 +9,13 @@ them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
+from streamkit.archive.reader import Writer
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked
@@ -21,9 +23,10 @@ from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
-from streamkit.fleet.lag import Lag, listens, time_to_loss
+from streamkit.fleet.lag import Archived, Lag, listens, time_to_loss
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
+from streamkit.operate.archives import open_archive
 from streamkit.operate.fan_outs import FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
 from streamkit.operate.unread import Unread
@@ -124,6 +127,11 @@ class Status:
         """The shards that have lost records, or may have, whether passed over or not."""
         return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
 
+    @property
+    def undecided_shards(self) -> tuple[str, ...]:
+        """The shards of which the archive has not decided yet whether records are lost."""
+        return tuple(s.name for s in self.shards if s.lag == "undecided")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return {**asdict(self), "lost_shards": self.lost_shards}
@@ -151,7 +159,9 @@ async def read_status(
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
-        await unread.look(aws, tables.table.stream_arn or "", listens(app, tables.table))
+        async with _archive_of(app, aws) as archive:
+            arn = tables.table.stream_arn or ""
+            await unread.look(aws, arn, listens(app, tables.table), archive)
     lags = unread.lags
     seen = await MemberList(store).look()
     queues = await parked_queues(store, cursors)
@@ -183,6 +193,17 @@ async def read_status(
         operations=await operations(app, aws, tables, generation),
         audit=generation.audit if generation else (),
     )
+
+
+@asynccontextmanager
+async def _archive_of(app: App, aws: Aws) -> AsyncIterator[Archived | None]:
+    """Open the archive that an app's consumer reads, if it has one."""
+    if app.archive is None or app.copies:
+        yield None
+        return
+    async with open_archive(app, aws) as shards:
+        store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app.writer))
+        yield Archived(shards, Writer(store.read))
 
 
 def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:

@@ -15,7 +15,7 @@ import anyio
 
 from streamkit.aws import Aws, AwsError
 from streamkit.errors import StreamSilent
-from streamkit.fleet.lag import Lag, bound, measure
+from streamkit.fleet.lag import Archived, Lag, bound, measure
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor, child_of
 from streamkit.stream.decode import Record
@@ -50,13 +50,19 @@ class Unread:
         now = self.clock.time()
         self.lags |= {n: bound(c, now, self.founded) for n, c in self.cursors.items()}
 
-    async def look(self, aws: Aws, stream_arn: str, wants: Callable[[Record], bool]) -> None:
-        """Measure the lags in the stream, also of children that have no cursor."""
+    async def look(
+        self,
+        aws: Aws,
+        stream_arn: str,
+        wants: Callable[[Record], bool],
+        archive: Archived | None = None,
+    ) -> None:
+        """Measure the lags in the stream, or the archive, also of children without a cursor."""
         reading, asking = anyio.Semaphore(_SHARDS_AT_ONCE), anyio.Lock()
 
         async def look(cursor: Cursor) -> None:
             async with reading:
-                arguments = aws, stream_arn, cursor, wants, self.clock, self.founded
+                arguments = aws, stream_arn, cursor, wants, self.clock, self.founded, archive
                 lag = self.lags[cursor.name] = await measure(*arguments)
             if lag.ended:
                 await follow(cursor)

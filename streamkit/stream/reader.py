@@ -25,7 +25,7 @@ After a loss is settled, the caller calls `resume`; until then each `read` raise
 
 import random
 from dataclasses import InitVar, dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -57,6 +57,11 @@ _ASKED_MIN = 4
 """How often the service must say that a shard is gone before it is skipped: it may be too new."""
 
 log = get_logger("streamkit.source")
+
+
+Apart = Literal["", "archived", "undecided"]
+"""Where a reader is if not in the stream: in an archive, or before a position that is trimmed and
+about which the archive has not decided."""
 
 
 class PageSource(Protocol):
@@ -126,6 +131,11 @@ class ShardReader:
         self.shard_id, self.position, self.dated = begin.name, begin.position, begin.dated
         self.seen, self.since = begin.seen, begin.since
         self.half_done = bool(begin.done or begin.trying)
+
+    @property
+    def apart(self) -> Apart:
+        """Return where it is, if not in the stream."""
+        return ""
 
     async def read(self) -> Page | None:
         """Return the next page, or None if the call has to be made again, after `wait` seconds.

@@ -16,8 +16,8 @@ import anyio.abc
 from streamkit.app import App
 from streamkit.archive.lineage import LongLineage, RecordedLineage
 from streamkit.archive.objects import Flush, Objects
+from streamkit.archive.reader import Writer
 from streamkit.archive.shards import ArchivedShards
-from streamkit.aws import Aws
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
@@ -27,6 +27,7 @@ from streamkit.fleet.joining import Founding
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.lister import Lister
+from streamkit.fleet.liveness import Liveness
 from streamkit.fleet.members import Member, MemberList, new_worker_name
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.sharing import CoLocation, not_co_located
@@ -178,7 +179,7 @@ def assemble(
     losses = Losses(app.on_loss, table, store, aggregates, lost)
     over = anyio.Event()
     view = _view(app, machine, store, losses, settings, place, over)
-    use = None if objects is None else _archive_use(app, aws, tables, objects)
+    use = None if objects is None else _archive_use(app, machine, tables, objects, settings.lease)
     reading = Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),
@@ -208,12 +209,15 @@ def assemble(
     return Crew(coordinator, shards, leadership, claims, settings, over)
 
 
-def _archive_use(app: App, aws: Aws, tables: AppTables, objects: Objects) -> ArchiveUse:
+def _archive_use(
+    app: App, machine: Machine, tables: AppTables, objects: Objects, lease: float
+) -> ArchiveUse:
     """Build what an app with an archive needs of it."""
-    space = tables.space(app.writer)
-    shards = ArchivedShards(objects, f"{app.table}/{space.label}")
+    store = CursorStore(machine.aws.dynamodb, tables.space(app.writer))
+    shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
     flush = app.archive.flush if app.archive is not None else Flush()
-    return ArchiveUse(shards, flush, CursorStore(aws.dynamodb, space), app.copies)
+    writer = Writer(store.read, Liveness(store, machine.clock, lease).is_over)
+    return ArchiveUse(shards, flush, writer, app.copies)
 
 
 def _lineage(machine: Machine, tables: AppTables, use: ArchiveUse | None) -> StreamLineage:

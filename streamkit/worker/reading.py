@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.archive.objects import Flush
+from streamkit.archive.reader import Writer
 from streamkit.archive.shards import ArchivedShards
-from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import ByteBudget, Pace
 from streamkit.stream.asking import AskRate
 from streamkit.stream.listing import StreamLineage
@@ -30,12 +30,12 @@ class WriteCount:
 class ArchiveUse:
     """What a worker does with its app's archive: it `copies` the stream to it, or reads it.
 
-    `writer` has the cursors of the archive's writer. The writer stores what it has read by `flush`.
+    The `writer` stores what it has read by `flush`.
     """
 
     shards: ArchivedShards
     flush: Flush
-    writer: CursorStore
+    writer: Writer
     copies: bool
 
 

@@ -198,8 +198,7 @@ class ShardSet:
             return CopyPipeline(CopyReader(pages, *begin), *parts)
         if use is not None:
             chain = use.shards.chain(cursor.name)
-            long = LongPages(pages, chain, arn, partial(use.writer.read, cursor.name))
-            reader: ShardReader = LongReader(long, *begin)
+            reader: ShardReader = LongReader(LongPages(pages, chain, arn, use.writer), *begin)
         else:
             reader = ShardReader(pages, *begin)
         stage = CommitStage(*self._commits(cursor))

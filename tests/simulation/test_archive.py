@@ -1,90 +1,33 @@
 """An archive is the stream, longer: what was written to it is read when the stream has forgotten."""
 
 import gzip
-import itertools
-import json
 import re
 from datetime import UTC, datetime
 
 import pytest
 
-from streamkit import Add, App, Entity, Inserted, Put
-from streamkit.archive.link import Link
+from streamkit import Add, App, Inserted
 from streamkit.operate.archives import verify_archive
-from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status
-from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
-
-RARELY = Settings(poll_ceiling=600, heartbeat=300, lease=750, list_interval=900, look_interval=600)
-"""Days pass in seconds: each poll takes a moment, even in virtual time."""
-
-
-class Note(Entity, pk="NOTE#{number}", sk="NOTE#{number}"):
-    number: int
-
-
-class Copy(Entity, pk="COPY#{number}", sk="COPY#{number}"):
-    number: int
-    times: int = 0
-
-
-class Total(Entity, pk="TOTAL", sk="TOTAL"):
-    count: int = 0
-
-
-def app_of(archive, **options):
-    app = App("notes", table="Notes", archive=archive, **options)
-
-    @app.on
-    def copy(change: Inserted[Note]) -> Put[Copy]:
-        return Put(Copy(number=change.new.number))
-
-    return app
-
-
-def links(archive):
-    found = []
-    for name, stored in sorted(archive.objects.items()):
-        if "/shards/" in name:
-            found.append(Link.opened(name, stored)[0])
-    return found
-
-
-def numbers(archive):
-    """Return the numbers of the notes that an archive has, in the order of its links."""
-    found = []
-    for name, stored in sorted(archive.objects.items()):
-        if "/shards/" in name:
-            for line in gzip.decompress(stored).splitlines():
-                keys = json.loads(line)["dynamodb"]["Keys"]["PK"]["S"]
-                assert not keys.startswith("_sk#")
-                if keys.startswith("NOTE#"):
-                    found.append(int(keys.removeprefix("NOTE#")))
-    return found
-
-
-def put(harness, *some):
-    harness.put(*(Note(number=n) for n in some))
-
-
-def copied(harness):
-    return sorted(one.number for one in harness.scan(Copy))
-
-
-def chains_are_whole(archive):
-    """Whether each link begins where the one before it ends; return the kinds of links."""
-    found = {}
-    for link in links(archive):
-        found.setdefault(link.shard, []).append(link)
-    for chain in found.values():
-        assert all(one.last == two.after for one, two in itertools.pairwise(chain))
-        assert chain[0].after == "0" * 40
-    return [link.kind for chain in found.values() for link in chain]
+from tests.simulation.archived import (
+    RARELY,
+    Copy,
+    Note,
+    Total,
+    app_of,
+    awake,
+    chains_are_whole,
+    copied,
+    dormant,
+    links,
+    numbers,
+    put,
+)
 
 
 def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness_of):
@@ -141,18 +84,6 @@ def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of
     harness.advance("30m")
     assert numbers(archive) == [1, 3]
     assert "hole" in chains_are_whole(archive)
-
-
-def dormant(harness):
-    """Pause the app's own consumer, while its archive is written."""
-    harness.operate(lambda aws: pause_consumer(harness.app, aws))
-    harness.advance("30m")
-
-
-def awake(harness):
-    harness.operate(lambda aws: resume_consumer(harness.app, aws))
-    harness.advance("30m")
-    harness.settle()
 
 
 def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):

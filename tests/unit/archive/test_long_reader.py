@@ -1,0 +1,127 @@
+"""A reader of an archive decides only what nobody else will, where the chain ends."""
+
+import random
+
+import pytest
+
+from streamkit.archive.chain import Chain
+from streamkit.archive.link import BEYOND, ORIGIN
+from streamkit.archive.reader import LongPages, LongReader, Writer
+from streamkit.errors import RetentionLost
+from streamkit.progress.control import START, Cursor
+from streamkit.testing.archives import MemoryArchive
+from tests.streams import CREATED, ShortStream, at
+from tests.unit.archive.test_links import lines_of
+
+LATER = CREATED + 3 * 86_400
+
+
+class Clock:
+    def time(self):
+        return LATER
+
+    def monotonic(self):
+        return 0.0
+
+
+@pytest.fixture
+def chain():
+    return Chain(MemoryArchive(), "T/now", "s1")
+
+
+class Asked:
+    """The writer of an archive, as readers see it."""
+
+    def __init__(self, cursor=None, over=True):
+        self.seen, self.over = cursor, over
+
+    async def cursor(self, shard):
+        return self.seen
+
+    async def is_over(self):
+        return self.over
+
+
+def reader(chain, stream, asked, position=START, decides=True):
+    writer = Writer(asked.cursor, asked.is_over if decides else None)
+    begin = Cursor("s1", position=position if isinstance(position, str) else at(position))
+    pages = LongPages(stream, chain, "arn", writer)
+    return LongReader(pages, "arn", begin, Clock(), random.Random(0), CREATED)
+
+
+async def loss_of(one, tries=9):
+    """Read until a loss is named; None if none is."""
+    for _ in range(tries):
+        try:
+            page = await one.read()
+        except RetentionLost as lost:
+            return lost
+        if page is not None and page.records:
+            return None
+    return None
+
+
+async def holes(chain):
+    found = [(await chain.at(position))[0] for position in await chain.positions()]
+    return [(int(link.after), int(link.last)) for link in found if link.kind == "hole"]
+
+
+async def test_a_hole_begins_where_the_chain_ends_not_where_the_reader_stands(chain):
+    """Else a writer that has read what lies between would be refused, or leave a gap."""
+    await chain.add(chain.link(ORIGIN, at(2)), lines_of(1, 2))
+    lost = await loss_of(reader(chain, ShortStream(end=9, gone=6), Asked(), position=4))
+    assert await holes(chain) == [(2, 6)]
+    assert (int(lost.after), "up to 6 are lost" in str(lost)) == (4, True)
+
+
+async def test_a_shard_that_its_writer_never_saw_is_lost_when_it_is_gone(chain):
+    for asked in (Asked(over=True), Asked(over=False)):
+        lost = await loss_of(reader(chain, ShortStream(missing=True), asked, position=4))
+        assert lost.gone
+    assert await chain.positions() == [ORIGIN]
+    assert (await chain.at(ORIGIN))[0].last == BEYOND
+
+
+@pytest.mark.parametrize("missing", [False, True])
+async def test_a_command_that_only_looks_decides_nothing(chain, missing):
+    one = reader(chain, ShortStream(9, 6, missing=missing), Asked(), position=4, decides=False)
+    assert await loss_of(one) is None
+    assert one.apart == "undecided"
+    assert await chain.positions() == []
+
+
+async def test_a_shard_without_a_record_is_decided_when_one_comes(chain):
+    stream = ShortStream(end=6, gone=6)
+    one = reader(chain, stream, Asked(), position=4)
+    assert await loss_of(one) is None
+    assert await chain.positions() == []
+    assert one.seen == 0, "pages of a look say nothing about what was read"
+    stream.end = 8
+    lost = await loss_of(one)
+    assert await holes(chain) == [(0, 6)]
+    assert lost.until == CREATED + 7
+
+
+async def test_behind_its_own_hole_a_reader_goes_on_in_the_stream(chain):
+    one = reader(chain, ShortStream(end=9, gone=6), Asked(), position=4)
+    one.resume(await loss_of(one))
+    assert [int(record.position) for record in (await one.read()).records] == [7, 8, 9]
+    assert one.apart == ""
+
+
+async def test_a_reader_adopts_what_the_writer_has_seen_at_the_same_position(chain):
+    """A quiet shard is no loss: the writer has looked at it all the while."""
+    await chain.add(chain.link(ORIGIN, at(4)), lines_of(1, 2, 3, 4))
+    cursor = Cursor("s1", position=at(4), seen=LATER - 3600)
+    one = reader(chain, ShortStream(end=6, gone=5), Asked(cursor, over=False), position=4)
+    assert await loss_of(one) is None
+    assert int(one.position) == 6
+    assert await holes(chain) == []
+
+
+async def test_what_a_writer_has_seen_elsewhere_says_nothing(chain):
+    await chain.add(chain.link(ORIGIN, at(2)), lines_of(1, 2))
+    cursor = Cursor("s1", position=at(2), seen=LATER - 3600)
+    one = reader(chain, ShortStream(end=6, gone=5), Asked(cursor, over=False), position=4)
+    assert await loss_of(one) is None
+    assert (one.seen, one.apart) == (0, "undecided")
