@@ -55,7 +55,7 @@ class WriterAhead(StreamkitError):
 
 
 @dataclass(frozen=True)
-class Writer:
+class ArchiveWriter:
     """What readers ask about the writer of an archive.
 
     `cursor` reads its cursor of a shard: None if it has none. `is_over` returns whether no worker
@@ -72,7 +72,9 @@ class LongPages:
     `lost` is the range of a loss that is not settled yet.
     """
 
-    def __init__(self, source: PageSource, chain: Chain, stream_arn: str, writer: Writer) -> None:
+    def __init__(
+        self, source: PageSource, chain: Chain, stream_arn: str, writer: ArchiveWriter
+    ) -> None:
         self.chain = chain
         self.lost: Link | None = None
         self._gone = False

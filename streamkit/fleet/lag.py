@@ -15,7 +15,7 @@ from typing import Literal
 
 import anyio
 
-from streamkit.archive.reader import LongPages, LongReader, Writer
+from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws, AwsError
 from streamkit.core.consumer import Consumer
@@ -101,7 +101,7 @@ class Archived:
     """An archive in which lags are measured, and what is asked about its writer."""
 
     shards: ArchivedShards
-    writer: Writer
+    writer: ArchiveWriter
 
 
 @dataclass(frozen=True, slots=True)

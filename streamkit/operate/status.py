@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
-from streamkit.archive.reader import Writer
+from streamkit.archive.reader import ArchiveWriter
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked
@@ -203,7 +203,7 @@ async def _archive_of(app: App, aws: Aws) -> AsyncIterator[Archived | None]:
         return
     async with open_archive(app, aws) as shards:
         store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app.writer))
-        yield Archived(shards, Writer(store.read))
+        yield Archived(shards, ArchiveWriter(store.read))
 
 
 def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:

@@ -16,7 +16,7 @@ import anyio.abc
 from streamkit.app import App
 from streamkit.archive.lineage import LongLineage, RecordedLineage
 from streamkit.archive.objects import Flush, Objects
-from streamkit.archive.reader import Writer
+from streamkit.archive.reader import ArchiveWriter
 from streamkit.archive.shards import ArchivedShards
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
@@ -216,7 +216,7 @@ def _archive_use(
     store = CursorStore(machine.aws.dynamodb, tables.space(app.writer))
     shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
     flush = app.archive.flush if app.archive is not None else Flush()
-    writer = Writer(store.read, Liveness(store, machine.clock, lease).is_over)
+    writer = ArchiveWriter(store.read, Liveness(store, machine.clock, lease).is_over)
     return ArchiveUse(shards, flush, writer, app.copies)
 
 

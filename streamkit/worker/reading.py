@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.archive.objects import Flush
-from streamkit.archive.reader import Writer
+from streamkit.archive.reader import ArchiveWriter
 from streamkit.archive.shards import ArchivedShards
 from streamkit.progress.pacing import ByteBudget, Pace
 from streamkit.stream.asking import AskRate
@@ -35,7 +35,7 @@ class ArchiveUse:
 
     shards: ArchivedShards
     flush: Flush
-    writer: Writer
+    writer: ArchiveWriter
     copies: bool
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN
-from streamkit.archive.reader import LongPages, LongReader, Writer
+from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader
 from streamkit.errors import RetentionLost
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.archives import MemoryArchive
@@ -43,7 +43,7 @@ class Asked:
 
 
 def reader(chain, stream, asked, position=START, decides=True):
-    writer = Writer(asked.cursor, asked.is_over if decides else None)
+    writer = ArchiveWriter(asked.cursor, asked.is_over if decides else None)
     begin = Cursor("s1", position=position if isinstance(position, str) else at(position))
     pages = LongPages(stream, chain, "arn", writer)
     return LongReader(pages, "arn", begin, Clock(), random.Random(0), CREATED)
