@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "watched-for-my-lease",
         "fleet/liveness.py",
-        "name: member.lease or lease_seconds for",
-        "name: lease_seconds for",
+        "name: m.lease or self.lease_seconds for",
+        "name: self.lease_seconds for",
         "an operator takes a worker for dead that beats less often than its own settings say",
         test="tests/unit/fleet/test_gaps.py::test_a_worker_is_watched_for_its_own_lease",
     ),
