@@ -94,7 +94,7 @@ class Table:
             )
         )
         item = self._seen(ref, key.entity, reply.get("Item"), check=check)
-        return None if item is None else self._decode(key.entity, item)
+        return None if item is None else self.entity_of(key.entity, item)
 
     async def look(self, key: Key[Any]) -> Sight:
         """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
@@ -124,7 +124,7 @@ class Table:
         for key, parts in (await self._read_parts(keys, check=check)).items():
             if parts:
                 own = replace(key, part=0).wire(self.schema)
-                found[key] = self._decode(
+                found[key] = self.entity_of(
                     key.entity, self._whole(key.entity, own, list(parts.values()))
                 )
         return found
@@ -191,7 +191,7 @@ class Table:
         if spread:
             found = self._grouped(query.entity, found, within=query)
         async for item in found:
-            yield self._decode(query.entity, item)
+            yield self.entity_of(query.entity, item)
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -241,7 +241,7 @@ class Table:
         if entity.__parts__ is not None:
             found = self._grouped(entity, found)
         async for item in found:
-            yield self._decode(entity, item)
+            yield self.entity_of(entity, item)
 
     async def _scanned(
         self, entity: type[E], index: Index | None
@@ -299,13 +299,16 @@ class Table:
             names |= {pk} if sort is None else {pk, sort[0]}
         return {name: item[name] for name in names}
 
-    def entity_of(self, entity: type[E], item: Mapping[str, Wire]) -> E:
-        """Return a raw item as its entity.
+    def entity_of(
+        self, entity: type[E], item: Mapping[str, Wire], fields: tuple[str, ...] | None = None
+    ) -> E:
+        """Return a raw item as its entity, or as an entity that has these fields alone.
 
         Raises:
-            DecodeError: it does not fit.
+            DecodeError: it does not fit, or one of the fields does not.
         """
-        return self._decode(entity, item)
+        decoded: E = _decoder(entity, self.schema).decode_item(item, fields)
+        return decoded
 
     def _written_under(self, query: Query[Any]) -> list[ItemRef]:
         """Return the items in the query's range that earlier changes have written."""
@@ -380,10 +383,6 @@ class Table:
                 item = None  # it exists only as a pending effect
             item = applied(actions, item)
         return None if item is None else {**item, **key}
-
-    def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
-        decoded: E = _decoder(entity, self.schema).decode_item(item)
-        return decoded
 
 
 _decoder, _matcher = lru_cache(maxsize=1_000)(ImageDecoder), lru_cache(maxsize=1_000)(Matcher)

@@ -179,7 +179,9 @@ class Handler:
     images as items in wire form, including a migration's copies. `migrations` says whether it sees
     what migrations write.
 
-    `names` are the entities that its annotations name: they also tell items apart.
+    `names` are the entities that its annotations name: they also tell items apart. `fields` are the
+    fields that it reads, None if it does not say; its images have these alone, and it sees a change
+    of an item whose other fields do not fit.
 
     `in_build(build)` makes the handler that replaces it while that build of it is under way; that
     one has the number in `build`, and parks and retries under the same name. `contested` replaces
@@ -213,6 +215,7 @@ class Handler:
     migrations: Migrations = "default"
     together: Callable[[Change[Any]], Iterable[Hashable]] | None = None
     names: frozenset[type[Entity]] = frozenset()
+    fields: tuple[str, ...] | None = None
     build: int = 0
     in_build: "Callable[[Build], Handler] | None" = None
     contested: "Handler | None" = None

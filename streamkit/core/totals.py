@@ -16,7 +16,7 @@ from streamkit.changes import Kind
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
-from streamkit.core.typed import TypedChanges
+from streamkit.core.typed import Images, TypedChanges
 from streamkit.entity import Entity
 from streamkit.observe.meters import Meters
 from streamkit.progress.actions import ITEMS_MAX
@@ -39,10 +39,13 @@ class _Sums:
 
 @dataclass(frozen=True)
 class Adders:
-    """Knows which changes only add up: `handlers` are their handlers, by entity and kind."""
+    """Knows which changes only add up: `handlers` are their handlers, by entity and kind.
+
+    `images` decode what these handlers read of a change.
+    """
 
     handlers: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
-    typed: TypedChanges
+    images: Mapping[tuple[type[Entity], Kind], Callable[[Record], Images]]
     aim: Aim
     failures: Failures
     meters: Meters
@@ -66,7 +69,10 @@ class Adders:
             for place, handlers in listeners.items()
             if place[0] not in fed and all(_adds_up(handler, aim) for handler in handlers)
         }
-        return cls(found, typed, aim, failures, meters)
+        images = {
+            place: typed.reader(place[0], _fields(handlers)) for place, handlers in found.items()
+        }
+        return cls(found, images, aim, failures, meters)
 
 
 def _adds_up(handler: Handler, aim: Aim) -> bool:
@@ -76,6 +82,16 @@ def _adds_up(handler: Handler, aim: Aim) -> bool:
     """
     leaves = any(aim.cascades.leaves_origin(entity) for entity in handler.writes or ())
     return isinstance(handler.run, Adder) and not (handler.shadow or handler.when or leaves)
+
+
+def _fields(handlers: Sequence[Handler]) -> tuple[str, ...] | None:
+    """Return the fields that handlers read together; None if one does not say."""
+    fields: dict[str, None] = {}
+    for handler in handlers:
+        if handler.fields is None:
+            return None
+        fields |= dict.fromkeys(handler.fields)
+    return tuple(fields)
 
 
 @dataclass(slots=True)
@@ -96,16 +112,22 @@ class Block:
     def takes(self, record: Record, entity: type[Entity]) -> bool:
         """Add a change to the block; False if it goes its own way, and meets its error there."""
         handlers = self.adders.handlers.get((entity, record.kind), ())
-        if not handlers or any(self.as_run(h, record) is not h for h in handlers):
+        if not handlers:
             return False
+        for handler in handlers:
+            if self.as_run(handler, record) is not handler:
+                return False
         now = self.adders.failures.clock.monotonic
         found = []
         try:
-            old, new = self.adders.typed.images(record, entity)
+            old, new = self.adders.images[entity, record.kind](record)
+            began = now()
             for handler in handlers:
-                began = now()
                 sums = self._sums.get(handler.name) or self._begin(handler)
-                found.append((sums, sums.totals.deltas(old, new), now() - began))
+                deltas = sums.totals.deltas(old, new)
+                ended = now()
+                found.append((sums, deltas, ended - began))
+                began = ended
         except Exception:  # noqa: BLE001 - whatever user code raises
             return False
         self._records.append((record, entity))

@@ -5,7 +5,7 @@ all handlers, or items in wire form for a handler that wants them raw; and wheth
 `when` holds. For `when`, only the fields it names are decoded. On failure: `DecodeError`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from streamkit.changes import Change
@@ -15,6 +15,9 @@ from streamkit.entity import Entity
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode import ImageDecoder, Record
+
+Images = tuple[Entity | None, Entity | None]
+"""The old image of a change, and the new one."""
 
 
 class TypedChanges:
@@ -37,20 +40,28 @@ class TypedChanges:
         old, new = (None if i is None else decoder.values(i, fields) for i in images)
         return handler.when.holds(old, new)
 
-    def images(self, record: Record, entity: type[Entity]) -> tuple[Entity | None, Entity | None]:
-        """Decode the old image of a record, and the new one.
+    def reader(
+        self, entity: type[Entity], fields: tuple[str, ...] | None = None
+    ) -> Callable[[Record], Images]:
+        """Return a function that decodes the old image of a record and the new one.
 
-        Raises:
-            DecodeError: an image does not fit the entity.
+        With `fields` the entities have these fields alone, and other fields need not fit. The
+        function raises `DecodeError` if an image does not fit the entity.
         """
-        decode, old, new = self._decoders[entity].decode, record.old_image, record.new_image
-        return None if old is None else decode(old), None if new is None else decode(new)
+        decoder = self._decoders[entity]
+        decode = decoder.decode if fields is None else decoder.reader(fields)
+
+        def images(record: Record) -> Images:
+            old, new = record.old_image, record.new_image
+            return None if old is None else decode(old), None if new is None else decode(new)
+
+        return images
 
     def change_of(self, change: PendingChange, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
         An entity that was declared mutable is decoded for each handler, so that none sees another's
-        edits.
+        edits. A handler that says which fields it reads gets these alone.
 
         Raises:
             DecodeError: an image does not fit the entity.
@@ -58,9 +69,12 @@ class TypedChanges:
         record, entity = source_of(change)
         if handler.raw:
             return _raw_change(change, record, handler, shard_id)
-        if change.images is None or not entity.model_config.get("frozen"):
-            change.images = self.images(record, entity)
-        old, new = change.images
+        if handler.fields is not None:
+            old, new = self.reader(entity, handler.fields)(record)
+        else:
+            if change.images is None or not entity.model_config.get("frozen"):
+                change.images = self.reader(entity)(record)
+            old, new = change.images
         return Change.of(
             record,
             old=old,

@@ -7,6 +7,7 @@ stream still holds. Nothing is written. The item's own values are returned only 
 are named by hashes of their keys.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DecodeError
-from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
+from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.codec import decode_item, encode_key
 from streamkit.model.keys import Key
@@ -280,8 +281,9 @@ def _groups(
     if entity is None or item is None:
         return (), None
     try:
-        decoded = ImageDecoder(entity, schema).decode_item(item)
-        return tuple(group for one in counting for group in _groups_of(one, decoded)), None
+        decode = ImageDecoder(entity, schema).decode_item
+        found = [_groups_of(one, decode(item, fields_read(one))) for one in counting]
+        return tuple(itertools.chain(*found)), None
     except DecodeError as error:
         return (), str(error)
     except Exception as error:  # noqa: BLE001 - an aggregate's own code; a worker parks the change

@@ -420,4 +420,28 @@ MUTANTS = (
         "a segment moves behind items of its page that are not counted yet",
         test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[segment]",
     ),
+    Mutant(
+        "rebuild-needs-every-field",
+        "kinds/aggregate/backfill.py",
+        "item = self._table.entity_of(self._source, raw, self._fields)",
+        "item = self._table.entity_of(self._source, raw)",
+        "a rebuild leaves out items that workers count, because a field does not fit that no measure names",
+        test="tests/simulation/test_verification.py::test_all_ways_to_count_agree_on_items_of_which_a_field_does_not_fit",
+    ),
+    Mutant(
+        "verification-needs-every-field",
+        "kinds/aggregate/verification.py",
+        "item = self.table.entity_of(source, raw, fields)",
+        "item = self.table.entity_of(source, raw)",
+        "a verification calls a group wrong that counts an item of which another field does not fit",
+        test="tests/simulation/test_verification.py::test_all_ways_to_count_agree_on_items_of_which_a_field_does_not_fit",
+    ),
+    Mutant(
+        "own-code-sees-a-few-fields",
+        "kinds/aggregate/aggregate.py",
+        "        if measure.when is not None or callable(value):\n            return None\n",
+        "        if callable(value):\n            return None\n",
+        "a function of the application is given an item without the fields that it reads",
+        test="tests/unit/test_totals.py::test_the_applications_own_code_gets_whole_items",
+    ),
 )

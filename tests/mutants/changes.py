@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         "block-during-a-build",
         "core/totals.py",
-        "any(self.as_run(h, record) is not h for h in handlers)",
-        "any(self.as_run is None for h in handlers)",
+        "            if self.as_run(handler, record) is not handler:\n",
+        "            if self.as_run is None:\n",
         "changes are counted beside the ledger of a build",
         test="tests/unit/test_totals.py::test_a_build_that_is_under_way_is_asked_at_each_change",
     ),
@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "groups-of-one-name",
         "kinds/aggregate/adding.py",
-        "        if before != after:\n",
-        "        if before is None:\n",
+        "        if before is not None and before == after:\n",
+        "        if before is not None and after is not None:\n",
         "an item that leaves its group stays in its sums",
         test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
     ),

@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "few-fields-read-as-all",
         "stream/decode/images.py",
-        "        if read is None:\n            return self._plainly(raw, fields)\n",
-        "        if read is not None:\n            return self._plainly(raw, fields)\n",
+        "        return self.decode if partial is None else partial.decode\n",
+        "        return self.decode if partial is not None else self._decode_plainly\n",
         "the fields that when= looks at are read with all the others",
         test="tests/simulation/test_when_first.py::test_a_function_asks_when_first_too",
     ),

@@ -24,6 +24,7 @@ from streamkit import (
     Until,
 )
 from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
@@ -139,12 +140,11 @@ def verify(harness, aggregate, meanwhile=None, **options):
     return harness._run(both())
 
 
-def change(harness, pk, expression, **values):
-    """Write past streamkit, which is forbidden; `a` is the item's sort key's first part."""
-    prefix = pk.partition("#")[0]
+def change(harness, pk, expression, *, sk=None, **values):
+    """Write past streamkit, which is forbidden; without `sk` a group, by its first part."""
     request = {
         "TableName": "Sales",
-        "Key": {"PK": {"S": pk}, "SK": {"S": prefix}},
+        "Key": {"PK": {"S": pk}, "SK": {"S": sk or pk.partition("#")[0]}},
         "UpdateExpression": expression,
         "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
     }
@@ -195,6 +195,39 @@ def test_a_wrong_group_is_put_right_only_when_that_is_asked_for(harness_of):
     assert (found.ok, found.repaired, found.different) == (True, 2, ())
     assert harness.get(Sales.key(shop="a")).sales == 3
     assert verify(harness, Sales, repair=True).repaired == 0
+
+
+class Visits(Aggregate[Sale], pk="VISITS#{shop}", sk="VISITS"):
+    """Needs no other fields than those that it names."""
+
+    shop: str
+    visits: Annotated[int, Count()] = 0
+    buyers: Annotated[int, Distinct("buyer")] = 0
+
+
+@pytest.mark.parametrize(("field", "counts"), [("amount", True), ("buyer", False)])
+def test_all_ways_to_count_agree_on_items_of_which_a_field_does_not_fit(harness_of, field, counts):
+    harness = harness_of(make_app(Visits, policy=HASTY), settings=QUICK)
+    harness.put(sale(1))
+    harness.settle()
+    change(
+        harness,
+        "SHOP#a",
+        f"SET {field} = :odd, shop = :a",
+        sk="SALE#2",
+        odd={"BOOL": True},
+        a={"S": "a"},
+    )
+    harness.settle()
+    harness.advance("5m")
+    visits = 1 + counts
+    assert harness.get(Visits.key(shop="a")).visits == visits
+    found = verify(harness, Visits)
+    assert (found.different, found.unsettled, found.unreadable) == ((), (), 1 - counts)
+    app, clock = harness.app, harness.world.clock
+    counted = harness.operate(lambda aws: rebuild_aggregate(app, aws, "Visits", clock=clock))
+    assert counted.unreadable == 1 - counts
+    assert harness.get(Visits.key(shop="a")).visits == visits
 
 
 async def writes_on_and_on(harness):

@@ -41,6 +41,28 @@ class Till(Aggregate[Sale], pk="TILL#{shop}", sk="DAY#{day}"):
     buyers: Annotated[int, Distinct("buyer")] = 0
 
 
+class Stock(Aggregate[Sale], pk="STOCK#{shop}", sk="DAY#{day}"):
+    """Needs no other fields than those that it names."""
+
+    shop: str
+    day: int
+    sales: Annotated[int, Count()] = 0
+    pieces: Annotated[int, Sum("pieces")] = 0
+    revenue: Annotated[Decimal, Sum("price")] = Decimal(0)
+    mean: Annotated[Decimal | None, Avg("price")] = None
+    buyers: Annotated[int, Distinct("buyer")] = 0
+
+
+class Visits(Aggregate[Sale], pk="VISITS#{shop}", sk="VISITS"):
+    shop: str
+    visits: Annotated[int, Count()] = 0
+
+
+class Large(Aggregate[Sale], pk="LARGE#{shop}", sk="LARGE"):
+    shop: str
+    sales: Annotated[int, Count(when=lambda sale: sale.pieces > 3)] = 0
+
+
 class Shelf(Aggregate[Sale], pk="SHELF#{name}", sk="SHELF"):
     name: str
     sales: Annotated[int, Count()] = 0
@@ -149,17 +171,34 @@ def meaning(pending):
     return adds, sets, parked
 
 
-APPS = [(Till,), (Shelf,), (Till, Shelf)]
+APPS = [(Till,), (Shelf,), (Till, Shelf), (Stock,), (Stock, Visits), (Stock, Till)]
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("kinds", APPS, ids=["derived", "grouped", "both"])
+@pytest.mark.parametrize("kinds", APPS, ids=lambda kinds: "+".join(k.__name__ for k in kinds))
 def test_a_block_comes_to_what_its_changes_do_one_by_one(kinds, seed):
     page = page_of(random.Random(seed), 60)
     singly, _, one = dispatched(app_of(*kinds), page, blocks=False)
     together, _, other = dispatched(app_of(*kinds), page, blocks=True)
     assert meaning(together) == meaning(singly)
     assert (one.changes, one.failures) == (other.changes, other.failures)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_change_counts_whatever_fields_do_not_fit_that_its_aggregate_does_not_name(blocks):
+    page = page_of(random.Random(7), 200)
+    _, _, named = dispatched(app_of(Stock), page, blocks=blocks)
+    works, apart, alone = dispatched(app_of(Visits), page, blocks=blocks)
+    assert named.failures > alone.failures
+    assert {kind for *_, kind in meaning(apart)[2]} == {"ValueError"}  # of an empty shop
+    assert any(work.block for work in works) is blocks
+
+
+@pytest.mark.parametrize("kind", [Large, Till, Shelf])
+def test_the_applications_own_code_gets_whole_items(kind):
+    page = page_of(random.Random(7), 200)
+    works, _, _ = dispatched(app_of(kind), page, blocks=True)
+    assert "AttributeError" not in {kind for *_, kind in meaning(works)[2]}
 
 
 def test_most_changes_are_in_blocks():

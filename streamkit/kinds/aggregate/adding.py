@@ -50,6 +50,7 @@ class Adding(EffectsOf, Adder):
         super().__init__(aggregate)
         measures = aggregate.__measures__
         plain = {n: m for n, m in measures.items() if isinstance(m, Count | Sum) and not m.when}
+        self._counts = [n for n, m in plain.items() if isinstance(m, Count)]
         sums = {n: m.value for n, m in plain.items() if isinstance(m, Sum)}
         self._sums = {n: field for n, field in sums.items() if isinstance(field, str)}
         self._others = {
@@ -64,15 +65,19 @@ class Adding(EffectsOf, Adder):
         return GroupTotals(self._deltas)
 
     def _deltas(self, old: Entity | None, new: Entity | None) -> Sequence[Delta]:
-        if old is None or new is None or not self._derived:
+        if not self._derived:
             return [(e.key, e.amounts) for e in difference(self._aggregate, old, new)]
-        before, after = self._key(old), self._key(new)
-        if before != after:
-            return [(e.key, e.amounts) for e in difference(self._aggregate, old, new)]
-        if after is None:
-            return ()
-        amounts = self._changed(old, new)
-        return ((after, amounts),) if amounts else ()
+        before = None if old is None else self._key(old)
+        after = None if new is None else self._key(new)
+        found: list[Delta] = []
+        if before is not None and before == after:
+            found.append((after, self._changed(old, new)))
+        else:
+            if before is not None:
+                found.append((before, self._changed(old, None)))
+            if after is not None:
+                found.append((after, self._changed(None, new)))
+        return [delta for delta in found if delta[1]]
 
     def _key(self, item: Entity) -> Key[Any] | None:
         """Return an item's group; texts and whole numbers make the same key each time."""
@@ -92,25 +97,33 @@ class Adding(EffectsOf, Adder):
         assert key is None or isinstance(key, Key)  # noqa: S101 - the group was derived
         return key
 
-    def _changed(self, old: Entity, new: Entity) -> dict[str, int | Decimal]:
-        """Return what a change within a group adds to it; a count without `when` stays the same."""
+    def _changed(self, old: Entity | None, new: Entity | None) -> dict[str, int | Decimal]:
+        """Return what a group gains when an item of it changes, enters it or leaves it."""
         changed: dict[str, int | Decimal] = {}
+        if old is None or new is None:
+            changed = dict.fromkeys(self._counts, -1 if new is None else 1)
         for name, field in self._sums.items():
-            left, right = getattr(old, field), getattr(new, field)
+            left = 0 if old is None else getattr(old, field)
+            right = 0 if new is None else getattr(new, field)
             if type(left) is int and type(right) is int and _LEAST < left < _MOST > right > _LEAST:
-                amount: int | Decimal = right - left
+                if left != right:
+                    changed[name] = right - left
             else:
-                measure = self._aggregate.__measures__[name]
-                amount = _between(measure.amounts(name, old), measure.amounts(name, new), name)
-            if amount:
-                changed[name] = amount
-        for name, measure in self._others.items():
-            taken, given = measure.amounts(name, old), measure.amounts(name, new)
-            for attribute in {**taken, **given}:
-                amount = _between(taken, given, attribute)
-                if amount:
-                    changed[attribute] = amount
+                changed |= self._by_measure(name, old, new)
+        for name in self._others:
+            changed |= self._by_measure(name, old, new)
         return changed
+
+    def _by_measure(self, name: str, old: Entity | None, new: Entity | None) -> dict[str, Decimal]:
+        measure = self._aggregate.__measures__[name]
+        taken = {} if old is None else measure.amounts(name, old)
+        given = {} if new is None else measure.amounts(name, new)
+        zero = Decimal(0)
+        amounts = {
+            attribute: NUMBERS.subtract(given.get(attribute, zero), taken.get(attribute, zero))
+            for attribute in {**taken, **given}
+        }
+        return {attribute: amount for attribute, amount in amounts.items() if amount}
 
 
 class GroupTotals:
@@ -151,10 +164,6 @@ class GroupTotals:
             Accumulate(key, {name: NUMBERS.create_decimal(sum_) for name, sum_ in sums.items()})
             for key, sums in self._groups.values()
         )
-
-
-def _between(taken: Mapping[str, Decimal], given: Mapping[str, Decimal], name: str) -> Decimal:
-    return NUMBERS.subtract(given.get(name, Decimal(0)), taken.get(name, Decimal(0)))
 
 
 def effects_of(aggregate: "type[Aggregate[Any]]", *, derived: bool) -> EffectsOf:

@@ -181,6 +181,30 @@ def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
     )
 
 
+def _is_derived(aggregate: type[Aggregate[Any]]) -> bool:
+    """Return whether an item's group follows from the fields of the key."""
+    group = inspect.unwrap(aggregate.group)
+    return group.__func__ is Aggregate.group.__func__  # type: ignore[attr-defined]
+
+
+def fields_read(aggregate: type[Aggregate[Any]]) -> tuple[str, ...] | None:
+    """Return the fields of the source that decide what an item contributes.
+
+    None: a function of the application's reads the item, or entries of it are kept; then all of the
+    item has to fit. Whoever counts an item, in whatever way, asks here, so that all agree on which
+    items count.
+    """
+    if not _is_derived(aggregate) or extremes_of(aggregate):
+        return None
+    fields = dict.fromkeys(spec_of(stored_as(aggregate)).key_names)
+    for measure in aggregate.__measures__.values():
+        value = getattr(measure, "value", None)
+        if measure.when is not None or callable(value):
+            return None
+        fields |= {} if value is None else {value: None}
+    return tuple(fields)
+
+
 def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler:
     """Make the handler that keeps an aggregate.
 
@@ -194,10 +218,9 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         raise DeclarationError(
             f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"
         )
-    group = inspect.unwrap(aggregate.group)
-    if not inspect.ismethod(group):
+    if not inspect.ismethod(inspect.unwrap(aggregate.group)):
         raise DeclarationError(f"{declared}: group() is a @classmethod")
-    derived = group.__func__ is Aggregate.group.__func__  # type: ignore[attr-defined]
+    derived = _is_derived(aggregate)
     if derived:
         check_group(stored_as(aggregate), source, declared)
     check_aggregate(aggregate, source, declared)
@@ -216,6 +239,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         is_aggregate=True,
         definition=_definition(aggregate),
         writes=frozenset({stored}),
+        fields=fields_read(aggregate),
         causes={stored: frozenset({Kind.INSERTED, Kind.MODIFIED})},
     )
     return replace(plain, in_build=partial(counting_handler, aggregate, plain))
@@ -240,6 +264,7 @@ __all__ = [
     "aggregate_handler",
     "contributions",
     "difference",
+    "fields_read",
     "source_of",
     "stored_as",
 ]

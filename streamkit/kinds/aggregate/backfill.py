@@ -29,7 +29,7 @@ from streamkit.core.reading import ReadTracker
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, DecodeError, LeaseLost
-from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
+from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.contributions import between, contributions, placed_by
 from streamkit.kinds.aggregate.counting import entry_text
 from streamkit.kinds.aggregate.extremes import extremes_of
@@ -138,7 +138,7 @@ class Backfill:
 
     def __post_init__(self) -> None:
         """Open the source's table."""
-        self._source = source_of(self.aggregate)
+        self._source, self._fields = source_of(self.aggregate), fields_read(self.aggregate)
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
         self._turn = Turn(self.clock)
 
@@ -167,7 +167,7 @@ class Backfill:
             return
         self.counts.items += 1
         try:
-            item = self._table.entity_of(self._source, raw)
+            item = self._table.entity_of(self._source, raw, self._fields)
             groups, text = contributions(self.aggregate, item), entry_text(self.aggregate, item)
             adds = self._placed(groups, writer)
         except Exception as error:  # noqa: BLE001 - the app's code raises it at a change, too

@@ -12,7 +12,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.entity import Entity, attribute_names
+from streamkit.entity import Entity, attribute_names, built_key, stored_key
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.kinds.aggregate.entries import RankedEntry
@@ -38,9 +38,9 @@ def place_of(key: Key[Any]) -> Place:
 class Recount:
     """Adds up source items; `only` are the groups to look at, None for all.
 
-    If `only` is given, `marks` change when any item of a group has changed, even if the sum has
-    not. Groups that are over before `horizon` (epoch seconds) are left out: late contributions to
-    them are dropped, and they are deleted at any time.
+    If `only` is given, `marks` change when what any item contributes to a group has changed, even
+    if the sum has not. Groups that are over before `horizon` (epoch seconds) are left out: late
+    contributions to them are dropped, and they are deleted at any time.
     """
 
     aggregate: type[Aggregate[Any]]
@@ -60,7 +60,7 @@ class Recount:
             if (self.only is None or place_of(key) in self.only) and not self._is_over(key)
         }
         shown = entries_of(self.aggregate, item, self.schema) if groups else {}
-        mark = 0 if self.only is None or not groups else _digest(item, self.schema)
+        mark = 0 if self.only is None or not groups else _digest(item, groups, shown)
         for key, amounts in groups.items():
             place = place_of(key)
             self.keys[place] = key
@@ -99,9 +99,10 @@ class Recount:
         )
 
 
-def _digest(item: Entity, schema: TableSchema) -> int:
-    """Return 64 bits that identify an item's image; members of sets are sorted in it."""
-    text = repr(sorted(item.attributes(schema).items()))
+def _digest(item: Entity, *contributed: Mapping[Any, Any]) -> int:
+    """Return 64 bits that identify an item and what it contributes."""
+    pk, sk = (stored_key(item) or built_key(item))[:2]
+    text = repr((pk, sk, *([(key, part[key]) for key in part] for part in contributed)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 

@@ -23,7 +23,7 @@ from streamkit.core.tables import survey
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
 from streamkit.fleet.catching_up import CatchUp
-from streamkit.kinds.aggregate.aggregate import Aggregate, source_of, stored_as
+from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of, stored_as
 from streamkit.kinds.aggregate.facts import aggregate_named
 from streamkit.kinds.aggregate.ranked import has_members, members_of
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
@@ -268,6 +268,7 @@ class _Verifier:
         """Add up what groups should hold: those at these places, or all."""
         recount = Recount(self.aggregate, self.table.schema, self.horizon, places)
         first, source = places is None, source_of(self.aggregate)
+        fields = fields_read(self.aggregate)
 
         def add(item: Entity) -> None:
             try:
@@ -277,7 +278,7 @@ class _Verifier:
 
         def read(raw: Image) -> None:
             try:
-                item = self.table.entity_of(source, raw)
+                item = self.table.entity_of(source, raw, fields)
             except DecodeError:
                 self.unreadable += first
                 return
@@ -286,7 +287,8 @@ class _Verifier:
 
         keys = [self._keys.get(place) for place in places or ()]
         few = not first and len(keys) <= _QUERIES_MAX and None not in keys
-        if few and has_members(self.aggregate):
+        # A query returns whole entities, and an item counts whose other fields do not fit.
+        if few and fields is None and has_members(self.aggregate):
             async for item in self._members(keys):
                 add(item)
         else:

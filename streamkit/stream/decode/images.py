@@ -6,7 +6,7 @@ rejects an image, the plain path decides and describes the error. Errors name fi
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from msgspec import Raw
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from streamkit.entity import Entity, remember_key
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode_image, decode_item
-from streamkit.model.fields import CompiledModel, attribute_reader, problems
+from streamkit.model.fields import CompiledModel, partial_model, problems
 from streamkit.model.keys import StoredKey
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -22,6 +22,14 @@ from streamkit.stream.decode.fast import ValuesReader, values_reader
 from streamkit.stream.decode.keyed import KeyedFields
 
 E = TypeVar("E", bound=Entity)
+V = TypeVar("V")
+
+
+class _PartialReader(NamedTuple, Generic[E]):
+    """Reads some fields of an image; `validate` makes the entity of plain values."""
+
+    decode: Callable[[bytes | Raw], E]
+    validate: Callable[[Mapping[str, Any]], E]
 
 
 class ImageDecoder(Generic[E]):
@@ -38,7 +46,7 @@ class ImageDecoder(Generic[E]):
         self._schema = schema
         self._keyed = KeyedFields(entity, schema)
         self._read: ValuesReader | None = None
-        self._partial: dict[tuple[str, ...], Callable[[bytes | Raw], dict[str, Any]] | None] = {}
+        self._partial: dict[tuple[str, ...], _PartialReader[E] | None] = {}
 
     def decode(self, raw: bytes | Raw) -> E:
         """Return the entity of an image.
@@ -62,71 +70,95 @@ class ImageDecoder(Generic[E]):
         remember_key(entity, key)
         return entity
 
-    def decode_item(self, item: Mapping[str, Mapping[str, Any]]) -> E:
-        """Return the entity of an item from an SDK's reply.
+    def decode_item(
+        self, item: Mapping[str, Mapping[str, Any]], fields: tuple[str, ...] | None = None
+    ) -> E:
+        """Return the entity of an item from an SDK's reply, or an entity of these fields alone.
 
         Raises:
-            DecodeError: the item does not fit the entity.
+            DecodeError: the item, or one of the fields, does not fit the entity.
         """
-        return self._from_values(lambda: decode_item(item))
+        partial = None if fields is None else self._partial_reader(fields)
+        if partial is None:
+            return self._from_values(lambda: decode_item(item))
+        return self._some_plainly(partial.validate, lambda: decode_item(item))
+
+    def reader(self, fields: tuple[str, ...]) -> Callable[[bytes | Raw], E]:
+        """Return a function that decodes an image to an entity that has these fields alone.
+
+        They have the values that the whole entity would have. Whether the other fields fit does not
+        matter, unless they influence these: then the whole image is decoded. The function raises
+        `DecodeError` if one of the fields, or of those that influence them, does not fit.
+        """
+        partial = self._partial_reader(fields)
+        return self.decode if partial is None else partial.decode
 
     def values(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
-        """Return some fields of an image, by field name and as the entity would have them.
-
-        Only these fields are read, unless other fields influence their values or one does not fit.
+        """Return some fields of an image by name, with the values that `reader` gives them.
 
         Raises:
             DecodeError: one of the fields, or of those that influence them, does not fit.
         """
-        if fields not in self._partial:
-            self._partial[fields] = self._partial_reader(fields)
-        read = self._partial[fields]
-        if read is None:
-            return self._plainly(raw, fields)
-        try:
-            return read(raw)
-        except Exception:  # noqa: BLE001 - as in decode
-            return self._plainly(raw, fields)
+        entity = self.reader(fields)(raw)
+        return {name: getattr(entity, name) for name in fields}
 
-    def _partial_reader(
-        self, fields: tuple[str, ...]
-    ) -> Callable[[bytes | Raw], dict[str, Any]] | None:
+    def _partial_reader(self, fields: tuple[str, ...]) -> _PartialReader[E] | None:
+        """Return how to read some fields alone; None if other fields influence their values."""
+        if fields not in self._partial:
+            self._partial[fields] = self._make_partial_reader(fields)
+        return self._partial[fields]
+
+    def _make_partial_reader(self, fields: tuple[str, ...]) -> _PartialReader[E] | None:
         compiled = self._compiled
         if not self._is_fast or compiled is None or compiled.has_whole_validators:
             return None
         if not all(compiled.is_independent(name) for name in fields):
             return None
         read = values_reader(self._entity, fields, self._schema)
-        validate = attribute_reader(compiled, fields)
+        validate: Callable[[Mapping[str, Any]], E] = partial_model(compiled, self._entity, fields)
         keyed = KeyedFields(self._entity, self._schema, fields)
 
-        def values_of(raw: bytes | Raw) -> dict[str, Any]:
-            values, pk, sk = read(raw)
-            if pk is not None:
-                keyed.fill(values, keyed.of_texts(pk, sk))
-            return validate(values)
+        def decode(raw: bytes | Raw) -> E:
+            try:
+                values, pk, sk = read(raw)
+                if pk is not None:
+                    keyed.fill(values, keyed.of_texts(pk, sk))
+                entity = validate(values)
+            except Exception:  # noqa: BLE001 - as in decode
+                return self._some_plainly(validate, lambda: decode_image(raw))
+            return entity
 
-        return values_of
+        return _PartialReader(decode, validate)
 
-    def _plainly(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
-        entity = self._decode_plainly(raw)
-        return {name: getattr(entity, name) for name in fields}
+    def _some_plainly(
+        self,
+        validate: Callable[[Mapping[str, Any]], E],
+        read: Callable[[], dict[str, Any]],
+    ) -> E:
+        values, key = self._plain_values(read)
+        entity: E = self._validated(lambda: validate(values))
+        if key is not None:
+            remember_key(entity, key)
+        return entity
 
     def _decode_plainly(self, raw: bytes | Raw) -> E:
         return self._from_values(lambda: decode_image(raw))
 
     def _from_values(self, read: Callable[[], dict[str, Any]]) -> E:
         values, key = self._plain_values(read)
+        entity: E = self._validated(lambda: self._validate(values))
+        if key is not None:
+            remember_key(entity, key)
+        return entity
+
+    def _validated(self, validate: Callable[[], V]) -> V:
         try:
-            entity: E = self._validate(values)
+            return validate()
         except ValidationError as error:
             text = f"{self._entity.__name__}: {problems(error)}{self._not_in_key(error)}"
             raise DecodeError(text) from None
         except Exception as error:  # noqa: BLE001 - a validator is user code
             self._fail("a validator", error)
-        if key is not None:
-            remember_key(entity, key)
-        return entity
 
     def _not_in_key(self, error: ValidationError) -> str:
         """Return why a missing field was not read from the key that is built from it."""

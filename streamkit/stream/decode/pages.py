@@ -17,6 +17,7 @@ from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.stream.decode.envelope import POSITION_DIGITS, Page, Record, StreamRecord, key_value
 
 _MARKS = (f'"{COPY}"'.encode(), f'"{ORIGIN}"'.encode())
+_BEGINNING = b'"_sk_'
 _PAGE = msgspec.json.Decoder(Page)
 _RECORD = msgspec.json.Decoder(Record)
 _EVER = 1e15
@@ -165,4 +166,5 @@ def _own_keys(keys: object) -> dict[str, dict[str, str]]:
 
 def is_marked(body: bytes) -> bool:
     """Return whether an item in some records may carry an origin, or be a copy."""
-    return any(mark in body for mark in _MARKS)
+    # One search instead of two: nearly always, no attribute has a name that begins so.
+    return _BEGINNING in body and any(mark in body for mark in _MARKS)
