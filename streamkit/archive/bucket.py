@@ -1,8 +1,9 @@
 """A bucket of S3 as an archive.
 
-An object is created with `If-None-Match: *`, so that one of two writers succeeds. S3 answers 409
-while another request decides about the name: the same request is then sent again. A reply that was
-lost may hide a success; the next try then finds the name taken, by this very object.
+An object is created with `If-None-Match: *`, so that only one of two writers succeeds. S3 answers
+409 while another request for the same name is under way: then the same request is sent again. If a
+reply was lost, the write may have succeeded: the next try then finds this same object under the
+name.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +23,7 @@ T = TypeVar("T")
 _READ_SECONDS = 30.0
 """The time for one reply: an object of some megabytes over a slow line."""
 _PAUSE_SECONDS = 0.2
-"""The pause before a write that met another write of the same name is sent again."""
+"""The pause before a write is sent again that met another write of the same name."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The chain of one shard: links that follow each other, each named by the position it begins after.
 
 The object is the commit. The process that stores a link first decides what follows its position,
-for all readers and for ever; a later process takes what is there. Nothing else has to be asked: a
-cursor that says where the chain ends is a cache of it.
+for all readers and for ever; a later process adopts that link. No other item or service is asked.
+If a cursor says where the chain ends, it only caches this.
 """
 
 from dataclasses import dataclass
@@ -52,9 +52,9 @@ class Chain:
         return link, body
 
     async def around(self, position: str) -> str | None:
-        """Return the position after which the last link begins that begins at or before this one.
+        """Return where the last link begins that begins at or before a position, or None.
 
-        None if there is none. It may end before this position: something is missing then.
+        The link may end before this position: then something is missing.
         """
         found = [p for p in await self.positions() if p <= key_of(position)]
         return found[-1] if found else None
@@ -82,7 +82,7 @@ class Chain:
         return await self._positions_after("", all_of_them=True)
 
     async def _positions_after(self, name: str, *, all_of_them: bool) -> list[str]:
-        """Return the positions in names behind a name; other names are none of the chain's."""
+        """Return the positions in names behind a name; other names do not belong to the chain."""
         found: list[str] = []
         while all_of_them or not found:
             names = await self.objects.names(self._folder, name)
@@ -94,10 +94,10 @@ class Chain:
         return found
 
     async def add(self, link: Link, lines: Lines | None = None) -> Link:
-        """Store a link, or return the one that is there already: it decides.
+        """Store a link, or return the one that is stored already: the first writer decides.
 
-        A damaged object is replaced, because this caller has read what belongs there; unless links
-        follow it: then it stays, and ends where the next one begins.
+        A damaged object is replaced, because this caller has read what belongs there. But if links
+        follow it, it stays, and ends where the next one begins.
         """
         lines = lines or Lines()
         if lines.count:
@@ -138,7 +138,7 @@ class Chain:
     async def tip(self, position: str) -> Link | None:
         """Return the last link behind a position; None if none follows it.
 
-        Normally none does, or one, whose writer died before it wrote its cursor.
+        Normally none follows, or one, if its writer died before it wrote its cursor.
         """
         if await self.objects.read(self.name(position)) is None:
             return self.link(position, position) if position == BEYOND else None

@@ -1,7 +1,7 @@
 """A directory as an archive: one file for each object.
 
-A file is written under another name, made durable, and then linked to its own: a link fails if the
-name is taken, while renaming would overwrite what is there.
+A file is written under another name, made durable, and then linked to its own name. A link fails if
+the name is taken; renaming would overwrite the file that has the name.
 """
 
 import errno

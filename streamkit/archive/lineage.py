@@ -1,7 +1,7 @@
 """Lineage with an archive: what its writer records, and what its readers ask beside the stream.
 
-The stream is asked first, always: shards move from the stream to the archive, never back, so that
-in this order none is overlooked.
+The stream is always asked first. A shard disappears from the stream only after it was recorded in
+the archive, so in this order no shard is overlooked.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from streamkit.stream.listing import Listing, StreamLineage
 
 @dataclass(frozen=True)
 class RecordedLineage(StreamLineage):
-    """The lineage as the writer of an archive sees it: the stream's, written down."""
+    """The lineage as the writer of an archive sees it: it records each shard of the stream."""
 
     archive: ArchivedShards
     clock: Clock
@@ -31,17 +31,17 @@ class RecordedLineage(StreamLineage):
 
 @dataclass(frozen=True)
 class LongLineage(StreamLineage):
-    """The lineage as the readers of an archive see it: the stream's, and the archive's.
+    """The lineage as the readers of an archive see it: the stream's shards, and the archive's.
 
-    Only shards that descend from one with a cursor are asked for: older ones are none of this
-    consumer's, or it has read them long ago.
+    Only descendants of shards with a cursor are asked for. Other shards do not belong to this
+    consumer, or it has read them long ago.
     """
 
     archive: ArchivedShards
     _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     async def children(self, parent: str) -> Listing:
-        """Return the children of a shard: the stream's, or else the archive's."""
+        """Return the children of a shard, from the stream, or else from the archive."""
         listing = await super().children(parent)
         if listing.shards:
             return listing
@@ -51,7 +51,7 @@ class LongLineage(StreamLineage):
     async def older(
         self, listed: Collection[Shard], cursors: Mapping[str, Cursor]
     ) -> tuple[Shard, ...]:
-        """Return the unlisted descendants of unlisted shards that this consumer has begun."""
+        """Return descendants of shards that this consumer has begun; the stream lists neither."""
         ids = {shard.id for shard in listed}
         parents = {cursor.parent for cursor in cursors.values()}
         todo = [

@@ -39,13 +39,13 @@ _EMPTY = b"\x03\0" + bytes(8)
 """An empty deflate block, and the checksum and length of nothing."""
 _FIELD = b"SK"
 _LEVEL = 6
-"""How hard is compressed: one megabyte takes about 30 ms."""
+"""The level of compression: one megabyte takes about 30 ms."""
 _PIECE_BYTES = 256_000
-"""How many compressed bytes become a page: memory does not grow with the object."""
+"""The compressed bytes that become one page, so that memory does not grow with the object."""
 
 
 class DamagedLink(StreamkitError):
-    """An object of an archive is not what was stored: it is named, and never applied."""
+    """An object of an archive is not what was stored; its records are never applied."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class Lines:
         return b"".join(self._done)
 
     def behind(self, position: str) -> "Lines":
-        """Return the lines of the records behind a position; nothing can be added to these."""
+        """Return the lines of the records behind a position, to which nothing can be added."""
         rest = Lines()
         for page in records_of(self.body()):
             rest.add([record for record in page.records if record.position > position])

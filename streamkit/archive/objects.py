@@ -1,7 +1,7 @@
 """Objects: where an archive is kept. The protocol of a bucket, a directory, or a test's memory.
 
-A name is decided once: `create` stores an object only if there is none of its name, and what is
-stored is there as a whole or not at all. Everything else of the archive rests on this.
+A name is given once: `create` stores an object only if there is none of its name, and the object is
+stored whole or not at all. Everything else in the archive relies on this.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as it was read; the `tag` changes whenever the object does."""
+    """An object as it was read; its `tag` changes whenever the object changes."""
 
     body: bytes
     tag: str
@@ -50,7 +50,7 @@ class Objects(Protocol):
 
 
 class Archive(Protocol):
-    """What an app is given: where its archive is, without having opened it."""
+    """What an app is given: the place of its archive, which is not opened yet."""
 
     @property
     def place(self) -> str:

@@ -31,7 +31,7 @@ class ArchivedShards:
         return Chain(self.objects, self.stream, shard)
 
     async def begin(self, now: float) -> None:
-        """Write down the format and when the archive began, or check the format.
+        """Write the format, and when the archive began; or check the format of one that was begun.
 
         Raises:
             ConfigurationError: the archive was begun in another format.
@@ -45,7 +45,7 @@ class ArchivedShards:
             raise ConfigurationError(f"{self._about} is not {mine}: another version has begun it")
 
     async def began(self) -> float | None:
-        """Return from when on every change is archived; None if nothing is."""
+        """Return the moment from which on every change is archived; None if nothing is archived."""
         return (await self._read_about()).get("began")
 
     @property
@@ -57,16 +57,16 @@ class ArchivedShards:
         return {} if stored is None else msgspec.json.decode(stored.body)
 
     async def note(self, shard: str, parent: str | None) -> None:
-        """Record a shard, before anything of it is read."""
+        """Record a shard, before any of its records is read."""
         await self.objects.create(f"{self.stream}/lineage/{parent or ROOT}/{shard}", b"")
 
     async def children(self, parent: str) -> list[str]:
-        """Return the children of a shard that the archive knows of."""
+        """Return the children of a shard that the archive has recorded."""
         prefix = f"{self.stream}/lineage/{parent}/"
         return [name.removeprefix(prefix) for name in await all_names(self.objects, prefix)]
 
     async def shards(self) -> list[Shard]:
-        """Return every shard that the archive knows of."""
+        """Return every shard that the archive has recorded."""
         prefix = f"{self.stream}/lineage/"
         found = await all_names(self.objects, prefix)
         pairs = [name.removeprefix(prefix).split("/", 1) for name in found]
@@ -103,4 +103,4 @@ class ArchivedShards:
             ended = ended or found[0].kind == "end"
             if not ended or found[0].until:
                 return ended and found[0].until < since
-        return False  # no record says how old it is
+        return False  # without a record its age is not known

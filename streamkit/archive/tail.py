@@ -1,4 +1,4 @@
-"""The tail of a chain: what a writer has read of a shard, and not stored yet.
+"""The tail of a chain: what a writer has read of a shard, and has not stored yet.
 
     stored ──► [hole] ──► records, as they are read          one link, or two if some were trimmed
 
@@ -47,11 +47,11 @@ class Tail:
 
     @property
     def waits(self) -> bool:
-        """Return whether records were trimmed, and none has come since: how many is not known."""
+        """Return whether records were trimmed and none was read since: the end is not known."""
         return bool(self._gap and not self._behind_gap)
 
     def due(self, now: float, room: int) -> float:
-        """Return the seconds until it must be stored; `room` are the bytes that it may take."""
+        """Return the seconds until the tail must be stored; it may take `room` bytes."""
         if self._behind_gap:
             return 0.0  # readers wait for a hole
         if not self._lines.count:
@@ -78,7 +78,7 @@ class Tail:
         return record.keys.get(self._pk, {}).get("S", "").startswith(CONTROL_PREFIX)
 
     def lose(self, *, gone: bool) -> None:
-        """Record that what follows was trimmed; `gone`: up to the shard's end.
+        """Record that the following records were trimmed; `gone`: all up to the shard's end.
 
         What was read before must be stored already.
         """

@@ -19,16 +19,16 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record
 
 YOUNG_SECONDS = 60.0
-"""A younger record is not counted: it may be delivered for the first time."""
+"""A younger record is not counted: this may be its first delivery."""
 SUSPICIOUS = 3
-"""From so many trials of a record in a row that did not end, records are processed one by one."""
+"""After so many trials of a record in a row that did not end, records are processed one by one."""
 DEADLY = 2
-"""From so many invocations that a change killed while it ran alone, it is parked unrun."""
+"""A change that killed so many invocations while it ran alone is parked without being run."""
 
 
 @dataclass(frozen=True)
 class AttemptCounts:
-    """The counts of one consumer; a consumer that is founded again starts new counts."""
+    """The counts of one consumer; a consumer that is founded again begins with new counts."""
 
     store: CursorStore
     clock: Clock
@@ -44,7 +44,7 @@ class AttemptCounts:
         return _number(item, "tries") > SUSPICIOUS or _number(item, "alone") > 0
 
     async def begin_alone(self, record: Record) -> int:
-        """Write down that a record runs alone; return how often it did so before without an end."""
+        """Write down that a record runs alone; return how many such runs before did not end."""
         return _number(await self._count(record, "alone"), "alone") - 1
 
     async def end(self, record: Record) -> None:

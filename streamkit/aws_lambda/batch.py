@@ -59,7 +59,7 @@ class BatchRun:
     marked: bool = True
 
     def __post_init__(self) -> None:
-        """Queue what the marks of the batch's items name as queued."""
+        """Queue the parked queues that the high-water marks of the batch's items name."""
         self.held = QueuedKeys(self.marks.store, self.planner.holds)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
@@ -68,7 +68,7 @@ class BatchRun:
 
     @property
     def left(self) -> Record | None:
-        """The first record that is not known to be done; None if there is none.
+        """The first record that is not known to be done; None if all are.
 
         It is correct at every moment, also when the run is cancelled.
         """
@@ -80,14 +80,14 @@ class BatchRun:
     def stalled(self) -> bool:
         """Whether the first record left waits for a handler that did not return in time.
 
-        A record that waits because of the policy `block` does what it should, and is not stalled.
+        A record that waits because of the policy `block` is not stalled.
         """
         pending, blocks = self.loop.pending, self.dispatcher.failures.blocks
         waiting = [o for o in pending[0].outcomes if o.waiting] if pending else []
         return self.loop.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
 
     async def begin(self) -> None:
-        """Read the marks, and leave out what is done."""
+        """Read the marks, and leave out the changes that are done."""
         keys = [record.item_key for record in self.todo]
         await self.marks.read(set(keys))
         fresh: deque[Record] = deque()
@@ -100,7 +100,7 @@ class BatchRun:
         self._hold()
 
     def _found_done(self, key: ItemKey, record: Record) -> None:
-        """Note a change that a mark had passed; a mark at the change itself proves it done."""
+        """Note a change whose mark is past it; a mark at the change itself proves it done."""
         if self.marks.known[key].position != record.position:
             self.passed.append(record)
 
@@ -174,7 +174,8 @@ class BatchRun:
                 self.marks.moved(key, mark)
             return Applied(plan)
         if isinstance(verdict, Invalid):
-            # DynamoDB stops at the first invalid action, and then reports no conditions on marks.
+            # DynamoDB stops at the first invalid action, and then does not report the conditions of
+            # marks.
             before = dict(self.marks.known)
             left = await self._look_again(pending)
             overtaken = any(self.marks.known[key] != mark for key, mark in before.items())
@@ -227,7 +228,7 @@ class BatchRun:
         return frozenset(name for name in names if name in self.held.queues or name in plan.held)
 
     async def _look_again(self, pending: Iterable[PendingChange]) -> list[PendingChange]:
-        """Return what is not done yet, after another invocation was faster with some items."""
+        """Return what is not done yet, after another invocation has committed some items first."""
         pending = list(pending)
         keys = {change.key for change in pending if change.key is not None}
         for queue in (queue for key in keys for queue in self.marks.known[key].queues):

@@ -107,7 +107,7 @@ class Environment:
         return self.dispatcher.meters
 
     def tell(self) -> None:
-        """Print what was counted since the last time, for CloudWatch to read from the log."""
+        """Print what was counted since the last call, for CloudWatch to read from the log."""
         line = None if self.emf is None else self.emf.line(self.clock.time())
         if line is not None:
             sys.stdout.write(f"{line}\n")
@@ -159,7 +159,7 @@ async def open_environment(
 async def _join(
     app: App, tables: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
-    """Join the generation of this code, as a worker does, so that `status` shows it."""
+    """Join the generation of this code, as a worker does, so that `status` shows the function."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     table = Table(aws.dynamodb, tables.table)
     losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
@@ -174,11 +174,11 @@ async def _join(
 
 
 class Outdated(ConfigurationError):
-    """The environment has to be opened again: its stream or consumer does not exist any more."""
+    """The environment has to be opened again, because its stream or consumer was replaced."""
 
 
 class ConsumerReplaced(Outdated):
-    """The consumer was deleted: its marks and its start belong to another one now."""
+    """The consumer was deleted: another one has its name, with its own marks and start."""
 
 
 class StreamReplaced(Outdated):

@@ -35,7 +35,7 @@ _NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
 """Placeholders for the values in the shape of a bare mark's update."""
 
 _NEW = HighWaterMark()
-"""The mark of an item of which no change is done."""
+"""The mark of an item without a finished change."""
 
 _Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
 """A bare mark's rendered update, and its values: placeholder, type, index in `_TEXTS`."""

@@ -43,7 +43,7 @@ from streamkit.stream.decode import Record
 log = get_logger("streamkit.lambda")
 
 _SURE_SECONDS = KEPT_SECONDS - 3600
-"""An older record may have had a mark that has expired by now."""
+"""A mark expires: an older record may have had one that has expired."""
 _NOTE = "the mapping gave it up, and a later change of its item is done: it may be applied already"
 
 

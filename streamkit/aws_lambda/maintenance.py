@@ -28,7 +28,7 @@ from streamkit.worker.redriver import QueueReport, Redriver
 log = get_logger("streamkit.lambda")
 
 _PAUSE_SECONDS = 0.05
-"""The least wait of a queue that is served further, if no other one is due."""
+"""The shortest wait of a queue that is served further, if no other queue is due."""
 
 
 class _Round:

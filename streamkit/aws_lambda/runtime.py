@@ -102,7 +102,7 @@ def _set_up_logs() -> None:
 
 
 async def _counted(work: Callable[[Environment], Awaitable[T]], environment: Environment) -> T:
-    """Run `work`, and print what it counted: the environment may never be invoked again."""
+    """Run `work`, and print its counts at once: the environment may never be invoked again."""
     try:
         with counted_as(environment.meters):
             return await work(environment)

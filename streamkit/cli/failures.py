@@ -1,4 +1,4 @@
-"""Failures: a command that raised says why, and exits with the code of its error.
+"""Failures: a command that raised an error prints why, and exits with the code of the error.
 
 In: an error that a command raised. Out: a message on stderr and an exit code. A traceback is shown
 only if code, the user's or streamkit's, is wrong.

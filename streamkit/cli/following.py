@@ -1,4 +1,4 @@
-"""Following up: which command a report should end with, if a person has to act. Pure."""
+"""Following up: the command that a report ends with, if a person has to act. Pure."""
 
 from streamkit.fleet.hosting import WORKERS
 from streamkit.operate.explanation import Explanation
@@ -6,9 +6,9 @@ from streamkit.operate.status import Status
 
 
 def after_status(status: Status) -> tuple[str, ...]:
-    """Return the command that goes on from a status, and its options; empty if all is well.
+    """Return the command that follows a status, and its options; empty if all is well.
 
-    What stops all changes comes first, then what holds up some, then what is wrong already.
+    What stops all changes comes first, then what delays some, then what is wrong already.
     """
     if status.generation is None or (not status.workers and status.host == WORKERS):
         return ("worker",)

@@ -45,7 +45,7 @@ def say(text: str = "", **style: Any) -> None:
 
 
 def say_next(app: str | None, words: Sequence[str], listener: str | None = None) -> None:
-    """Print the command that most people run next, so that it can be pasted; no words, no line.
+    """Print the command that most people run next, ready to be pasted; nothing without words.
 
     Args:
         app: the argument of the command that ends; without one, the settings name the app.
@@ -124,7 +124,7 @@ def _cut(cell: str, width: int) -> str:
 
 
 def _room() -> int:
-    """Return the terminal's columns; elsewhere a table may be as wide as it likes."""
+    """Return the terminal's columns; for other outputs there is no limit."""
     if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
         return 1_000_000
     return shutil.get_terminal_size().columns

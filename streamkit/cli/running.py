@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run async work to its end; an interrupt exits with its own code."""
+    """Run async work to its end; an interrupt exits with its own exit code."""
     try:
         return anyio.run(work)
     except KeyboardInterrupt:

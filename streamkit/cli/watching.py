@@ -81,7 +81,7 @@ def _changes(before: Status | None, now: Status) -> list[str]:
 
 
 def differences(before: Status, now: Status) -> Iterator[str]:
-    """Yield what differs between two looks: numbers with their difference, then who does what."""
+    """Yield what differs between two looks: numbers with their difference, owners, waits."""
     for name, old, new in (
         ("lag", round(before.lag_seconds or 0), round(now.lag_seconds or 0)),
         ("parked", sum(before.parked.values()), sum(now.parked.values())),

@@ -1,8 +1,8 @@
 """Assignment: which worker each shard belongs to. Pure; every worker computes the same.
 
-Shards are assigned by the root of their lineage, which an only child inherits from its parent, so
-that a stream that rolls over moves nothing. Rendezvous hashing gives each root an order of
-preference among the workers. The first worker with room gets it; room is the worker's share by
+Shards are assigned by the root of their lineage, which an only child inherits from its parent. So a
+stream that rolls over moves no shard. Rendezvous hashing gives each root an order of preference
+among the workers. The first worker with room gets the root; the room of a worker is its share by
 weight.
 
     the same members, other roots      what was assigned stays, but for a few at the borders
@@ -22,14 +22,14 @@ def _number(text: str) -> int:
 
 
 def _mixed(first: int, second: int) -> int:
-    """Mix two hashes with the steps of SplitMix64: cheap, as it runs for each root and worker."""
+    """Mix two hashes with the steps of SplitMix64; it is cheap, because it runs very often."""
     mixed = ((first ^ second) * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     return mixed ^ (mixed >> 27)
 
 
 def share(roots: int, weights: Mapping[str, int], worker: str) -> float:
-    """Return a worker's part of so many roots, by weight."""
+    """Return a worker's part of a number of roots, by weight."""
     return roots * weights[worker] / sum(weights.values())
 
 
@@ -60,7 +60,7 @@ def assign(roots: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
 
 
 def _room(roots: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Divide the roots by weight; those left over go to the largest remainders."""
+    """Divide the roots by weight; the rest goes to the largest remainders."""
     shares = {worker: share(roots, weights, worker) for worker in weights}
     room = {worker: math.floor(part) for worker, part in shares.items()}
     left = roots - sum(room.values())
@@ -70,5 +70,5 @@ def _room(roots: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def preference(root: str, worker: str) -> int:
-    """Return how much a root prefers a worker; the highest are claimed first."""
+    """Return how much a root prefers a worker; roots with the highest values are claimed first."""
     return _mixed(_number(root), _number(worker))

@@ -1,9 +1,9 @@
 """Balance: which shards a worker claims from workers that read them. Pure.
 
-It claims as many as it lacks to its share, rounded down; and up to its share, rounded up, from
-workers that hold more than theirs. Each claim goes to the worker that has most to spare at that
-point, so that no worker falls below its own share and claims in turn. A worker that joins moves its
-share and no more, and no shard moves for a small imbalance.
+The worker claims the shards that it lacks up to its share, rounded down. Up to its share rounded
+up, it claims from workers that hold more than theirs. Each claim goes to the worker that has most
+to spare at that point, so that no worker falls below its own share and claims in turn. A worker
+that joins moves its share and no more, and no shard moves for a small imbalance.
 """
 
 import math
@@ -14,7 +14,7 @@ from streamkit.fleet.assignment import preference, share
 from streamkit.progress.control import Cursor
 
 _TOLERANCE = 20
-"""A worker claims nothing while it lacks at most one in so many shards of its share."""
+"""A worker claims nothing while it lacks at most one of so many shards of its share."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Balance:
 
     @property
     def settled(self) -> bool:
-        """Return whether every shard is held by one worker, by their last reports."""
+        """Return whether one worker holds each shard, according to their last reports."""
         return sum(self.loads.values()) == self.roots
 
     @property
     def lacking(self) -> bool:
-        """Return whether there may be something to claim: it takes reads to know more."""
+        """Return whether there may be something to claim; only reads of the cursors tell."""
         relief = any(spare >= 1 for spare in self._spare.values())
         return self._lacks > 0 or (relief and self._room > 0)
 

@@ -19,7 +19,7 @@ from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 
 _PUBLISHED_SECONDS = 3.0
-"""The time until a write can be read from the stream, and a cursor that says so is newer."""
+"""The seconds until a write can be read from the stream and a newer cursor tells so."""
 _MARGIN_SECONDS = 2.0
 """Records are stamped to the second, by a clock that is not this process's."""
 _PAUSE_SECONDS = 1.0
@@ -45,7 +45,7 @@ class CatchUp:
         self._clock = clock
 
     async def with_all_until_now(self) -> bool:
-        """Wait; return whether all that was written before this call is processed.
+        """Wait; return whether everything that was written before this call is processed.
 
         A parked change counts as processed. A consumer that has never run processes nothing.
         """

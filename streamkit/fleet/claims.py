@@ -26,9 +26,9 @@ def token(cursor: Cursor) -> str:
 
 @dataclass
 class Claims:
-    """The claims of one worker, and what it gave to other workers; times are monotonic seconds.
+    """The claims of one worker, and the shards that it gave away; times are monotonic seconds.
 
-    In a starved fleet an owner has `times` as long to give what is claimed, see `starvation`.
+    In a starved fleet an owner has `times` as long to give a claimed shard, see `starvation`.
     """
 
     deadline_seconds: float
@@ -40,7 +40,7 @@ class Claims:
     _awaited: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def stretch(self, times: int) -> None:
-        """Give owners so many times as long from now on."""
+        """Let owners have so many times as long from now on."""
         self.times = times
 
     @property
@@ -74,7 +74,7 @@ class Claims:
     def is_overdue(self, cursor: Cursor, now: float) -> bool:
         """Return whether a claimed lease was not given by the deadline.
 
-        If the claimed lease has ended otherwise since, the claim is dropped.
+        If the lease has ended in another way, the claim is dropped.
         """
         own, deadline = self._mine.get(cursor.name, ("", 0.0))
         if own and own != token(cursor):
@@ -85,7 +85,7 @@ class Claims:
     def granted(
         self, held: Mapping[str, Cursor], others: Iterable[Member], now: float
     ) -> list[str]:
-        """Return which of the held shards other workers claim, each lease once.
+        """Return which of the held shards other workers claim; each lease is returned once.
 
         Each shard is reserved for its claimant for a while, from when it is released.
         """
@@ -110,10 +110,10 @@ class Claims:
         return now - since >= self.times * self.deadline_seconds
 
     def is_reserved(self, cursor: Cursor, now: float) -> bool:
-        """Return whether a shard was given to another worker that has not had time to take it.
+        """Return whether a shard is reserved for another worker that has not had time to take it.
 
-        Once that worker has taken it, there is a new lease; if that is free, any worker may take
-        it.
+        Once that worker has taken it, there is a new lease; if that lease is free, any worker may
+        take it.
         """
         lease, until = self._given.get(cursor.name, ("", 0.0))
         if until and (now >= until or lease != token(cursor)):

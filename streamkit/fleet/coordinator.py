@@ -41,16 +41,17 @@ _EAGER = 0.4
 """The factor on the time between two looks while a shard is about to change hands."""
 
 _LARGE = 20
-"""The number of workers from which on each looks less often."""
+"""From this number of workers on, each looks less often."""
 
 _SELDOM = 10
-"""The most times the configured interval that a look may be put off, however long the lease: a
-worker that joins waits for it."""
+"""A look may be put off by at most so many configured intervals, however long the lease is: a
+worker that joins waits for it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How often, in seconds: a look at the members, and one at the shards to share."""
+    """The seconds between looks: at the members, and at the shards to share."""
 
     look: float
     refresh: float
@@ -138,7 +139,7 @@ class Coordinator:
     def all_idle(self, *, idle: bool) -> bool:
         """Return whether the other workers are idle too, and report whether this one is.
 
-        Each must have said so in a heartbeat that is younger than this worker's own idleness: a
+        Each must have reported so in a heartbeat that is younger than this worker's own idleness. A
         dead worker sends none, so its shards are taken first.
         """
         self.heartbeat.say(idle=idle)
@@ -170,7 +171,7 @@ class Coordinator:
             await self._pause(self._rest(eager=eager))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for the next look, in parts so short that a stall of this process is noticed."""
+        """Wait for the next look, in steps so short that a stall of this process is noticed."""
         part, until = self.leases.lease_seconds / 4, self.clock.monotonic() + seconds
         while (left := until - self.clock.monotonic()) > 0:
             self._ran_at = self.clock.monotonic()
@@ -229,7 +230,7 @@ class Coordinator:
         self._looked_again = anyio.Event()
 
     async def _read_members(self, now: float) -> Attendance:
-        """Read the members; at half the price while nothing happens.
+        """Read the members, at half the price while nothing happens.
 
         An eventually consistent reading may be older than the last one. So it may only show that
         nothing has changed: if it shows anything but new heartbeats, all is read again before this
@@ -262,10 +263,10 @@ class Coordinator:
     async def _verify(self, asked: float) -> None:
         """Check that this worker still owns its shards.
 
-        This happens at once after a stall so long that other workers may have taken them, and now
-        and then in any case: on a quiet shard no commit would reveal it.
+        It checks at once after a stall so long that other workers may have taken the shards, and
+        now and then in any case: on a quiet shard no commit would reveal a loss.
         """
-        now = self.clock.monotonic()  # the reading of the member list may be what took so long
+        now = self.clock.monotonic()  # reading the member list may have taken so long
         stalled = now - self._ran_at > self.leases.lease_seconds / 2
         self._ran_at = now
         if stalled:
@@ -273,8 +274,8 @@ class Coordinator:
         if asked < self._verify_at:
             return
         self._verify_at = asked + self.rhythm.refresh
-        # Epochs only grow, so an old reading never makes a worker lose what it has; but after a
-        # stall what happened a moment ago counts, too.
+        # Epochs only grow, so an old reading never makes a worker lose a shard that it owns. But
+        # after a stall, what happened a moment ago counts too.
         store, held = self.member_list.store, self.shards.held
         for cursor in (await store.read_many(held, fresh=stalled)).values():
             self.shards.lose(cursor)

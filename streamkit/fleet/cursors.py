@@ -1,9 +1,10 @@
 """Every cursor of a consumer, including finished ancestors: find them, and delete them.
 
 In: a consumer's control items. Out: its cursors, found through the directories and then through
-their parents. Cursors are deleted from the oldest ancestor to the youngest shard, so that the rest
-can still be found after a crash. Only cursors of older generations are deleted: a worker that
-joined meanwhile keeps those it made. A deleted cursor refuses every commit of its former owner.
+their parents. Cursors are deleted from the oldest ancestor to the youngest shard, so that after a
+crash the rest can still be found. Only cursors of older generations are deleted: a worker that has
+joined meanwhile keeps the cursors that it created. Without its cursor, every commit of a former
+owner is refused.
 """
 
 import random
@@ -49,7 +50,7 @@ async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
         some = names[start : start + _PER_TRANSACTION]
         if await _drop(store, some, below, send):
             dropped += len(some)
-        else:  # some cursors are newer, or gone: delete them one by one
+        else:  # some cursors are newer, or deleted already: delete them one by one
             dropped += sum([await _drop(store, [name], below, send) for name in some])
     return dropped
 

@@ -38,8 +38,9 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
-"""The most fingerprints remembered: more than roll-outs are ever alive at once; the item stays
-small."""
+"""The most fingerprints that are remembered. More roll-outs are never alive at once, and the item
+stays small.
+"""
 _AUDIT_MAX = 10
 """The most entries of the audit trail: together they stay below a kilobyte."""
 _ZERO = {"N": "0"}
@@ -109,18 +110,18 @@ class Generation:
         return self.marks.get(operation) in self.held
 
     def without_pauses(self) -> "Generation":
-        """Return it without what a pause of one of its operations writes."""
+        """Return the generation without what a pause of one of its operations writes."""
         return replace(self, held=frozenset(), turns=0, audit=())
 
     def noted(self, entry: AuditEntry | None) -> "Generation":
-        """Return it with one more line in its audit trail, if there is one to add."""
+        """Return the generation with one more line in its audit trail, if a line is given."""
         if entry is None:
             return self
         return replace(self, audit=noted(self.audit, entry, _AUDIT_MAX))
 
 
 def move_mark(token: str) -> str:
-    """Return the mark of a move in `held`, by which its mover's transactions know of a pause."""
+    """Return the name of a move in `held`, by which its mover's transactions see a pause."""
     return f"move {token}"
 
 
@@ -263,7 +264,7 @@ async def begin_rewind(
 async def begin_move(
     store: CursorStore, newest: Generation, host: str, said: AuditEntry | None = None
 ) -> Generation:
-    """Start a generation that no worker is in, and whose host lets no process begin.
+    """Start a generation without workers, whose host lets no process begin.
 
     Raises:
         LeaseLost: another generation was started meanwhile.
@@ -335,9 +336,9 @@ def _audit_text(audit: Audit) -> str:
 
 
 def _as_read(newest: Generation) -> Condition:
-    """Return the condition that everything a decision was based on is still so."""
+    """Return the condition that nothing has changed on which a decision was based."""
     conditions: list[ConditionBase] = [builds_are(newest.builds)]
-    # Nothing of what a loss marks: that may happen at any time.
+    # Nothing is included that a loss marks, because a loss may be noticed at any time.
     for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):
         value, there = getattr(newest, name), Attr(name)
         as_read = set(value) if isinstance(value, frozenset) else value
@@ -382,6 +383,6 @@ def stepped(
     number = newest.number + 1 if advance else newest.number
     rebuild = newest.rebuild - frozenset(right)
     after = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
-    if advance:  # a move that is under way does not know this step: its mover is shut out
+    if advance:  # A move that is under way does not know this step: its mover is shut out.
         after = replace(after, mover="")
     return after.noted(said)

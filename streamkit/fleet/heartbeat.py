@@ -17,7 +17,7 @@ from streamkit.fleet.starvation import LONGEST
 from streamkit.progress.clock import Clock
 
 _AWAITED_SECONDS = 300.0
-"""How long children are looked for often; the shards of a disabled stream never get any."""
+"""How long children are looked for often; the shards of a disabled stream never get children."""
 _NAMED_MAX = 20
 """The most shards named in a member's item; for more the leader lists everything anyway, and people
 do not read on."""
@@ -51,7 +51,7 @@ Ask = Callable[[], Facts]
 
 @dataclass
 class Heartbeat:
-    """This worker's member item; facts that are not written at once are asked for at each beat.
+    """This worker's member item; each heartbeat collects the facts that are not written at once.
 
     After a late heartbeat, the item says *late* for four leases of `lease_seconds`.
     """

@@ -1,9 +1,9 @@
 """Hosting: whether workers or Lambda functions run a consumer, never both.
 
-Workers know by their cursors what is done, functions by the items' high-water marks; neither reads
-what the other keeps. So the consumer's item names its host, from its founding or its first batch
-on, and the other host refuses to begin. `operate.moves` changes hosts; meanwhile the name is that
-of the direction. While a consumer is being deleted, no host may begin.
+Workers know from their cursors what is done, functions from the items' high-water marks; neither
+reads what the other keeps. So the consumer's item names its host, from its founding or its first
+batch on, and the other host refuses to begin. `operate.moves` changes hosts; during a move the item
+names the direction instead. While a consumer is being deleted, no host may begin.
 
 The item also says that the consumer is paused: functions read it with each batch, and nothing else.
 Workers see the pause in their member list.
@@ -48,7 +48,7 @@ _EMPTY = {"S": ""}
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """What a host finds in the consumer's item when it begins; empty if there is no consumer.
+    """What a host reads in the consumer's item when it begins; empty if there is no consumer.
 
     `host` is what runs it; empty if no host has begun. `paused` is since when it must do nothing
     (epoch seconds), 0 if it is not paused.

@@ -55,7 +55,7 @@ async def join_generation(
     founding: Founding | None = None,
     host: str = "",
 ) -> Generation | None:
-    """Join the newest generation or start one; None means: stand by, this is an older roll-out.
+    """Join the newest generation or start one; None if this is an older roll-out, which stands by.
 
     Args:
         store: the consumer's control items.
@@ -135,7 +135,7 @@ async def _found(
 async def _predecessor(
     store: CursorStore, table: str, now: int
 ) -> tuple[Generation, RetentionLost] | None:
-    """Return the generation under the table's last stream, and what that may have lost."""
+    """Return the generation under the table's last stream, and what that stream may have lost."""
     for old in await predecessors(store, table):
         generation = await newest_generation(old)
         if generation is not None:

@@ -1,8 +1,8 @@
 """What a worker knows of its consumer's shards: cursors as last read, and their lineage roots.
 
-Other workers take, finish and create cursors all the time. What is known here is enough to say
-which shards there are to assign. A cursor is read again before anything is done with it, and a
-finished one leads to its children.
+Other workers take, finish and create cursors all the time. This knowledge is enough to say which
+shards have to be assigned. Before a worker acts on a cursor, it reads it again. A finished cursor
+leads to its children.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class KnownShards:
         self._readers = {name: by for name, by in self._readers.items() if name in kept}
 
     def heir(self, cursor: Cursor) -> str | None:
-        """Return the worker that read a shard's parent to its end; None once the shard was read."""
+        """Return the worker that read a shard's parent to its end; None once the shard is read."""
         return None if cursor.epoch else self._readers.get(cursor.parent or "")
 
     async def read(self, names: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class KnownShards:
         while todo:
             found = await self.store.read_many(todo)
             for name in todo - found.keys():
-                self.open.pop(name, None)  # swept
+                self.open.pop(name, None)  # deleted
             children = {child for cursor in found.values() for child in cursor.children}
             for cursor in found.values():
                 self.learn(cursor)

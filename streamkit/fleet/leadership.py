@@ -1,4 +1,4 @@
-"""Leadership: one worker of a consumer holds the lister's lease and does what is done once.
+"""Leadership: one worker of a consumer holds the lister's lease and does the common tasks.
 
 The leader lists the stream and creates cursors. It looks for the children of shards that ended
 before any was listed, takes shards that no worker reads, and sweeps the heartbeats of dead workers.
@@ -26,10 +26,11 @@ log = get_logger("streamkit.fleet")
 _LATE_SECONDS = 1.0
 """The pause between questions for the children of shards that ended."""
 _ABSTAIN_SECONDS = 60.0
-"""How long a leader that was cut off from the stream leaves the lead to other workers."""
+"""How long a leader that cannot reach the stream leaves the lead to other workers."""
 _SWEEP_LEASES = 10
-"""A worker is swept only so many leases later, long after its shards were taken: it may have been
-paused."""
+"""A worker is swept only so many leases after its death, long after its shards were taken: it may
+only have been paused.
+"""
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Leadership:
     _abstains_until: float = 0.0
 
     async def lead_for_ever(self) -> None:
-        """Lead whenever no other worker does."""
+        """Lead whenever no other worker leads."""
         while True:
             taken = await self._take() if self._may_lead() else None
             if taken is None:

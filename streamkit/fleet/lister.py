@@ -34,15 +34,18 @@ from streamkit.stream.loss import mark_rebuild
 log = get_logger("streamkit.lister")
 
 _LONG_SECONDS = 2.0
-"""After so long a lister checks that it still leads before it asks the stream; no lease is
-shorter."""
+"""After so many seconds a lister checks that it still leads before it asks the stream; no lease is
+shorter.
+"""
 _KEEP_SECONDS = 48 * 3600
 """How long finished cursors are kept: shards were seen listed for up to two days after they
 closed."""
 _PER_COMMIT = 40
 """Cursors in one commit: two items each, and one for the lister."""
 _ASKED_SINGLY = 5
-"""The most parents whose children are asked for one by one; for more, everything is listed."""
+"""The most parents whose children are asked for one by one; beyond that, the whole stream is
+listed.
+"""
 
 
 @dataclass
@@ -158,7 +161,7 @@ class Lister:
             self.gone.update(probed)
 
     async def _with_holds(self, cursors: Sequence[Cursor]) -> list[Cursor]:
-        """Give new trees the queued keys of all shards: it is not known which came before them.
+        """Give new trees the queued keys of all shards: it is not known which shards came before.
 
         A shard's parent may have come and gone while no worker read, with the queued keys of its
         own parent. The parked queues are still in the table, and no later change may overtake them.
@@ -172,7 +175,7 @@ class Lister:
         return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]
 
     async def _mark_builds(self) -> None:
-        """Mark aggregates whose build a shard with an unknown parent may have missed."""
+        """Mark the aggregates whose build a shard with an unknown parent may have missed."""
         item = await self.store.item("consumer") or {}
         builds = read_builds(item["builds"]["S"]) if "builds" in item else {}
         missed = {name for name, build in builds.items() if build.state not in ("emptying", "live")}
@@ -187,7 +190,7 @@ class Lister:
         self.cursors |= await self.store.read_many(new | (parents - running) | unread)
 
     async def _find_others(self, listed: Iterable[Shard]) -> None:
-        """Read the cursors of shards that are not listed any more, from child to parent."""
+        """Read the cursors of shards that the stream lists no more, from child to parent."""
         ids = {shard.id for shard in listed}
         unlisted = [c for name, c in self.cursors.items() if name not in ids and not c.finished]
         missing = {cursor.name for cursor in unlisted}
@@ -236,9 +239,10 @@ class Lister:
                 del self.cursors[cursor.name]
 
     def _oldest(self, listed: Sequence[Shard]) -> list[Cursor]:
-        """Return old cursors, and none whose parent has a cursor.
+        """Return old cursors whose parents have no cursor.
 
-        An archive still lists the parent's children: such a shard would be read again.
+        The archive still lists the children of a parent with a cursor: such a child would be read
+        again.
         """
         now = self.clock.time()
         over = forgotten(listed, self.cursors, now=now, keep_seconds=_KEEP_SECONDS)

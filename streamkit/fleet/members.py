@@ -29,7 +29,8 @@ from streamkit.progress.cursor import CursorStore
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
 """The state of a worker: `waiting` runs an older roll-out and stands by; `unfit` cannot read the
-stream."""
+stream.
+"""
 
 
 _PAUSE = "paused"
@@ -83,7 +84,8 @@ _LASTING = (
     *("fingerprint", "generation", "state", "weight", "leads", "follows", "late"),
     *("held", "news", "claims", "childless", "lease"),
 )
-"""What members report that other workers act on; workers that wait for `idle` ask for it."""
+"""What members report that other workers act on. Workers that wait until all are `idle` ask for it.
+"""
 
 
 def member_attributes(member: Member) -> dict[str, Wire]:

@@ -1,4 +1,4 @@
-"""Roll-outs: which generation of handlers a worker runs in, next to workers of other ones.
+"""Roll-outs: which generation of handlers a worker runs in, next to workers of other generations.
 
     a fingerprint never seen before      starts a generation at once
     the newest fingerprint               joins its generation; when another worker starts a newer
@@ -30,7 +30,7 @@ log = get_logger("streamkit.fleet")
 _ASK_SECONDS = 3.0
 """The pause between two looks of a waiting worker at the newest generation."""
 _DISBELIEF_SECONDS = 60.0
-"""How long a worker ignores a generation that a cursor names, but that no process has created."""
+"""How long a worker ignores a generation that a cursor names but that no process has created."""
 
 
 @dataclass
@@ -110,9 +110,9 @@ class Rollout:
             self.newest = max(self.newest, number)
 
     def _disbelieve(self, heard: int) -> None:
-        """Ignore a reported generation that does not exist, as after half a table was restored.
+        """Ignore a reported generation that does not exist, as after a table was restored in part.
 
-        Starting again would not help, so it would be repeated without end.
+        Starting again would not help, so this worker would restart without end.
         """
         now = self.clock.monotonic()
         if heard != self._unknown:

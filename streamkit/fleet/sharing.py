@@ -38,7 +38,7 @@ CoLocation = Callable[[], Collection[str] | None]
 run."""
 
 _SELDOM = 10
-"""Directories are read once in so many times that this worker looks at its shards."""
+"""The directories are read once in so many looks at the shards."""
 
 
 def not_co_located() -> None:
@@ -168,8 +168,8 @@ class Sharing:
         if refresh:
             self._news, self._refresh_at = news, now + self.refresh_seconds
         if told or now >= self._directories_at:
-            # Each maker of shards tells of them, and the leader does for one that has died: this
-            # only bounds how long a mistake lasts.
+            # The worker that creates shards tells of them; for a worker that has died, the leader
+            # does. This only limits how long a mistake lasts.
             self._directories_at = now + _SELDOM * self.refresh_seconds
             await self.known.refresh(fresh=told)
         peers[self.me.name] = self.me.weight
@@ -198,7 +198,7 @@ class Sharing:
         for name in names:
             cursor = self.known.open.get(name)
             if cursor is None:
-                continue  # finished: its children are known now, and are looked at next
+                continue  # finished: its children are known now, and the next look takes them
             if name not in self.claims.pending and self._assigned(cursor) != self.me.name:
                 continue  # the worker that read its parent is alive
             self.view.rollout.hear(cursor.generation)

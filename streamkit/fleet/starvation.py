@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from streamkit.fleet.members import Member
 
 LONGEST = 4
-"""How many times longer a lease may be: a dead worker is replaced even in a starved fleet."""
+"""How many times longer a lease may become: even in a starved fleet a dead worker is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Beats:
-    """A member's counter, when it changed last, when it was first read, and when last seen late."""
+    """A member's counter: when it last changed, was first read, and was last seen late."""
 
     count: int
     at: float

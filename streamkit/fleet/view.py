@@ -51,7 +51,7 @@ class FleetView:
         self.uncertain.add(name)
 
     def dropped(self, name: str) -> None:
-        """Look at once why a shard was lost: another worker has it, or there is a new generation.
+        """Look at once why a shard was lost: to another worker, or to a new generation.
 
         A step of a rebuild raises all cursors. Without this, the worker that lost one would notice
         when the leader next reads the consumer, after up to a listing interval: the shard may by
