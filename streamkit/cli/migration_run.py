@@ -95,7 +95,7 @@ def exit_code_of(state: State) -> ExitCode:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:
         return ExitCode.OK
-    return ExitCode.PAUSED if state.desired == "pause" else ExitCode.INTERRUPTED
+    return ExitCode.PAUSED if state.paused else ExitCode.INTERRUPTED
 
 
 async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:

@@ -113,6 +113,15 @@ class Generation:
         """Return the generation without what a pause of one of its operations writes."""
         return replace(self, held=frozenset(), turns=0, audit=())
 
+    @property
+    def commands(self) -> int:
+        """How often people have paused or resumed something."""
+        return self.turns
+
+    def commanded(self, said: AuditEntry) -> "Generation":
+        """Return it with one more pause, or one more end of a pause."""
+        return replace(self, turns=self.turns + 1).noted(said)
+
     def noted(self, entry: AuditEntry | None) -> "Generation":
         """Return the generation with one more line in its audit trail, if a line is given."""
         if entry is None:

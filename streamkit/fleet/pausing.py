@@ -8,16 +8,15 @@ overtaken does nothing.
 In: a consumer's control items. Out: it is paused, or is not. On failure: `ConfigurationError`.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.generation import Generation, consumer_operation
+from streamkit.fleet.generation import Generation, newest_generation, transition
 from streamkit.fleet.hosting import DELETING, WORKERS, check_host
 from streamkit.fleet.members import MemberList
-from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import AuditEntry, Step
+from streamkit.progress.operation import AuditEntry, Operation
 
 
 async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
@@ -34,7 +33,8 @@ async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
     def paused(newest: Generation) -> Generation:
         return replace(newest, paused=since and (newest.paused or since))
 
-    after = await _turn(store, paused, said, [MemberList(store).pausing(since)])
+    pausing = [MemberList(store).pausing(since)]
+    after = await _consumer(store).command(paused, said, pausing)
     return after.host or WORKERS
 
 
@@ -57,30 +57,18 @@ async def set_held(
         known = newest.held & frozenset(newest.marks.values())
         return replace(newest, held=known | mark if paused else known - mark)
 
-    return await _turn(store, held, said)
+    return await _consumer(store).command(held, said)
 
 
-async def _turn(
-    store: CursorStore,
-    changed: Callable[[Generation], Generation],
-    said: AuditEntry,
-    along: Sequence[Action] = (),
-) -> Generation:
-    seen: list[int] = []
+def _consumer(store: CursorStore) -> Operation[Generation]:
+    """Return the operation of all that people pause in a consumer; no pause makes it wait."""
+    return Operation(store, partial(_existing, store), partial(transition, store))
 
-    async def turned(newest: Generation | None) -> Step[Generation | None] | None:
-        if newest is None:
-            raise ConfigurationError(f"{store.space.consumer} has not run on this stream yet")
-        if newest.host == DELETING:
-            check_host(store.space.consumer, newest.host, WORKERS)
-        after = changed(newest)
-        if after == newest:
-            return None
-        if newest.turns not in (seen or [newest.turns]):
-            raise ConfigurationError("another command paused or resumed it meanwhile; try again")
-        seen.append(newest.turns)
-        return Step(replace(after, turns=newest.turns + 1).noted(said), along)
 
-    after = await consumer_operation(store).change(turned)
-    assert after is not None  # noqa: S101 - it would have been refused
-    return after
+async def _existing(store: CursorStore) -> Generation:
+    newest = await newest_generation(store)
+    if newest is None:
+        raise ConfigurationError(f"{store.space.consumer} has not run on this stream yet")
+    if newest.host == DELETING:
+        check_host(store.space.consumer, newest.host, WORKERS)
+    return newest

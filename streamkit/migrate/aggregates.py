@@ -20,12 +20,10 @@ from streamkit.aws import Aws
 from streamkit.kinds.aggregate.rebuild import Rebuilt, rebuild_aggregate
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import open_book, require_begun, require_same
-from streamkit.migrate.state import RESTING, State, StateBook
+from streamkit.migrate.state import RESTING, State
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import operator
-
-_FOLLOW_SECONDS = 2.0
+from streamkit.progress.operation import Operation, said_of
 
 
 async def run_aggregate(
@@ -64,14 +62,13 @@ async def run_aggregate(
     require_same(migration, state, accept_change=False)
     if state.waits:
         return state
-    while state.phase not in RESTING and not stopping.is_set():
-        if state.desired == "pause":
-            with anyio.move_on_after(_FOLLOW_SECONDS):
-                await stopping.wait()
-            state = await book.read(migration.id)
-            continue
+    operation = book.operation(migration.id, held=lambda state: state.waits)
+
+    async def act(state: State) -> bool:
+        if state.phase in RESTING or stopping.is_set():
+            return False
         state = await book.change(migration.id, partial(_scanning, clock))
-        async with _while_wanted(book, migration.id, stopping) as ending:
+        async with _while_wanted(operation, stopping) as ending:
             rebuilt = await rebuild_aggregate(
                 app,
                 aws,
@@ -82,15 +79,17 @@ async def run_aggregate(
                 clock=clock,
                 rng=rng or random.Random(),
             )
-        reached = partial(_done, clock, rebuilt)
-        state = await (book.change(migration.id, reached) if rebuilt.done else book.read(state.id))
-    return state
+        if rebuilt.done:
+            await book.change(migration.id, partial(_done, clock, rebuilt))
+        return True
+
+    return await operation.run(act, stopping)
 
 
 def _scanning(clock: Clock, state: State) -> State:
     if state.phase != "capturing":
         return state
-    return replace(state, phase="scanning").noted(clock.time(), operator(), "scanning")
+    return replace(state, phase="scanning").noted(said_of(clock, "scanning"))
 
 
 def _done(clock: Clock, rebuilt: Rebuilt, state: State) -> State:
@@ -98,27 +97,22 @@ def _done(clock: Clock, rebuilt: Rebuilt, state: State) -> State:
         return state
     verified = {"scanned": rebuilt.items, "errors": rebuilt.left_out}
     done = replace(state, phase="done", note="", verified=verified)
-    return done.noted(clock.time(), operator(), "done")
+    return done.noted(said_of(clock, "done"))
+
+
+def _goes_on(state: State) -> bool:
+    return state.phase not in RESTING
 
 
 @asynccontextmanager
 async def _while_wanted(
-    book: StateBook, number: str, stopping: anyio.Event
+    operation: Operation[State], stopping: anyio.Event
 ) -> AsyncIterator[anyio.Event]:
     """Yield an event that is set once the migration is stopped, paused or at rest."""
     ending = anyio.Event()
-
-    async def follow() -> None:
-        while not ending.is_set():
-            with anyio.move_on_after(_FOLLOW_SECONDS):
-                await stopping.wait()
-            state = await book.read(number)
-            if stopping.is_set() or state.desired == "pause" or state.phase in RESTING:
-                ending.set()
-
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(follow)
+            group.start_soon(operation.watch, ending, _goes_on, stopping)
             yield ending
             group.cancel_scope.cancel()
     except BaseExceptionGroup as errors:

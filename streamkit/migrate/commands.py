@@ -18,7 +18,7 @@ from streamkit.kinds.migration import Migration, rank
 from streamkit.migrate.order import order_of
 from streamkit.migrate.state import Phase, State, StateBook
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import operator
+from streamkit.progress.operation import AuditEntry, operator
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
@@ -201,7 +201,7 @@ async def begin(
             digest=migration.digest,
             mode=migration.mode,
             phase="capturing",
-            desired="run",
+            paused=False,
             direction="forward",
             run=state.run + 1,
             attempt=0,
@@ -211,7 +211,7 @@ async def begin(
             verified={},
             first=0,
         )
-        return limited(fresh, limit).noted(now, who, "begin")
+        return limited(fresh, limit).noted(AuditEntry(now, who, "begin"))
 
     return await book.change_beside(migration.id, order.beside(migration), begun)
 

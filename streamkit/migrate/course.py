@@ -65,5 +65,5 @@ def given_up(state: State, note: str) -> PhaseStep:
     if state.does == "comparing":  # nothing is deleted yet
         again = {"attempt": 0, "refused": state.refused + 1}
         return PhaseStep("soaking", f"not contracted: {note}", {"note": note, **again})
-    facts = {"note": note, "desired": "pause", "stage": state.stage, "attempt": state.attempt + 1}
+    facts = {"note": note, "paused": True, "stage": state.stage, "attempt": state.attempt + 1}
     return PhaseStep(state.phase, note, facts)

@@ -25,7 +25,7 @@ from streamkit.migrate.view import MigrationView, Place
 from streamkit.migrate.work import MigrationWork
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import operator
+from streamkit.progress.operation import AuditEntry, operator
 
 _NAMED = 5
 """Items that a line of the audit names at most."""
@@ -112,7 +112,7 @@ async def waive_errors(
         at = (clock or SystemClock()).time()
         more = f" and {len(waived) - _NAMED} more" if len(waived) > _NAMED else ""
         what = f"waived {', '.join(waived[:_NAMED])}{more}"
-        await book.change(number, lambda state: state.noted(at, who, what))
+        await book.change(number, lambda state: state.noted(AuditEntry(at, who, what)))
     return len(waived)
 
 

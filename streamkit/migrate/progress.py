@@ -219,7 +219,7 @@ def with_pass(
     if speed is None:
         return found
     found = replace(found, items=speed[0])
-    if state.desired == "pause":
+    if state.paused:
         return found
     eta = eta_of(share, error, tally.scanned, speed)
     return found if eta is None else replace(found, eta=eta[0], eta_error=eta[1])

@@ -43,6 +43,7 @@ from streamkit.migrate.work import MigrationWork
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import AuditEntry
 from streamkit.progress.scan.scan import TableScan
 from streamkit.settings import Settings
 
@@ -55,6 +56,7 @@ _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
 _DELETING = frozenset({"unturning", "dropping", "contracting"})
+_ANEW = "changes may have been lost: begun anew"
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
 _TURNING = frozenset({"switching", "contracting", "following", "unturning"})
 """The phases that go on to the next one only when every item is right, or waived."""
@@ -116,8 +118,10 @@ class Runner:
                 others = Others(self.app, self.aws, self.tables, self.clock)
                 group.start_soon(others.heed, self.rate, lambda: self.state)
                 group.start_soon(self.opened.shares.keep, self.rate)
-                await self._phases(stay=stay)
-                await self._end_capture()
+                await self._operation.run(self._act, self.stopping)
+                self.stopping.set()
+                self.capture.stop()
+                await self._captured.wait()
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
             raise first_error(errors) from errors
@@ -146,22 +150,24 @@ class Runner:
             partial(self._live, MigrationWork.live_target),
             self.clock,
         )
+        operation = self.book.operation(self.migration.id, self._is_held)
+        self._operation = replace(operation, read=self._read)
         self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
         await self._read()
         require_begun(self.state)
 
     # -- following -----------------------------------------------------------------------------
 
-    async def _read(self) -> None:
+    async def _read(self) -> State:
         asked = self.clock.monotonic()
-        self._adopt(await self.book.read(self.migration.id), asked)
+        return self._adopt(await self.book.read(self.migration.id), asked)
 
-    def _adopt(self, state: State, asked: float) -> None:
+    def _adopt(self, state: State, asked: float) -> State:
         """Take over a state; interrupt work that belongs to another phase."""
         require_same(self.migration, state, accept_change=False)
         before, self.state = self.state, state
         self.opened.adopt(self.view, state, asked)
-        same = (before.course, before.desired) == (state.course, state.desired)
+        same = (before.course, before.paused) == (state.course, state.paused)
         if not same or self._work is None or before.attempt != state.attempt:
             self._work = self.opened.work_under(self.view, state)
         if not same:
@@ -170,6 +176,7 @@ class Runner:
             self._changed.set()
             if before.course[:2] != state.course[:2]:
                 self.capture.stop()
+        return state
 
     async def _follow(self) -> None:
         while True:
@@ -221,11 +228,6 @@ class Runner:
             return self._stays and not self.migration.moves
         return state.phase != "dropping"
 
-    async def _end_capture(self) -> None:
-        self.stopping.set()
-        self.capture.stop()
-        await self._captured.wait()
-
     async def _begin_anew(self, state: State) -> None:
         """Capture again from now on, and read the table once more: changes may be lost."""
         log.warning("migration.begins_anew", migration=state.id, run=state.run)
@@ -238,33 +240,35 @@ class Runner:
             stays = self.migration.is_pairs and turned  # what a rollback does depends on it
             phase: Phase = now.phase if stays else "capturing"
             again = replace(now, run=now.run + 1, phase=phase, began=moment)
-            return again.noted(moment, self.owner, "changes may have been lost: begun anew")
+            return again.noted(AuditEntry(moment, self.owner, _ANEW))
 
         asked = self.clock.monotonic()
         self._adopt(await self.book.change(state.id, anew), asked)
 
     # -- phases --------------------------------------------------------------------------------
 
-    async def _phases(self, *, stay: bool) -> None:
-        while not self.stopping.is_set():
-            self._interrupt = anyio.Event()
-            state = self.state
-            if state.waits:
-                if state.first and not stay:
-                    return  # a person looks at the first items, and then begins again
+    def _is_held(self, state: State) -> bool:
+        # With `first` it is not held, but ends: a person looks at the items, and begins again.
+        return state.waits and (self._stays or not state.first)
+
+    async def _act(self, state: State) -> bool:
+        """Do what a phase asks for, or wait at rest; return whether this process goes on."""
+        self._interrupt = anyio.Event()
+        if self.stopping.is_set() or state.waits:
+            return False
+        if self._catches_up:
+            self._catches_up = not await self.capture.caught_up(state)
+        elif state.phase in RESTING:
+            while self._stays and self.state == state and not self.stopping.is_set():
                 await self._next_change()
-            elif self._catches_up:
-                self._catches_up = not await self.capture.caught_up(state)
-            elif state.phase in RESTING:
-                if not stay:
-                    return
-                await self._next_change()
-            elif state.phase == "capturing":
-                await self._capturing(state)
-            elif state.phase in ("catching up", "returning"):
-                await self._catching_up(state)
-            else:
-                await self._pass(state)
+            return self._stays
+        elif state.phase == "capturing":
+            await self._capturing(state)
+        elif state.phase in ("catching up", "returning"):
+            await self._catching_up(state)
+        else:
+            await self._pass(state)
+        return True
 
     async def _next_change(self) -> None:
         self._changed = anyio.Event()
@@ -274,7 +278,7 @@ class Runner:
     async def _step(self, state: State, phase: Phase, what: str = "", **facts: Any) -> None:
         """Go on to a phase, unless another process has done so."""
         later = replace(state, phase=phase, **({"stage": ""} | facts))
-        later = later.noted(self.clock.time(), self.owner, what or phase)
+        later = later.noted(AuditEntry(self.clock.time(), self.owner, what or phase))
         asked = self.clock.monotonic()
         try:
             written = await self.book.write(state, later)
@@ -347,7 +351,7 @@ class Runner:
             await self._give_up(state, str(error))
         except FirstDone as done:
             complete = False
-            await self._step(state, state.phase, str(done), note=str(done), desired="pause")
+            await self._step(state, state.phase, str(done), note=str(done), paused=True)
         if self.state.pass_name != state.pass_name:
             await scan.delete()  # this process may have made them again since others deleted them
         return complete

@@ -20,7 +20,7 @@ from streamkit.migrate.order import order_of
 from streamkit.migrate.scaffold import imports_of
 from streamkit.migrate.state import State
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import operator
+from streamkit.progress.operation import AuditEntry, operator
 
 _TEXT = """\"\"\"Migrations of {app} that are done in every table; they have no code any more.\"\"\"
 
@@ -54,11 +54,11 @@ async def stamp(
         if state.phase == "done" and any(one.what == what for one in state.audit):
             return state  # the same command, whose reply was lost
         require_free(state, again=True)
-        done = replace(state, phase="done", desired="run", direction="forward", note="")
+        done = replace(state, phase="done", paused=False, direction="forward", note="")
         if migration is not None:
             order.require_turn(migration, others)
             done = replace(done, digest=migration.digest, mode=migration.mode)
-        return done.noted(moment, who, what)
+        return done.noted(AuditEntry(moment, who, what))
 
     beside = [] if migration is None else order.beside(migration)
     return await book.change_beside(number, beside, stamped)

@@ -1,7 +1,7 @@
 """Store the state of a migration in one item, which changes only IF it is as it was read.
 
-`phase` is what was reached, `desired` what operators want; every process that runs the migration
-follows both, so that a pause needs no reply. The steps are
+`phase` is what was reached, and `paused` says that operators want it to wait; every process that
+runs the migration follows both, so that a pause needs no reply. The steps are
 
    capturing   every change from now on will be seen
    scanning    the pass over the items that exist already
@@ -57,7 +57,6 @@ Phase = Literal[
     "dropping",
     "rolled back",
 ]
-Desired = Literal["run", "pause"]
 Direction = Literal["forward", "back"]
 Stage = Literal["", "comparing", "closing"]
 
@@ -74,6 +73,8 @@ SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning",
 
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
+_COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
+"""First words of the audit lines of operators' commands; lines of processes begin differently."""
 _AUDIT_MAX = 200
 _BESIDE_MAX = 90
 """Other migrations, the newest ones, whose states a transaction checks; it takes 100 actions."""
@@ -82,6 +83,10 @@ _BESIDE_MAX = 90
 @dataclass(frozen=True, slots=True)
 class State:
     """The state of one migration; `run` grows when it begins again, `attempt` with each pass.
+
+    A pause stops the passes, and no more: changes are followed, or the stream would forget them. It
+    may be made at rest, too, and then the next command has to wait. The item says `desired`,
+    because processes of older releases read that.
 
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
@@ -95,7 +100,7 @@ class State:
     digest: str = ""
     mode: str = ""
     phase: Phase = "new"
-    desired: Desired = "run"
+    paused: bool = False
     direction: Direction = "forward"
     run: int = 0
     attempt: int = 0
@@ -120,9 +125,14 @@ class State:
         return f"{self.id}-{self.run}"
 
     @property
+    def desired(self) -> Literal["run", "pause"]:
+        """What operators want, in the word that is stored and printed."""
+        return "pause" if self.paused else "run"
+
+    @property
     def waits(self) -> bool:
         """Whether there is something to do, and an operator has paused it."""
-        return self.desired == "pause" and self.phase not in RESTING
+        return self.paused and self.phase not in RESTING
 
     @property
     def does(self) -> str:
@@ -149,15 +159,24 @@ class State:
         name = f"{self.id}.{self.run}.{self.does}.{self.attempt}"
         return f"{name}.{self.refused}" if self.refused else name
 
-    def noted(self, at: float, by: str, what: str) -> "State":
+    @property
+    def commands(self) -> Audit:
+        """The lines of its audit that are commands."""
+        return tuple(entry for entry in self.audit if entry.what.partition(" ")[0] in _COMMANDS)
+
+    def commanded(self, said: AuditEntry) -> "State":
+        """Return the state after one more command."""
+        return _next(self, self.noted(said))
+
+    def noted(self, said: AuditEntry) -> "State":
         """Return the state with one more line in its audit."""
-        return replace(
-            self, updated=at, audit=noted(self.audit, AuditEntry(at, by, what), _AUDIT_MAX)
-        )
+        return replace(self, updated=said.at, audit=noted(self.audit, said, _AUDIT_MAX))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
+        """Return the fields as JSON types, under the names that are stored."""
+        fields = asdict(self)
+        del fields["paused"]
+        return fields | {"desired": self.desired}
 
 
 def read_state(text: str, version: int) -> State:
@@ -165,6 +184,7 @@ def read_state(text: str, version: int) -> State:
     found = json.loads(text)
     found["audit"] = read_audit(found.get("audit", ()))
     found["version"] = version
+    found["paused"] = found.get("desired") == "pause"
     known = {name: value for name, value in found.items() if name in State.__slots__}
     state = State(**known)
     if state.phase not in get_args(Phase):
@@ -197,10 +217,13 @@ class StateBook:
         Raises:
             LeaseLost: it is not.
         """
-        return await self._operation(before.id).step(before, _next(before, after))
+        return await self.operation(before.id).step(before, _next(before, after))
 
-    def _operation(self, migration: str) -> Operation[State]:
-        return Operation(self.store, partial(self.read, migration), self._writes)
+    def operation(
+        self, migration: str, held: Callable[[State], bool] = lambda _: False
+    ) -> Operation[State]:
+        """Return a migration's operation; a process that pauses make wait says when by `held`."""
+        return Operation(self.store, partial(self.read, migration), self._writes, held)
 
     def _writes(self, before: State, after: State) -> Action:
         action = self.store.space.update("migration", before.id)
@@ -244,7 +267,7 @@ class StateBook:
             along = [self._still(other) for other in beside[-_BESIDE_MAX:]]
             return Step(_next(before, after), along)
 
-        return await self._operation(migration).change(decide)
+        return await self.operation(migration).change(decide)
 
 
 def _next(before: State, after: State) -> State:

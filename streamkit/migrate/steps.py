@@ -29,9 +29,6 @@ from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
-_COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
-"""First words of the audit lines of operators' commands; lines of processes begin differently."""
-
 
 async def pause(
     app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
@@ -43,7 +40,7 @@ async def pause(
     """
 
     def paused(state: State) -> State:
-        return replace(require_begun(state), desired="pause")
+        return replace(require_begun(state), paused=True)
 
     return await _command(app, aws, number, paused, "pause", by, clock)
 
@@ -74,7 +71,7 @@ async def resume(
 
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
-        later = replace(state, desired="run", digest=migration.digest, first=0)
+        later = replace(state, paused=False, digest=migration.digest, first=0)
         if state.phase == "blocked":
             later = replace(later, phase="verifying", attempt=state.attempt + 1)
         return state if later == state else replace(later, note="")
@@ -109,33 +106,9 @@ async def _command(
     by: str | None,
     clock: Clock | None,
 ) -> State:
-    """Run an operator's command, unless another command came between its read and its write.
-
-    Writes of processes in between do not matter. Otherwise a command that stood still would undo a
-    later one.
-
-    Raises:
-        ConfigurationError: another command came between.
-    """
-    mine = AuditEntry((clock or SystemClock()).time(), by or operator(), what)
-    seen: tuple[AuditEntry, ...] | None = None
-
-    def once(state: State) -> State:
-        nonlocal seen
-        later = change(state)
-        if later == state or (seen is not None and mine in state.audit):
-            return state  # in the second case the reply of its write was lost
-        commands = tuple(e for e in state.audit if e.what.partition(" ")[0] in _COMMANDS)
-        if seen not in (None, commands):
-            last = commands[-1]
-            raise ConfigurationError(
-                f"migration {number}: {last.by} said {last.what!r} meanwhile, and so {what!r} was"
-                " not done; look at its status, and run the command again if it is still wanted"
-            )
-        seen = commands
-        return later.noted(mine.at, mine.by, mine.what)
-
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, once)
+    said = AuditEntry((clock or SystemClock()).time(), by or operator(), what)
+    operation = (await open_book(app, aws)).operation(migration_of(app, number).id)
+    return await operation.command(change, said)
 
 
 async def switch(
@@ -229,7 +202,7 @@ async def rollback(
                 f"{migration.declared}: after the switch it takes reverse=, so that what was"
                 " written since is kept"
             )
-        back = replace(state, direction="back", desired="run", attempt=0, note="", stage="")
+        back = replace(state, direction="back", paused=False, attempt=0, note="", stage="")
         back = replace(back, digest=migration.digest, first=0)
         if not migration.is_pairs:
             back = replace(back, phase="capturing", run=state.run + 1, began=now)
@@ -237,7 +210,7 @@ async def rollback(
             back = replace(back, phase="returning")
         else:
             back = replace(back, phase="dropping")
-        return back.noted(now, who, "rollback")
+        return back.noted(AuditEntry(now, who, "rollback"))
 
     order, book = order_of(app), await open_book(app, aws)
     return await book.change_beside(migration.id, order.beside(migration), rolled)
@@ -281,11 +254,11 @@ async def _go(
             raise ConfigurationError(
                 f"migration {migration.id} is {state.phase!r}; {what} is for {allowed}"
             )
-        if state.desired == "pause":
+        if state.paused:
             raise ConfigurationError(
                 f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
             )
         gone = replace(state, phase=phase, attempt=0, **facts)
-        return gone.noted(entry.at, entry.by, entry.what)
+        return gone.noted(entry)
 
     return await book.change(migration.id, gone)

@@ -40,7 +40,7 @@ class MigrationView:
     def __init__(
         self,
         state: State,
-        read: Callable[[], Awaitable[None]],
+        read: Callable[[], Awaitable[object]],
         look_again: Callable[[Sequence[Place]], Awaitable[None]],
         clock: Clock,
     ) -> None:

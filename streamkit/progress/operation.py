@@ -11,7 +11,8 @@ writes nothing, because the state is not as it was read any more.
 
 People may pause an operation: the state says so, and the write that says it makes the next step of
 each process fail. The processes wait, and go on when the state says so; so does a process that
-begins meanwhile.
+begins meanwhile. What people want is a command: it is written once, with who said it and when, and
+not at all if another command came first.
 
 Each operation itself decides what it does in a phase, how it fences that work, and whether it waits
 for people: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds share one item)
@@ -26,7 +27,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
@@ -43,7 +44,7 @@ log = get_logger("streamkit.operation")
 S = TypeVar("S")
 
 _LOOK_SECONDS = 5.0
-"""Seconds between two looks at the state of an operation that is paused."""
+"""Seconds between two looks at the state: whether a pause has begun, or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,27 @@ class Refusal(ConfigurationError):
         found = list(reasons)
         if found:
             raise cls(found)
+
+
+class Commanded(Protocol):
+    """A state that people change by commands."""
+
+    @property
+    def audit(self) -> Audit:
+        """Its trail."""
+        ...
+
+    @property
+    def commands(self) -> object:
+        """What differs after each command, and after nothing else."""
+        ...
+
+    def commanded(self, said: AuditEntry) -> Self:
+        """Return the state with one more command, and its line in the trail."""
+        ...
+
+
+C = TypeVar("C", bound=Commanded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +209,61 @@ class Operation(Generic[S]):
                 return await self.step(before, step.after, step.along)
             except LeaseLost:
                 before = await self.resumed()
+
+    async def command(
+        self: "Operation[C]",
+        change: Callable[[C], C],
+        said: AuditEntry,
+        along: Sequence[Action] = (),
+    ) -> C:
+        """Do what a person says, unless another command came between its read and its write.
+
+        Steps of processes in between do not matter. Otherwise a command that stood still would undo
+        a later one. A command that changes nothing writes nothing.
+
+        Args:
+            change: returns the state as the person wants it; it may raise an error instead.
+            said: the line for the audit trail.
+            along: actions for the same transaction.
+
+        Returns:
+            The state after that.
+
+        Raises:
+            ConfigurationError: another command came between.
+        """
+        seen: list[object] = []
+
+        async def decide(state: C) -> Step[C] | None:
+            after = change(state)
+            if after == state or (seen and said in state.audit):
+                return None  # in the second case the reply of its write was lost
+            if state.commands not in (seen or [state.commands]):
+                raise ConfigurationError(
+                    f"another command was given meanwhile, and so {said.what!r} was not done; look"
+                    " at the status, and run the command again if it is still wanted"
+                )
+            seen.append(state.commands)
+            return Step(after.commanded(said), along)
+
+        return await self.change(decide)
+
+    async def watch(
+        self, ending: anyio.Event, look: Callable[[S], bool], stopping: anyio.Event
+    ) -> None:
+        """Look at the state every few seconds, and end the work of its phase once it has to end.
+
+        Args:
+            ending: an event that is set then: on request, at a pause, or if `look` says so.
+            look: is told each state that is read, and returns whether the work goes on.
+            stopping: an event that asks for an end.
+        """
+        while not ending.is_set():
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await stopping.wait()
+            state = await self.read()
+            if not look(state) or stopping.is_set() or self.held(state):
+                ending.set()
 
     async def run(
         self, act: Callable[[S], Awaitable[bool]], stopping: anyio.Event | None = None

@@ -206,8 +206,8 @@ MUTANTS = (
     Mutant(
         "switch-ends-a-pause",
         "migrate/steps.py",
-        'if state.desired == "pause":',
-        'if state.desired == "stop":',
+        "        if state.paused:",
+        "        if state.paused is None:",
         "a switch ends a pause that somebody else has made",
         test="tests/unit/migrate/test_migration_commands.py::test_a_switch_does_not_end_a_pause",
     ),
@@ -246,8 +246,8 @@ MUTANTS = (
     Mutant(
         "first-items-only-once",
         "migrate/running.py",
-        "                if state.first and not stay:\n                    return",
-        "                if state.first and stay:\n                    return",
+        "        return state.waits and (self._stays or not state.first)\n",
+        "        return state.waits\n",
         "a canary waits for ever at a terminal",
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_pauses_after_its_first_items_and_a_resume_does_the_rest",
     ),
@@ -622,8 +622,8 @@ MUTANTS = (
     Mutant(
         "paused-aggregate-goes-on",
         "migrate/aggregates.py",
-        'if stopping.is_set() or state.desired == "pause" or state.phase in RESTING:',
-        "if stopping.is_set() or state.phase in RESTING:",
+        "held=lambda state: state.waits)",
+        "held=lambda _: False)",
         "an aggregate that is paused while it is counted is counted on",
         test="tests/unit/migrate/test_migration_aggregates.py::test_one_that_is_paused_meanwhile_is_waited_for_and_then_counted_once",
     ),

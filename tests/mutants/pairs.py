@@ -141,9 +141,9 @@ MUTANTS = (
     ),
     Mutant(
         "late-pause-stops-again",
-        "migrate/steps.py",
-        "        if seen not in (None, commands):\n",
-        "        if False:\n",
+        "progress/operation.py",
+        "            if state.commands not in (seen or [state.commands]):\n",
+        "            if state.commands is seen:\n",
         "a command that stood still undoes the one that came after it",
         test="tests/simulation/test_commands.py::test_a_command_of_a_migration_that_arrives_after_the_next_one_does_nothing",
     ),

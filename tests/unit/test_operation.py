@@ -1,8 +1,9 @@
 """An operation's state moves by one conditional write, which counts once whatever becomes of it."""
 
+import json
 import random
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import anyio
 import pytest
@@ -18,6 +19,7 @@ from streamkit.progress.actions import OURS, Action, Verb
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry, Operation, Refusal, Step, noted, read_audit
+from streamkit.testing.loop import run_virtually
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 TABLE = {
@@ -216,19 +218,23 @@ def test_a_refusal_names_every_reason_and_is_none_without_one():
     assert str(refused.value) == "workers are alive\nchanges are parked"
 
 
-async def test_steps_of_a_paused_operation_wait_until_it_is_resumed(store):
+def test_steps_of_a_paused_operation_wait_until_it_is_resumed():
+    run_virtually(waited)
+
+
+async def waited():
     looks, held = [], [True, True, False, False]
 
     def is_held(state):
         looks.append(state)
         return held.pop(0)
 
-    operation = replace(errand(store), held=is_held)
-
     async def once(state):
         return Step(Errand(1, "me")) if not state.stage else None
 
-    assert await operation.change(once) == Errand(1, "me")
+    async with opened() as store:
+        operation = replace(errand(store), held=is_held)
+        assert await operation.change(once) == Errand(1, "me")
     assert len(looks) == 3
 
 
@@ -241,3 +247,126 @@ async def test_a_process_that_has_to_stop_does_not_wait_for_the_end_of_a_pause(s
         return False
 
     assert await operation.run(act, stopping) == Errand()
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What people want, and how often they have said so; a process steps, too."""
+
+    on: bool = True
+    stage: int = 0
+    commands: int = 0
+    audit: tuple[AuditEntry, ...] = ()
+
+    def commanded(self, said):
+        return replace(self, commands=self.commands + 1, audit=(*self.audit, said))
+
+
+def wish_of(found):
+    return Wish(**found | {"audit": read_audit(found["audit"])})
+
+
+def wishes(store):
+    async def read():
+        item = await store.item("wish")
+        return wish_of(json.loads(item["wish"]["S"])) if item else Wish()
+
+    def writes(before, after):
+        action = store.space.update("wish")
+        action.sets["wish"] = {"S": json.dumps(asdict(after))}
+        as_read = absent if before == Wish() else Attr("wish").eq(json.dumps(asdict(before)))
+        action.guards.append((Guard(as_read), OURS))
+        return action
+
+    return Operation(store, read, writes)
+
+
+def off(state):
+    return replace(state, on=False)
+
+
+async def command_after(store, *others):
+    """Give a command, before whose first write others come; return the state after it."""
+    operation, left = wishes(store), [*others]
+
+    async def read():
+        state = await operation.read()
+        while left:
+            await left.pop(0)(operation)
+        return state
+
+    return await replace(operation, read=read).command(off, AuditEntry(1, "ann", "off"))
+
+
+def ten_further(state):
+    return replace(state, stage=state.stage + 10)
+
+
+async def stepped(operation):
+    before = await operation.read()
+    await operation.step(before, replace(before, stage=before.stage + 1))
+
+
+async def commanded(operation):
+    await operation.command(lambda state: replace(state, stage=9), AuditEntry(2, "bob", "nine"))
+
+
+async def test_a_command_is_written_once_with_its_line_whatever_processes_do_meanwhile(store):
+    after = await command_after(store, stepped, stepped)
+    assert (after.on, after.stage, after.commands) == (False, 2, 1)
+    assert after.audit == (AuditEntry(1, "ann", "off"),)
+
+
+async def test_a_command_that_another_one_overtakes_is_refused_and_writes_nothing(store):
+    with pytest.raises(ConfigurationError, match=r"another command was given meanwhile.*'off'"):
+        await command_after(store, commanded)
+    assert (await wishes(store).read()).on
+
+
+async def test_a_command_that_changes_nothing_writes_nothing(store):
+    said = AuditEntry(1, "ann", "off")
+    await wishes(store).command(off, said)
+    assert (await wishes(store).command(off, said)).commands == 1
+
+
+async def test_a_command_whose_reply_was_lost_counts_once_even_after_a_later_step(store):
+    operation = wishes(store)
+
+    class Losing(Operation):
+        async def step(self, before, after, along=()):
+            await operation.step(before, after, along)
+            await stepped(operation)
+            raise LeaseLost("its reply was lost, and a process has stepped since")
+
+    losing = Losing(store, operation.read, operation.writes)
+    after = await losing.command(ten_further, AuditEntry(1, "ann", "ten"))
+    assert (after.stage, after.commands) == (11, 1)
+
+
+# -- watching --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["paused", "over", "stopping"])
+def test_work_ends_once_its_operation_is_paused_or_over_or_has_to_stop(why):
+    run_virtually(watched, why)
+
+
+async def watched(why):
+    looks, ending, stopping = [], anyio.Event(), anyio.Event()
+
+    def goes_on(state):
+        looks.append(state)
+        if why == "stopping" and len(looks) > 1:
+            stopping.set()
+        return why != "over" or len(looks) < 2
+
+    async with opened() as store:
+        operation = replace(errand(store), held=lambda _: why == "paused" and len(looks) > 1)
+
+        with anyio.fail_after(60):
+            await operation.watch(ending, goes_on, stopping)
+    assert ending.is_set()
+    assert len(looks) == 2

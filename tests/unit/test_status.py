@@ -318,7 +318,7 @@ async def test_status_names_migrations_that_are_neither_new_nor_at_their_end(wor
     store, _ = await newest_in(world, migrating)
     book = StateBook(world.aws.dynamodb, store.space.schema, "shop")
     await book.write(State("0001"), State("0001", phase="done"))
-    paused = State("0002", phase="contracting", stage="comparing", desired="pause")
+    paused = State("0002", phase="contracting", stage="comparing", paused=True)
     await book.write(State("0002"), paused)
     (only,) = (await world.status(migrating)).operations
     assert only == OperationStatus("migration", "0002", "comparing", paused=True)

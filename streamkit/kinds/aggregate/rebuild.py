@@ -22,6 +22,7 @@ again.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -34,7 +35,6 @@ from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import (
     Generation,
     consumer_operation,
-    newest_generation,
     same_builds,
     stepped,
     write_generation,
@@ -53,7 +53,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
 from streamkit.progress.machine import Machine
-from streamkit.progress.operation import AuditEntry, Step, said_of
+from streamkit.progress.operation import AuditEntry, Operation, Step, said_of
 from streamkit.progress.scan.pages import ScanPages, Visit
 from streamkit.progress.scan.scan import LEASE_SECONDS, TableScan
 from streamkit.progress.scan.segment import LeasedSegment
@@ -196,11 +196,14 @@ class _Rebuild:
     def name(self) -> str:
         return self.aggregate.__name__
 
+    @property
+    def _operation(self) -> Operation[Generation | None]:
+        return consumer_operation(self.store, f"rebuild {self.name}")
+
     async def run(self) -> Rebuilt:
         """Take step after step, from the state in the table."""
-        operation = consumer_operation(self.store, f"rebuild {self.name}")
         await consumer_operation(self.store).change(self._begun)
-        last = await operation.run(self._act, self.stopping)
+        last = await self._operation.run(self._act, self.stopping)
         build = self._required(last).builds[self.name]
         left = await left_out(self.store, {self.name: build})
         counts, left_here = asdict(self.counts), left.get(self.name, 0)
@@ -372,7 +375,9 @@ class _Rebuild:
         ending, finished = anyio.Event(), False
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._watch, build, ending)
+                group.start_soon(
+                    self._operation.watch, ending, partial(self._goes_on, build), self.stopping
+                )
                 owner = new_worker_name()
                 finished = await scan.run(
                     pages, visit, owner, at_once=self.width.at_once, stopping=ending
@@ -382,17 +387,10 @@ class _Rebuild:
             raise first_error(errors) from None
         return finished
 
-    async def _watch(self, build: Build, ending: anyio.Event) -> None:
-        """End the scan on request or if it is paused, or is not the build's scan any more."""
-        while not ending.is_set():
-            with anyio.move_on_after(_LOOK_SECONDS):
-                await self.stopping.wait()
-            self.progress(build.state, self.counts)
-            newest = await newest_generation(self.store)
-            now = newest.builds.get(self.name) if newest else None
-            held = newest is not None and newest.is_held(f"rebuild {self.name}")
-            if self.stopping.is_set() or held or now != build:
-                ending.set()
+    def _goes_on(self, build: Build, newest: Generation | None) -> bool:
+        """Tell how far the scan is, and return whether it is still the build's scan."""
+        self.progress(build.state, self.counts)
+        return newest is not None and newest.builds.get(self.name) == build
 
 
 __all__ = ["Rebuilt", "rebuild_aggregate"]

@@ -1,12 +1,13 @@
 """The course of a migration: no pass ever has the name of one before it, whatever people do."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from streamkit.migrate import course
 from streamkit.migrate.course import after_pass, given_up, once_more
-from streamkit.migrate.state import PASSES, State
+from streamkit.migrate.state import PASSES, State, read_state
 
 STEPS = 12
 
@@ -68,3 +69,13 @@ def test_a_contraction_that_compares_under_the_name_of_the_last_one_is_found(mon
     monkeypatch.setitem(globals(), "given_up", forgetful)
     assert course.given_up is given
     assert repeated(other_table=False) == {"0001.1.comparing.0"}
+
+
+@pytest.mark.parametrize(("desired", "paused"), [("pause", True), ("run", False)])
+def test_a_pause_is_stored_under_the_name_that_older_releases_write_and_read(desired, paused):
+    older = {"id": "0001", "phase": "scanning", "desired": desired, "audit": []}
+    state = read_state(json.dumps(older), 3)
+    assert (state.paused, state.waits, state.version) == (paused, paused, 3)
+    stored = state.to_dict()
+    assert stored["desired"] == desired
+    assert "paused" not in stored

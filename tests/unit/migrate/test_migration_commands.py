@@ -179,7 +179,7 @@ def test_a_switch_does_not_end_a_pause():
         book = await commands.open_book(app, aws)
         await begin(app, aws, world)
         state = await book.read("0001")
-        await book.change("0001", lambda now: steps.replace(now, phase="ready", desired="pause"))
+        await book.change("0001", lambda now: steps.replace(now, phase="ready", paused=True))
         with pytest.raises(ConfigurationError, match="resume"):
             await steps.switch(app, aws, "0001", by="op")
         return state

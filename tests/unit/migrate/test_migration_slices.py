@@ -175,7 +175,7 @@ def test_a_segment_that_is_begun_counts_half_and_is_the_error():
     assert (found.share, found.share_error, found.finished) == (0.4, 0.2, 1)
     looks = [Look(float(n), n, 0, 0) for n in range(9)]
     assert with_pass(empty, state, Tally(scanned=10), segments, looks).eta is not None
-    paused = replace(state, desired="pause")
+    paused = replace(state, paused=True)
     assert with_pass(empty, paused, Tally(scanned=10), segments, looks).eta is None
 
 
@@ -231,11 +231,11 @@ def test_a_migration_that_nobody_has_applied_is_pending():
     ("state", "code"),
     [
         (State("1", phase="done"), ExitCode.OK),
-        (State("1", phase="ready", desired="pause"), ExitCode.OK),
+        (State("1", phase="ready", paused=True), ExitCode.OK),
         (State("1", phase="blocked"), ExitCode.WAITS_FOR_PEOPLE),
         (State("1", phase="soaking"), ExitCode.OK),
         (State("1", phase="soaking", note="8 items"), ExitCode.WAITS_FOR_PEOPLE),
-        (State("1", phase="scanning", desired="pause"), ExitCode.PAUSED),
+        (State("1", phase="scanning", paused=True), ExitCode.PAUSED),
         (State("1", phase="scanning"), ExitCode.INTERRUPTED),
     ],
     ids=lambda one: str(getattr(one, "phase", "")),

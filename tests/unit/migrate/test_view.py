@@ -70,7 +70,7 @@ async def after_the_time(state):
         assert table.updates == (state.course == STATE.course)
 
 
-@pytest.mark.parametrize("facts", [{"desired": "pause"}, {"attempt": 1}, {"max_writes": 5.0}])
+@pytest.mark.parametrize("facts", [{"paused": True}, {"attempt": 1}, {"max_writes": 5.0}])
 def test_a_state_that_was_read_long_ago_is_read_again_before_a_write(facts):
     run_virtually(after_the_time, replace(STATE, **facts))
 
