@@ -68,6 +68,7 @@ class Attempts:
                 try:
                     await attempt()
                 except Exception as error:  # whatever user code raises is its failure
+                    self.failures.raised(handler, error)
                     if isinstance(error, Unavailable):
                         if not self.patience.reads:
                             raise

@@ -236,6 +236,7 @@ class Dispatcher:
         except RetryableError:
             return  # the outcome still waits, and runs again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+            self.failures.raised(outcome.handler, error)
             if outcome.handler.shadow:
                 self.shadows.failed(outcome, error)
             else:

@@ -68,6 +68,11 @@ class Failures:
                 declared=str(handler.declared),
             )
 
+    def raised(self, handler: Handler, error: Exception) -> None:
+        """Log where a handler raised, at the level debug alone: its message may hold data."""
+        name = handler.name
+        log.often("handler.raised", level="debug", by=name, handler=name, raised=error)
+
     def failed(self, handler: Handler) -> None:
         """Record that a change failed after its inline retries, and again for each later try."""
         breaker = self._breaker(handler)

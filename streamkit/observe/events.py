@@ -69,6 +69,7 @@ EVENTS: Mapping[str, str] = {
     "hook.failed": "the app's hook for shards raised; this has no other effect",
     "shard.slowed": "the stream throttled a read or could not be reached; the read is repeated",
     "handler.slow": "a call of a `def` handler held up the event loop; logged once each",
+    "handler.raised": "a handler raised: the traceback of your code; only at the level debug",
     "handler.retried": "a handler failed and is tried again",
     "handler.failed": "a handler failed for good: the change is parked, or skipped",
     "handler.shadow": "what a shadow handler would change, or its error; at most 20 a minute",

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from streamkit.observe.frames import user_traceback
 from streamkit.observe.redaction import redact, traceback_text
 
 _FIRST = ("timestamp", "level", "event", "logger")
@@ -90,7 +91,10 @@ def _name(logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exception_text(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Replace `exc_info` by a traceback."""
+    """Replace `exc_info` by a traceback, and `raised` by one of the user's frames alone."""
+    raised = event.pop("raised", None)
+    if isinstance(raised, BaseException):
+        event["exception"] = user_traceback(raised)
     asked = event.pop("exc_info", None)
     error = asked if isinstance(asked, BaseException) else None
     if isinstance(asked, tuple):

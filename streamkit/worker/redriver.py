@@ -225,6 +225,7 @@ class Redriver:
         except (Unavailable, InvariantError):
             raise
         except Exception as error:  # noqa: BLE001 - the audience is user code
+            dispatcher.failures.raised(handler, error)
             return Failure.of(error, 1)
         if step == "served":
             return await self._leave_undone(held, head)

@@ -17,6 +17,7 @@ import streamkit
 from streamkit.observe.events import EVENTS
 from streamkit.observe.logs import configure
 from streamkit.observe.redaction import redact, traceback_text
+from streamkit.testing import Harness
 
 SECRET = "4111-1111"
 
@@ -188,3 +189,45 @@ def test_a_traceback_shows_the_members_of_a_group_and_ends_with_loops():
     text = traceback_text(ExceptionGroup("several", [looped, client_error()]))
     assert "ValueError: outer" in text
     assert SECRET not in text
+
+
+class Order(streamkit.Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: str
+
+
+def broken_app():
+    app = streamkit.App("shop", table="Shop")
+
+    def total_of(order):
+        return 1 / int(order.number)
+
+    @app.on
+    def plain(change: streamkit.Inserted[Order]) -> None:
+        total_of(change.new)
+
+    @app.on(attempts=2)
+    async def awaited(change: streamkit.Inserted[Order]) -> None:
+        total_of(change.new)
+
+    return app
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_the_traceback_of_the_users_frames_is_logged_at_the_level_debug_alone(level, out):
+    with Harness(broken_app()) as harness:
+        configure("json", level, stream=out)
+        harness.put(Order(number="0"))
+        harness.settle()
+        harness.stop()
+    raised = [line for line in lines(out) if line["event"] == "handler.raised"]
+    if level == "info":
+        assert raised == []
+        return
+    assert {line["handler"] for line in raised} == {"plain", "awaited"}
+    for line in raised:
+        text = line["exception"]
+        assert "return 1 / int(order.number)" in text
+        assert text.endswith("ZeroDivisionError: division by zero")
+        assert f"in {line['handler']}" in text
+        assert "streamkit/core" not in text
+        assert "asyncio" not in text
