@@ -74,7 +74,7 @@ class Derivation:
             if not place or holder == owner:
                 effects.append(self._put(item, change, free, "retry"))
             elif not await self._implied(owner, item.item_key, table, check=False):
-                continue  # a later change of this source has deleted it, or will
+                continue  # a later change of this source has deleted the item, or will delete it
             elif holder is not None and not await self._implied(holder, item.item_key, table):
                 left = any_of(free, Attr(OWNER).eq(holder))
                 effects.append(self._put(item, change, left, "retry"))
@@ -108,9 +108,9 @@ class Derivation:
     async def _implied(
         self, owner: str, key: Key[Any], table: Table, *, check: bool = True
     ) -> bool:
-        """Return whether an owner implies an item now; also True if that cannot be known.
+        """Return whether an owner implies an item now; True also if that cannot be known.
 
-        With `check` the result holds only while the owner stays as it is read here.
+        With `check`, the result only holds while the owner stays as it is read here.
         """
         try:
             name, pk, sk = json.loads(owner)

@@ -17,7 +17,8 @@ from streamkit.progress.control import ControlSpace
 from streamkit.table import Table
 
 OWN = (Table, Completions)
-"""The types that streamkit itself provides for handlers; others come from the app's lifespan."""
+"""The types that streamkit itself provides for handlers; all others come from the app's lifespan.
+"""
 
 
 def injector(

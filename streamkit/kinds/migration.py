@@ -55,7 +55,7 @@ FILE = re.compile(r"(\d{3,})_[a-z0-9_]+\.py")
 
 
 def rank(id_: str) -> tuple[bool, int, str]:
-    """Return what sorts migrations that do not depend on each other: numbers, then names."""
+    """Return the key by which independent migrations are sorted: numbers, then names."""
     return (False, int(id_), "") if id_.isdecimal() else (True, 0, id_)
 
 

@@ -50,7 +50,7 @@ from streamkit.progress.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]
-"""What happens to the copies of a source that does not exist (any more)."""
+"""What happens to the copies of a source that does not exist, or not any more."""
 
 _ALIVE = frozenset({Kind.INSERTED, Kind.MODIFIED})
 
@@ -170,11 +170,11 @@ class Mirror:
     ) -> tuple[Effect, ...]:
         """Return what makes a copy like its source, IF both stay as they are read here.
 
-        If there is nothing to write the reads are not checked, unless `keep` says so: a later write
-        to copy or source is a change of its own.
+        If there is nothing to write, the reads are not checked unless `keep` says so: a later write
+        to the copy or the source is a change of its own.
         """
         table: Table = tools[AUDIENCE]
-        noted = len(table.reads_noted)  # by runs for other copies of the same audience
+        noted = len(table.reads_noted)  # because of runs for other copies of the same audience
         arguments = {name: tools[name] for name in self.needs}
         copied = await table.get(key)
         source_key = None if copied is None else self.source(copied)

@@ -115,8 +115,8 @@ def with_statements(
 ) -> Handler:
     """Add what a handler's declaration says beside its signature.
 
-    A shadow handler and the applied one have different definitions, so that the second starts
-    afresh.
+    A shadow handler and the applied handler have different definitions, so that the applied one
+    starts anew.
 
     Raises:
         DeclarationError: a value is not one of the known ones.

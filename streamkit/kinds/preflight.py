@@ -28,7 +28,7 @@ from streamkit.stream.decode.keyed import key_reader
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or may be wrong."""
+    """Something that is wrong, or may be wrong."""
 
     severity: Literal["error", "warning"]
     text: str
@@ -83,9 +83,10 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
 
 
 def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
-    """Find keys that could belong to two entities: a warning, or an error if only chance decides.
+    """Find keys that two entities may both claim: a warning, or an error if only chance decides.
 
-    The entity with more literals gets such a key; if both have the same number, chance decides.
+    The entity with more literal characters gets such a key; if both have the same number, chance
+    decides.
     """
     for one, other in undecided(app.known, has_sort_key=schema.sk is not None):
         lengths = [_literals(entity) for entity in (one, other)]

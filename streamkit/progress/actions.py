@@ -41,8 +41,9 @@ Wire = dict[str, Any]
 CONTROL_PREFIX = "_sk#"
 """The prefix of every control item's partition key; the application must not write there."""
 ENTRY_PREFIX = f"{CONTROL_PREFIX}#copies#"
-"""The prefix of control items that are entities. No consumer's name is empty, so it belongs to
-none; only the directory of consumers, which has no entity, is beside them."""
+"""The prefix of control items that are entities. A consumer's name is never empty, so these items
+belong to no consumer; only the directory of consumers, which has no entity, is beside them.
+"""
 CONTROL_ATTRIBUTE = "_sk_"
 """The prefix of every attribute of a control item."""
 
@@ -88,7 +89,7 @@ class Verb(Enum):
 
     @property
     def alone(self) -> str:
-        """Return the client's method that does it to one item, outside of a transaction."""
+        """Return the client's method that does this to one item, outside of a transaction."""
         return f"{self.value.lower()}_item"
 
 
@@ -160,7 +161,7 @@ class Action:
         )
 
     def leave_origin(self, text: str) -> None:
-        """Write the origin into the item; an item that is deleted cannot carry it."""
+        """Write the origin into the item; a deletion cannot carry it."""
         if self.verb is Verb.PUT:
             self.item[ORIGIN] = {"S": text}
         elif self.verb is Verb.UPDATE:
@@ -335,7 +336,7 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
 
 
 def own_attributes(item: Mapping[str, Wire]) -> dict[str, Wire]:
-    """Return a control item's content, by the names that streamkit's code uses."""
+    """Return a control item's content, with the attribute names that streamkit's code uses."""
     return {
         name.removeprefix(CONTROL_ATTRIBUTE): value
         for name, value in item.items()

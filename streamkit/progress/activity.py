@@ -1,8 +1,8 @@
 """Activity: the running tasks of one shard, so that they can be ended together.
 
 In: coroutine functions, run in tasks of the worker's group or in the caller's task. Out: a call of
-`rested` when the last one has ended. On failure: an error is passed to `failed`, which returns
-whether it has handled it; otherwise the error goes on to the group and ends the worker.
+`rested` when the last task has ended. On failure: the error is passed to `failed`, which returns
+whether it has handled the error. If not, the error goes to the group and ends the worker.
 """
 
 from collections.abc import Awaitable, Callable

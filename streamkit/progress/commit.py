@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from streamkit.core.outcome import Outcome, PendingChange, Version
 
 _SENT_MAX = 16
-"""Plans remembered while their fate is unknown; forgetting one costs another read of the lease."""
+"""Plans that are remembered while their fate is unknown; forgetting one costs another read of the
+lease.
+"""
 
 log = get_logger("streamkit.commit")
 

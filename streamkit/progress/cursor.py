@@ -150,7 +150,7 @@ class CursorStore:
             return now
 
     async def release(self, cursor: Cursor) -> None:
-        """Give up a cursor; its epoch stays. A lease that is lost already is no error."""
+        """Give up a cursor; its epoch stays. It is no error if the lease is lost already."""
         action = self.space.update("cursor", cursor.name)
         action.removes |= {"owner", "takes", "trying", "tries"}
         condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)

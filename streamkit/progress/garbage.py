@@ -6,9 +6,9 @@ import gc
 def collect_seldom(*, first: bool = True) -> None:
     """Let the garbage collector look at what a process allocates in pages, and rarely at the rest.
 
-    With Python's own thresholds it takes a third of the CPU time: a page of a thousand changes
-    begins dozens of collections, and each of the largest goes through every imported module.
-    Measured, memory stays the same: what changes and items leave behind has no cycles.
+    With Python's own thresholds the collector takes a third of the CPU time: a page of a thousand
+    changes begins dozens of collections, and each of the largest ones goes through every imported
+    module. Measured, memory stays the same, because changes and items leave no cycles behind.
 
     Args:
         first: collect once now, which takes a tenth of a second; without it, what is garbage now

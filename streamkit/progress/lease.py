@@ -60,7 +60,7 @@ class LeaseWatch:
             self._note(name, counter, before.get(name), asked=asked, answered=answered)
 
     def note(self, name: str, counter: Hashable, *, asked: float, answered: float) -> None:
-        """Add a reading of one counter alone, with the times before and after it."""
+        """Add a reading of one counter alone, with the times before and after the reading."""
         self._note(name, counter, self._seen.get(name), asked=asked, answered=answered)
 
     def _note(
@@ -82,11 +82,11 @@ class LeaseWatch:
         return asked - since
 
     def lease_of(self, name: str) -> float:
-        """Return after how many seconds of silence an owner has abandoned what it holds."""
+        """Return the seconds of silence after which an owner has abandoned what it holds."""
         return self.times * (self.leases.get(name) or self.lease_seconds)
 
     def silences(self, now: float) -> list[float]:
-        """Return how long each silence is that a reading now can find, in the owner's leases.
+        """Return the seconds of each silence that a reading would show now, in the owner's leases.
 
         A reading that completes a silence must be strongly consistent: an older one may lack the
         last heartbeat. The reading that begins it need not be: the counter has moved before it.

@@ -1,9 +1,9 @@
 """Count the capacity that calls to AWS use, and how often AWS throttles them.
 
-In: open clients. Out: counters of the task that makes the call (`meters.current`). Each
-call that can report the capacity it consumed is asked for it, which is free. A cancelled
-transaction uses units, too, but does not report them: they are not counted. Each reply is counted
-before the SDK decides whether to retry by itself.
+In: open clients. Out: counters of the task that makes the call (`meters.current`). Calls that can
+report the capacity that they consume are asked to do so, which is free. A cancelled transaction
+uses units too, but does not report them, so they are not counted. Each reply is counted before the
+SDK decides whether to retry by itself.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Operation: a command in several phases is a named state in the table, and moves by one write.
+"""Operation: a command in several phases is a named state in the table, which moves by one write.
 
     look    the state is read, strongly consistent
     act     what its phase asks for is done; each process that runs the command may do it again

@@ -16,8 +16,9 @@ _BUSY_RECORDS = 100
 _CONFLICT_SECONDS = (0.02, 2.0)
 _THROTTLE_SECONDS = (0.5, 20.0)
 _CONFLICTS_MAX = 16
-"""The number of conflicts in a row after which pauses grow no longer; powers of two soon exceed
-what a float can hold."""
+"""After this many conflicts in a row, pauses do not grow any more: powers of two soon exceed what a
+float can hold.
+"""
 GIVE_WAY_SECONDS = 0.05
 """How long a loop over an app's code may delay heartbeats and commits."""
 _PAUSE_MIN = 0.05
@@ -106,12 +107,12 @@ class ByteBudget:
 
     def release(self, shard: str, size: int) -> None:
         """Give back a page's bytes."""
-        if shard in self._held:  # it may have been given up meanwhile
+        if shard in self._held:  # the shard may have been given up meanwhile
             self._held[shard] -= size
             self._total -= size
 
     def forget(self, shard: str) -> None:
-        """Give back all bytes of a shard, which is not read here any more."""
+        """Give back all bytes of a shard that this worker does not read any more."""
         self._total -= self._held.pop(shard, 0)
 
 
@@ -127,9 +128,9 @@ class Turn:
         self._began = clock.monotonic()
 
     async def give_way(self) -> None:
-        """Let other tasks run, if none has for `GIVE_WAY_SECONDS`."""
+        """Let other tasks run, if none has run for `GIVE_WAY_SECONDS`."""
         while self._clock.monotonic() - self._began >= GIVE_WAY_SECONDS:
-            # Tasks that wait here go on together: the first one restarts the time for all.
+            # All tasks that wait here continue together: the first one restarts the time for all.
             began = self._began
             await anyio.lowlevel.checkpoint()
             if self._began == began:

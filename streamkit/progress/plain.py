@@ -1,8 +1,8 @@
 """Plain writes: approximate effects are written after the commit, one update per item.
 
-In: actions whose position is committed. Out: nothing; an update that fails for good is lost, and
-counted in the log. Nothing raises and nothing is parked, because it is not known whether an update
-was applied when its answer never came. The SDK's own retries may apply it twice; `approximate`
+In: actions whose position is committed. Out: nothing. An update that fails for good is lost, and is
+counted in the log. Nothing raises and nothing is parked: if the answer to an update never came, it
+is not known whether it was applied. The SDK's own retries may apply an update twice; `approximate`
 promises no better.
 """
 

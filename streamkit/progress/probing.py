@@ -1,7 +1,7 @@
 """Probing: find which of several conditions on one item does not hold.
 
 A cancelled transaction names the action whose condition failed, but not which part of it. The
-conditions of several effects, and of what handlers read, may have been joined on one item. In: the
+conditions of several effects, and of handlers' reads, may have been joined on one item. In: the
 refused action. Out: the effects and reads whose conditions do not hold. Each condition is checked
 alone, on the item as it is now, so a stale read of one handler never drops the effect of another.
 """

@@ -1,8 +1,8 @@
 """Verdicts: what the failure of a conditional write or a transaction means. Pure.
 
-In: the service's error. Out: the effects whose conditions did not hold, or that DynamoDB finds an
-action invalid, or that the same write is worth another try. DynamoDB stops at the first invalid
-action and gives no reason for the others, so nothing may be concluded from the absence of a reason.
+In: the service's error. Out: the effects whose conditions did not hold; or that DynamoDB finds an
+action invalid; or that the same write is worth another try. DynamoDB stops at the first invalid
+action and gives no reasons for the other actions, so the absence of a reason proves nothing.
 """
 
 from collections.abc import Mapping, Sequence

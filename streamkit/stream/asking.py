@@ -20,7 +20,7 @@ import anyio
 SMALL = 3
 """The largest fleet in which each worker may ask for children itself."""
 _WINDOW_SECONDS = 1.05
-"""The service's second, plus a margin for the time that a call takes."""
+"""The service's second, plus a margin for the duration of a call."""
 
 
 def asks_a_second(workers: int, *, leads: bool, consumers: int = 1) -> int:
@@ -66,5 +66,5 @@ class AskRate:
             await anyio.sleep(_WINDOW_SECONDS / 20)
 
     def hold(self) -> None:
-        """Take no turn for a second, because another worker may have asked just now."""
+        """Take no turn for a second, because another worker may just have asked."""
         self._not_before = anyio.current_time() + _WINDOW_SECONDS

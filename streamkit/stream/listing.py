@@ -17,7 +17,8 @@ from streamkit.progress.control import Cursor
 from streamkit.stream.lineage import Shard
 
 _SILENT_SECONDS = 20.0
-"""After so long the stream counts as out of reach; it normally answers in milliseconds."""
+"""After this many seconds the stream counts as out of reach; it normally answers in milliseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class StreamLineage:
         listed: Collection[Shard],  # noqa: ARG002 - an archive needs them
         cursors: Mapping[str, Cursor],  # noqa: ARG002
     ) -> tuple[Shard, ...]:
-        """Return shards that the stream does not list any more, and that are to be read."""
+        """Return shards that the stream does not list any more, and that have to be read."""
         return ()
 
     async def created(self, shards: Collection[Cursor]) -> None:

@@ -113,7 +113,7 @@ class Losses:
         Raises:
             RetentionLost: the same, if the policy is to halt.
         """
-        try:  # a hook is the app's code: the shard waits for it, whatever it raises
+        try:  # A hook is the app's code: the shard waits for it, whatever the hook raises.
             goes_on = await settle_loss(lost, self.policy, self.table)
         except Exception:
             first, longest = _PAUSE_SECONDS
@@ -127,8 +127,8 @@ class Losses:
         self._pauses.pop(lost.shard, None)
         self.settled += 1
         self.lost.add()
-        # Before the cursor: if the process dies in between, the loss is settled once more; in the
-        # other order the aggregates would stay wrong unnoticed.
+        # This comes before the cursor. If the process dies in between, the loss is settled once
+        # more; in the other order the aggregates would stay wrong, and no report would say so.
         await mark_rebuild(self.store, self.aggregates)
         log.error(
             "retention.lost",

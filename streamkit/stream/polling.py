@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import anyio
 
 Poll = Callable[[], Awaitable[float | None]]
-"""Polls once, and returns in how many seconds to poll again; None: other code will `add` it."""
+"""Polls once, and returns in how many seconds to poll again; None if other code will `add` it."""
 
 _LONG_SECONDS, _GROUP = 1.0, 2.0**-7
 """After a pause of a second and more, polls are made in groups, at most a 64th of the pause later.
@@ -44,7 +44,7 @@ class PollingPool:
             self._sooner.set()
 
     def hasten(self, poll: Poll) -> None:
-        """Poll at once what was due later; a poll that is under way is not repeated."""
+        """Poll at once what would be due later; a poll that is under way is not repeated."""
         place = self._places.get(poll)
         if place is not None:
             self._void.add(place)

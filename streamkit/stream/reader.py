@@ -39,8 +39,9 @@ from streamkit.stream.start import RETENTION_SECONDS
 from streamkit.stream.turns import TurnAwaited
 
 _SAFE_SECONDS = RETENTION_SECONDS - 3600
-"""The age below which records are safe from trimming: it is not to the second, and clocks
-differ."""
+"""Records younger than this are safe from trimming, which is not exact to the second; clocks differ
+too.
+"""
 _UNREAD_SECONDS = RETENTION_SECONDS - 900
 """The age at which an unread shard may be trimmed. No call of the service says so for a shard that
 was never read: only this clock does, and it may be minutes behind."""
@@ -48,13 +49,17 @@ _SETTLED_SECONDS = _SAFE_SECONDS - 3600
 """Younger records count as still there after a loss; an hour is left to read on before the next
 one."""
 _TIP_PAGES = 10
-"""Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
+"""After so many empty pages in a row the tip is reached: sparse shards were measured to need four
+or five.
+"""
 _TURN_PAUSE = 0.5
 """The pause until a reader asks again for its turn, see `sharing`."""
 _FOUNDING_SECONDS = 3600
 """A shard that is gone so soon after the consumer's founding was gone before it; clocks differ."""
 _ASKED_MIN = 4
-"""How often the service must say that a shard is gone before it is skipped: it may be too new."""
+"""How often the service must say that a shard is gone before the shard is skipped: a new shard may
+not be known yet.
+"""
 
 log = get_logger("streamkit.source")
 
@@ -134,7 +139,7 @@ class ShardReader:
 
     @property
     def apart(self) -> Apart:
-        """Return where it is, if not in the stream."""
+        """Return where it reads, if not in the stream."""
         return ""
 
     async def read(self) -> Page | None:
@@ -252,7 +257,7 @@ class ShardReader:
         return self.clock.time() - self._read_up_to < _SAFE_SECONDS
 
     def _is_explained(self) -> bool:
-        """Return whether age alone explains a trimmed position, and nothing unread is gone."""
+        """Return whether age alone explains a trimmed position, so that nothing unread is gone."""
         return self._is_fresh() and not self._is_young()
 
     def _is_young(self) -> bool:

@@ -65,7 +65,7 @@ class SharedReads:
             self._shards.pop(reader.place, None)
 
     def keep(self, shard: "_Shard", iterator: str, page: Page) -> None:
-        """Count a page's bytes, and drop the oldest pages if there are too many bytes."""
+        """Count a page's bytes; drop the oldest pages if there are too many bytes."""
         size = page.size if page.records else _EMPTY_BYTES
         self._sizes[shard, iterator] = size
         self._total += size
@@ -248,7 +248,7 @@ class _Shard:
     def _joined(self, page: Page, begin: str) -> Page:
         """Link a page that was read apart, after `begin`, to the shared pages, if it reaches them.
 
-        A page that was opened at the horizon follows on no page that was read before.
+        A page that was opened at the horizon does not continue any page that was read before.
         """
         if not page.records or self.low is None:
             return page
@@ -267,7 +267,7 @@ class _Shard:
         return msgspec.structs.replace(page, read_at=self.shared.clock.time())
 
     def _append(self, iterator: str, page: Page) -> None:
-        """Share the page with all readers, and move the tail after it."""
+        """Share the page with all readers, and move the tail behind it."""
         if page.next_iterator == iterator:
             return  # the service returned the same iterator again, as it may within a moment
         self.tail = page.next_iterator
@@ -284,7 +284,7 @@ class _Shard:
     # -- what is kept --------------------------------------------------------------------------
 
     def trim(self) -> None:
-        """Drop pages that every reader has had; a reader that has yet to begin may want any."""
+        """Drop pages that every reader has had; a new reader may need any of them."""
         wanted = {reader.iterator for reader in self.readers}
         while "" not in wanted and self.pages and (first := next(iter(self.pages))) not in wanted:
             if self.tail is None and len(self.pages) == 1:

@@ -15,9 +15,9 @@ from streamkit.errors import RetryableError
 
 _TURN_SECONDS = 5.0
 _REST_SECONDS = 1.1
-"""The pause between two readers' turns: the service counts the readers of a second."""
+"""The pause between two readers' turns: the service counts the readers within a second."""
 _ASKING_SECONDS = 3.0
-"""A reader that has not asked for so long does not wait for a turn any more."""
+"""A reader that has not asked for this long does not wait for a turn any more."""
 
 
 class TurnAwaited(RetryableError):

@@ -43,13 +43,14 @@ STUCK_SECONDS = 900.0
 _DELAY_SECONDS = 30.0
 """The pause until a queue that could not be tried is tried again."""
 _NEW_MAX = 1000
-"""New queues that are read in one round, so that due ones do not wait for all of them."""
+"""The most new queues that are read in one round, so that due queues do not wait for all of them.
+"""
 _TOLD = 10.0
 """The least seconds between two log lines about the queues of a handler."""
 _SHORTEST_SECONDS = 1.0
 """The least pause between two rounds: each looks at every parked queue, in memory."""
 PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
-"""Troubles of the table that pass, and are not the fault of a parked queue."""
+"""Problems of the table that pass, and that a parked queue has not caused."""
 
 Queues = Callable[[], Mapping[str, QueuedKey]]
 
@@ -133,7 +134,7 @@ class QueueRetries:
         *,
         wrote: Callable[[], object] = lambda: None,
     ) -> "QueueRetries":
-        """Return one for an app; it reads, sends and counts as the dispatcher `like` does."""
+        """Return an app's retries, which read, send and count as the dispatcher `like`."""
         holders = Holders()
         redriver = Redriver(
             app,
@@ -191,7 +192,7 @@ class QueueRetries:
         return len(self._holders.queues & self._stuck)
 
     def unwatch(self, shard: str) -> None:
-        """Leave a shard's queues to its next owner; one that is being tried is finished."""
+        """Leave a shard's queues to its next owner; a queue under way is finished first."""
         self._holders.remove(shard)
 
     def pause(self, *, paused: bool) -> None:
@@ -215,7 +216,7 @@ class QueueRetries:
                 self._woken = anyio.Event()
 
     async def _round(self, group: anyio.abc.TaskGroup) -> None:
-        """Read new queues, and begin with those that are due, the longest due first."""
+        """Read new queues, and begin with the due ones, the one that is due longest first."""
         heard = self._heard
         if self._foreign:
             await self._look_again()
@@ -334,9 +335,10 @@ class QueueRetries:
             log.often("queue.retried", by=by, every=_TOLD, **known, due=report.due)
 
     async def _look_again(self) -> None:
-        """Read the queues listed beside one that another process has emptied.
+        """Read the queues that are listed beside one that another process has emptied.
 
-        If that was a fan-out's, it may have parked recipients that this worker does not know.
+        If the emptied queue was a fan-out's, the fan-out may have parked recipients that this
+        worker does not know.
         """
         chunks, self._foreign = self._foreign, set()
         items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]

@@ -30,7 +30,7 @@ from streamkit.worker.pipeline import ShardPipeline
 log = get_logger("streamkit.archive")
 
 _MEMORY_BYTES = 64_000_000
-"""What the tails of all shards of a worker take together, compressed, about."""
+"""The compressed bytes that the tails of all shards of a worker take together, about."""
 
 
 class CopyStage(CommitStage):
@@ -54,14 +54,14 @@ class CopyStage(CommitStage):
     def persist_due(self) -> float:
         """Return the seconds until the tail must be stored, or the position written."""
         if self.tail.waits:
-            # A position with the time of the last look would hide from the next owner that
-            # records are missing: nothing is written until the hole is.
+            # The time of the last look would hide from the next owner that records are missing. So
+            # nothing is written until the hole is.
             return self.pacing.quiet_seconds
         room = _MEMORY_BYTES // max(self._shards(), 1)
         return min(super().persist_due, self.tail.due(self._clock.monotonic(), room))
 
     def enqueue(self, pending: Sequence[PendingChange], *, traffic: bool) -> None:  # noqa: ARG002
-        """Add the end of a page; how soon it is written is a matter of the tail."""
+        """Add the end of a page; the tail decides how soon it is written."""
         super().enqueue(pending, traffic=False)
 
     def keep(self, page: Page) -> int:
@@ -90,7 +90,7 @@ class CopyStage(CommitStage):
                 self._stand_behind(there, dated)
 
     def follow(self, link: Link) -> None:
-        """Go on behind a link that an earlier owner, or another worker, has stored."""
+        """Continue behind a link that an earlier owner, or another worker, has stored."""
         self._stand_behind(link, int(link.until))
 
     def _stand_behind(self, link: Link, dated: int) -> None:
@@ -139,7 +139,7 @@ class CopyPipeline(ShardPipeline):
         self._go_on(0.0)
 
     async def _settle(self, lost: RetentionLost) -> None:
-        """Record a hole: this is decided now, for all readers."""
+        """Record a hole; this decides it for all readers."""
         await self.stage.quiet.wait()
         await self.stage.store()
         await self.reading.losses.settle(lost)

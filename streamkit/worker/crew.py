@@ -74,7 +74,7 @@ class ProcessPlace:
 
 @dataclass(frozen=True)
 class Crew:
-    """What runs under one name of a worker; `over` is set when it must end."""
+    """Everything that runs under one name of a worker; `over` is set when that has to end."""
 
     coordinator: Coordinator
     shards: ShardSet

@@ -39,9 +39,9 @@ log = get_logger("streamkit.worker")
 
 
 class Workers:
-    """Runs apps with their listeners; `run` may be called once. `errors` are what ended workers.
+    """Runs apps with their listeners; `run` may be called once. `errors` ended workers.
 
-    `metrics` receives their counts, beside the hooks of the apps themselves.
+    `metrics` receives the workers' counts, beside the hooks of the apps themselves.
     """
 
     def __init__(

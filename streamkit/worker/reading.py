@@ -17,12 +17,12 @@ from streamkit.stream.sharing import SharedReads
 
 @dataclass
 class WriteCount:
-    """Counts the writes that return as changes, perhaps in another shard of this worker."""
+    """Counts the writes that come back as changes, perhaps in another shard of this worker."""
 
     number: int = 0
 
     def note(self) -> None:
-        """Count a write: a shard that was quiet until now must be seen to be quiet again."""
+        """Count a write: a shard that was quiet must be seen to be quiet again."""
         self.number += 1
 
 

@@ -42,7 +42,8 @@ from streamkit.stream.decode import Page
 
 Step = Failure | Literal["done", "overtaken"] | float
 """The result for a queue's first change: it failed, it is done, or another process was faster; or
-the seconds after which a fan-out goes on."""
+the seconds after which a fan-out continues.
+"""
 
 _ASIDE_SECONDS = 30.0
 """How long a fan-out that another worker serves is left alone."""
@@ -198,7 +199,7 @@ class Redriver:
         if not pending:  # the handler's `when` does not hold (any more): done without effects
             return await self._leave_undone(held, head)
         failure = pending[0].outcomes[0].failure
-        if failure is not None:  # its `when`, or too many hops
+        if failure is not None:  # its `when` failed, or it has too many hops
             return failure
         if handler.broadcast is not None:
             return await self._fan_out(dispatcher, handler, pending[0], held, head)
@@ -236,7 +237,7 @@ class Redriver:
         return step if isinstance(step, Failure) else pause
 
     async def _leave_undone(self, held: ParkedQueue, head: Parked) -> Step:
-        """Take a change off its queue that has no effects (any more)."""
+        """Take a change without effects off its queue."""
         schemas = self.tables.schemas
         sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
         return "done" if sent is None else "overtaken"

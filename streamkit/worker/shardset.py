@@ -165,7 +165,7 @@ class ShardSet:
                     return
                 me = self.view.me
                 taken = await self.store.take(cursor, me.name, me.generation)
-                if taken.finished:  # by its previous owner, after the cursor was read
+                if taken.finished:  # its previous owner has finished it, after the cursor was read
                     self.view.found(taken)
                     return
                 pipeline = self._pipeline(taken)

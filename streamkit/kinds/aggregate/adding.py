@@ -26,9 +26,11 @@ Delta = tuple[Key[Any], Mapping[str, int | Decimal]]
 
 _LEAST, _MOST = -(10**37), 10**37
 _KEYS_MAX = 10_000
-"""Keys of groups that are kept, so that they need not be built again for each change."""
+"""The most keys of groups that are kept, so that they need not be built for each change."""
 _EXACT = Context(prec=500, traps=[Inexact, InvalidOperation, Overflow])
-"""Sums of any number of 38 digits are exact; whether one can be stored shows at the end."""
+"""Sums of any number of values of 38 digits are exact; at the end it shows whether one can be
+stored.
+"""
 
 
 class EffectsOf:
@@ -61,7 +63,7 @@ class Adding(EffectsOf, Adder):
         self._keys: dict[tuple[Any, ...], Key[Any] | None] = {}
 
     def totals(self) -> "GroupTotals":
-        """Return totals of no changes yet."""
+        """Return totals that contain no change yet."""
         return GroupTotals(self._deltas)
 
     def _deltas(self, old: Entity | None, new: Entity | None) -> Sequence[Delta]:
@@ -80,13 +82,13 @@ class Adding(EffectsOf, Adder):
         return [delta for delta in found if delta[1]]
 
     def _key(self, item: Entity) -> Key[Any] | None:
-        """Return an item's group; texts and whole numbers make the same key each time."""
+        """Return an item's group; texts and whole numbers give the same key object each time."""
         values = tuple([getattr(item, name) for name in self._names])
         for value in values:
             if type(value) is not str and type(value) is not int:
                 return self._built(item)
         found = self._keys.get(values)
-        if found is None:  # or no group, which is as quick to find
+        if found is None:  # an item without a group is as quick to look at again
             found = self._keys[values] = self._built(item)
             if len(self._keys) >= _KEYS_MAX:
                 self._keys.clear()
@@ -140,7 +142,7 @@ class GroupTotals:
             if there is None:
                 self._groups[key] = (key, dict(amounts))
                 continue
-            if there[0] is not key:  # the last change says what fields the item has
+            if there[0] is not key:  # the last change says which fields the item has
                 self._groups[key] = there = (key, there[1])
             sums = there[1]
             for name, amount in amounts.items():

@@ -241,7 +241,7 @@ class Backfill:
         return action
 
     def _loses(self, one: _Counted, missing: Collection[ItemRef]) -> bool:
-        """Return whether a part of an item is left out for which a change of it would be parked."""
+        """Return whether a part of an item is left out, although a change of it would be parked."""
         parks = self.aggregate.__options__.missing == "park"
         return parks and any(action.ref in missing for action in one.adds)
 

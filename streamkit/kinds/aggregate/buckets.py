@@ -50,8 +50,8 @@ def bucket(moment: datetime, unit: Unit, *, tz: str | tzinfo) -> datetime:
     elif unit == "hour":
         start = local.replace(minute=0, second=0, microsecond=0)
     else:
-        # If midnight happens twice, the first one counts; if there is none, the day begins later:
-        # the conversion to UTC and back gives that.
+        # If midnight happens twice, the first one counts; if it does not happen, the day begins
+        # later. The conversion to UTC and back gives both.
         start = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         if unit == "week":
             start -= timedelta(days=start.weekday())
@@ -60,7 +60,7 @@ def bucket(moment: datetime, unit: Unit, *, tz: str | tzinfo) -> datetime:
         elif unit == "year":
             start = start.replace(month=1, day=1)
     start = start.astimezone(UTC).astimezone(zone)
-    # A fixed offset: to Python, the hour that happens twice in one zone is one hour.
+    # This is a fixed offset: Python takes the hour that happens twice in one zone for one hour.
     return start.replace(tzinfo=timezone(start.utcoffset() or timedelta()), fold=0)
 
 

@@ -20,7 +20,8 @@ from streamkit.model.codec import NUMBERS, AttributeValue, decode, encode
 from streamkit.model.keys import Key
 
 Rank = Decimal | str
-"""What entries are ordered by: numbers by value, all else by text that sorts in the right order."""
+"""What entries are ordered by: numbers by value, all other values by a text that sorts correctly.
+"""
 
 Source = tuple[str, str]
 """A source item's keys; without a sort key the second is empty."""
@@ -36,7 +37,7 @@ class RankedEntry:
 
     @property
     def order(self) -> tuple[Rank, Source]:
-        """The order of entries; the item's key breaks a tie, so that every worker agrees."""
+        """Return what orders entries; the item's key breaks a tie, so that every worker agrees."""
         return self.rank, self.source
 
 
@@ -58,7 +59,7 @@ class Ranking:
     def step(
         self, entries: Sequence[RankedEntry], source: Source, offered: RankedEntry | None
     ) -> list[RankedEntry] | None:
-        """Return the entries once `source` offers only this; None: the group has to be read.
+        """Return the entries once `source` offers only this; None if the group has to be read.
 
         No read is needed when an entry improves, when it stays ahead of another entry that is kept,
         or when there is room: then every item of the group has its entry.

@@ -29,9 +29,12 @@ from streamkit.model.codec import AttributeValue
 from streamkit.model.schema import TableSchema
 
 REVISION = "_rev"
-"""Counts every contribution to an item with extremes: a recompute holds only if it is unchanged."""
+"""Counts every contribution to an item with extremes: a recompute only commits if it is unchanged.
+"""
 ENTRIES_REVISION = "_entries_rev"
-"""Counts contributions that changed entries: additions to them hold only if it is unchanged."""
+"""Counts contributions that changed entries: additions to the entries only commit if it is
+unchanged.
+"""
 
 
 def ranks_attribute(attribute: str) -> str:
@@ -41,7 +44,7 @@ def ranks_attribute(attribute: str) -> str:
 
 @dataclass(frozen=True)
 class Extreme(ABC):
-    """What the five measures have in common; `when` leaves items out."""
+    """The options that the five measures have in common; `when` leaves items out."""
 
     when: When | None = field(default=None, kw_only=True)
     highest: ClassVar[bool] = True

@@ -96,7 +96,7 @@ class Reset:
                 raise LeaseLost("another step of the build was taken")
 
     def _cleared(self, item: dict[str, Wire], number: int) -> Action | None:
-        """Return the action that clears one item; None if it contains nothing of the aggregate."""
+        """Return the action that clears one item; None if it holds nothing of the aggregate."""
         ref = item_ref(self.tables.own, item)
         if self.aggregate.__options__.onto is None:
             return Action(ref, Verb.DELETE)

@@ -69,7 +69,7 @@ class Sweeping:
     _look_at: float = 0.0
 
     async def once(self) -> None:
-        """Delete the ledgers that are over, if it is time to look."""
+        """Delete the ledgers that are over, if it is time to look for them."""
         if self.clock.monotonic() < self._look_at:
             return
         self._look_at = self.clock.monotonic() + _LOOK_SECONDS
@@ -121,7 +121,7 @@ class Sweeping:
     async def _step(self, name: str, build: Build, then: Build, along: Sequence[Action]) -> None:
         """Store how far the deletion is, in one write with the end of the sweep's own progress.
 
-        With two writes, a process that was killed in between would restart the whole deletion each
+        With two writes, a process that is killed in between would restart the whole deletion each
         time.
         """
 

@@ -43,7 +43,7 @@ from streamkit.table import Table
 _EXPIRING_SECONDS = 900.0
 """Time buckets that end within these seconds are left out: they may vanish while this runs."""
 _RESTS = 2
-"""Looks in a row that must agree: values that change back and forth may look the same sometimes."""
+"""Looks in a row that must agree: values that change back and forth may look equal by chance."""
 _QUERIES_MAX = 50
 """Groups that are looked at again one by one; for more groups the source is read again."""
 _SEGMENTS = 16
@@ -174,7 +174,7 @@ async def _verification(
 
 @dataclass
 class _Verifier:
-    """Compares the groups of one aggregate; `doubtful` are those that differed at the last look."""
+    """Compares one aggregate's groups; `doubtful` are those that differed at the last look."""
 
     aggregate: type[Aggregate[Any]]
     table: Table

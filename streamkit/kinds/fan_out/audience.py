@@ -63,7 +63,7 @@ class AudiencePage:
 class AudienceReader:
     """Reads the audiences of one fan-out; items of the entities in `by_key` are passed as keys.
 
-    A generator has so many `seconds` for a page: what it has yielded by then is the page.
+    A generator has `seconds` for a page: what it has yielded by then is the page.
     """
 
     audience: Callable[..., Any]
@@ -95,7 +95,7 @@ class AudienceReader:
         return AudiencePage(found, _token(number + 1, None) if more else None)
 
     async def one(self, name: str, table: Table) -> Any | None:
-        """Return the recipient of this name again; None if it is not in the table any more.
+        """Return the recipient of this name, read again; None if it is not in the table any more.
 
         Raises:
             LookupError: recipients of a generator cannot be found again.
@@ -168,13 +168,13 @@ def as_sources(audience: Any) -> Sequence[Source]:
 
 
 def may_be_audience(annotation: Any) -> bool:
-    """Return whether what an annotation says may be queries and scans, or a generator."""
+    """Return whether an annotation may mean queries and scans, or a generator."""
     annotation = getattr(annotation, "__value__", annotation)  # `type X = ...`
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, UnionType):
         return all(map(may_be_audience, arguments))
     if origin in (Any, None, NoneType, object) or not isinstance(origin, type):
-        return True  # nothing is said, or Any
+        return True  # there is no annotation, or it is Any
     if issubclass(origin, Query | Scan | AsyncIterable):
         return True
     several = issubclass(origin, Iterable) and not issubclass(origin, BaseModel | str | Mapping)

@@ -39,8 +39,9 @@ Progress = Literal["served", "more", "overtaken"]
 """All recipients are served; there are more; or another worker serves this audience."""
 
 AHEAD = 5 * TOGETHER
-"""The most recipients that are read at once: a query costs a call and its time, however few it
-returns."""
+"""The most recipients that are read at once: a query costs a call and its time, even if it returns
+few.
+"""
 _SLICE_SECONDS = 2.0
 """How long one fan-out runs before another gets its turn."""
 
@@ -71,7 +72,7 @@ SetAside = Callable[[str, Mapping[str, QueuedKey]], object]
 
 
 def nothing_aside(fan_out: str, queues: Mapping[str, QueuedKey]) -> None:
-    """Do nothing: the queues are found in the table."""
+    """Do nothing: other code finds the queues in the table."""
 
 
 @dataclass
@@ -141,7 +142,7 @@ class Broadcaster:
         if page.next is None:
             return
         ahead.after = page.next
-        if ahead.recipients:  # once the last of them is served, the page is served
+        if ahead.recipients:  # when the last of them is served, the page is served
             ahead.recipients[-1] = replace(ahead.recipients[-1], token=page.next)
         else:
             place.pass_over(page.next)

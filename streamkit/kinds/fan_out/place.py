@@ -81,7 +81,7 @@ class FanOutPlace:
         self.reached = replace(self.reached, token=token)
 
     async def persist(self) -> None:
-        """Write the place, if no commit has carried it; one that was overtaken is dropped."""
+        """Write the place, if no commit has carried it; a place that was overtaken is dropped."""
         if self.reached != self.written and await self._write(self.reached, ()) is None:
             self.written = self.reached
 

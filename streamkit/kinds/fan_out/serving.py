@@ -69,9 +69,9 @@ class FanOutChange:
         *,
         by_hand: bool,
     ) -> "FanOutChange":
-        """Return one whose recipients fail one by one: none blocks, and none fans out again.
+        """Return a change whose recipients fail one by one: none blocks, and none fans out again.
 
-        By hand, each recipient that fails is parked, however many there are.
+        By hand, each recipient that fails is parked, however many they are.
         """
         policy, broadcast = handler.policy, handler.broadcast
         if broadcast is None:
@@ -174,7 +174,7 @@ class RecipientPlanner(Planner):
         """Return the actions that park the change for one recipient alone."""
         queue, head = self.fanned.queue_of(outcome.to), self.fanned.head
         if outcome.failure is None or queue in self.holds or queue in draft.held:
-            return []  # it is in the audience twice, and is parked already
+            return []  # the audience has it twice, and it is parked already
         chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
         held[queue] = QueuedKey(chunk, head.position)
         parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())

@@ -29,8 +29,8 @@ def place_of(text: str) -> dict[str, Wire]:
 def strided(total: int) -> list[int]:
     """Return the numbers below `total`, ordered so that neighbours lie far apart.
 
-    Neighbour segments lie on the same partition (AWS: parallel scan). The numbers are counted with
-    their bits reversed.
+    Neighbouring segments lie on the same partition (AWS: parallel scan). The order is that of the
+    numbers with their bits reversed.
     """
     bits = max(1, (total - 1).bit_length())
     turned = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits))

@@ -56,10 +56,10 @@ _TRANSACTED = 2.0
 _LOOK_SECONDS = 2.0
 """The pause between two looks at other processes' segments, when there is nothing to take."""
 _PAUSE_SECONDS = 0.25
-"""Half of the first pause of a process that serves no segment; each pause is twice the one
-before."""
+"""Half of the first pause of a process that serves no segment; each later pause is twice as long.
+"""
 _READ_AT_ONCE = 16
-"""Segments that are read to find one to take: the next ones are mostly free."""
+"""Segments that are read at once to find one to take; the next ones are usually free."""
 _GENERATION = 1
 _Serve = Callable[[LeasedSegment], Awaitable[None]]
 
@@ -172,7 +172,7 @@ class TableScan:
                     pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
                     known = len(self._running) + len(self._finished)
                     if len(self._running) == at_once or known == wanted:
-                        await self._wait(stopping, math.inf)  # there is nothing to take
+                        await self._wait(stopping, math.inf)  # there is no segment to take
                     else:
                         await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         except BaseExceptionGroup as errors:
@@ -206,7 +206,7 @@ class TableScan:
                 group.start_soon(delete, name)
 
     async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
-        """Wait so long; less if the scan must end, no segment is served here, or one was lost."""
+        """Wait this long; less if the scan must end, no segment is served here, or one was lost."""
         self._idle = idle = anyio.Event()
 
         async def until(event: anyio.Event) -> None:

@@ -75,7 +75,7 @@ class LeasedSegment(Segment):
 
     @property
     def finished(self) -> bool:
-        """Return whether it is read to its end, and that is in the table."""
+        """Return whether it is read to its end, and the table says so."""
         return self.cursor.finished
 
     @property
