@@ -1,8 +1,9 @@
 """Run aggregates as migrations: `mode="aggregate"` counts one over what its table holds already.
 
-In: an app, and a migration that was begun. Out: its state, `done` when everything is counted.
-`rebuilding` does the work and keeps its own state in the table, so that any process continues it;
-this module follows what operators want of the migration, and writes down that it is done.
+In: an app, and a migration that was begun. Out: its state, `done` when everything is counted. A
+rebuild counts, and keeps its own state in the table, so that any process continues it. This module
+follows what operators want of the migration, and records that it is done. On failure: as a rebuild;
+the migration stays where it was.
 
 On failure: as a rebuild; the migration stays where it was.
 """

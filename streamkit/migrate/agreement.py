@@ -98,7 +98,7 @@ def key_of(schema: TableSchema, item: WireItem) -> dict[str, Wire]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreements of one migration's pairs; `writer` is its name in marks."""
+    """The agreements of one migration's pairs; `writer` is its name in origins."""
 
     transform: Transform
     calls: Calls
@@ -245,7 +245,7 @@ class Agreement:
             if there is None or COPY in there:
                 continue
             if migration.reverse is not None and not self.comes_from(there, key):
-                continue  # it was put again; its own changes say what became of it
+                continue  # it was put again; its own changes show what became of it
             gone = await self.calls.get(self.transform.schema.name, key) is None
             if gone and await self.is_as_read(target.key, there):
                 await self.report_deleted(key, target.key)
@@ -253,20 +253,20 @@ class Agreement:
     async def is_as_read(self, key: Key, target: WireItem) -> bool:
         """Return whether a new item is the one that was read before its old one was found gone.
 
-        Both may have been deleted and written again in between; each write has a different mark.
+        Both may have been deleted and written again in between; each write has a different origin.
         """
         now = await self.calls.get(self.transform.target.name, key)
         return now is not None and all(now.get(n) == target.get(n) for n in (FROM, ORIGIN))
 
     async def both_are_gone(self, source: Key) -> None:
-        """Forget that an old item was deleted, because its new one is deleted, too."""
+        """Forget that an old item was deleted, because its new item is deleted too."""
         found = await self.book.get(error_id(source))
         if found is not None and found.kind == "deleted":
             await self.book.remove(found.id)
 
 
 def _canonical(value: Any) -> Any:
-    """Return a value that prints the same for all forms of it."""
+    """Return a value that has the same text for all forms of it."""
     if isinstance(value, Mapping):
         return [(name, _canonical(value[name])) for name in sorted(value)]
     if isinstance(value, AbstractSet):

@@ -166,10 +166,9 @@ class Calls:
 
 
 def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
-    """Return whether a single write was refused, and no earlier try of it wrote what is there.
+    """Return whether a single write was refused, and none of its tries wrote the item.
 
-    Then other code wrote what is there, and after the end of the phase no process has to migrate
-    it.
+    Then other code wrote the item, and after the end of the phase no process has to migrate it.
     """
     if not isinstance(reply, RefusedCommit) or len(actions) > 1:
         return False

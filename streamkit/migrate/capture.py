@@ -216,7 +216,7 @@ def _handler(
 
 
 def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:
-    """Return the entities that are not ours, but whose items fit the templates of ours."""
+    """Return the entities of other apps' items that fit the templates of this app's entities."""
 
     def is_own(entity: type[Entity]) -> bool:
         return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})

@@ -1,9 +1,8 @@
 """Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: a `ItemDifference` each, or None; and sums that say,
-    once
-everything was read, which copies may have no source: see `orphans`. On failure: what the function
-raises is a difference, too.
+In: items of a table, as they are read. Out: an `ItemDifference` for each wrong item, else None; and
+sums that show, once everything was read, which copies may have no source: see `orphans`. On
+failure: if the function raises, that is a difference, too.
 """
 
 from collections.abc import Mapping
@@ -184,7 +183,7 @@ class ItemInspection:
         return None
 
     async def _is_bereft(self, item: Mapping[str, Wire]) -> bool:
-        """Return whether an item that counts names an old one that is gone."""
+        """Return whether an item that counts names an old item that is gone."""
         mine = str(item.get(FROM, {}).get("S", "")).startswith(f"{self._migration.id}:")
         source = place_of(item[SOURCE]["S"])
         return mine and await self.calls.get(self._work.schema.name, source) is None

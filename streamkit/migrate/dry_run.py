@@ -209,14 +209,14 @@ def disturbed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Turned(set[Any]):
-    """A set whose iteration order is reversed."""
+    """A set with the reverse order of iteration."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(super().__iter__())[::-1])
 
 
 class _TurnedView(Mapping[str, Any]):
-    """A mapping whose order is reversed; the mapping below notes which members are read."""
+    """A mapping with the reverse order; the mapping below it notes which members are read."""
 
     def __init__(self, below: Mapping[str, Any]) -> None:
         self._below = below

@@ -108,7 +108,7 @@ class Ending:
         return await pairs.calls.transact([held, self._agreement.unstamped(key, target)])
 
     def _leads_somewhere(self, item: WireItem) -> bool:
-        """Return whether an item moves, or has moved; also True if that cannot be told."""
+        """Return whether an item moves, or has moved; True also if that cannot be found out."""
         transform = self.pairs.transform
         if not transform.matches(item) or is_ours(transform.migration, item):
             return transform.matches(item)

@@ -225,7 +225,7 @@ class ErrorBook:
         action = self._space.update("written", self._migration)
         action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
         action.guards.append((Guard(Attr("at").not_exists() | Attr("at").lt(round(at))), OURS))
-        with suppress(LeaseLost):  # a later one is known
+        with suppress(LeaseLost):  # a later write is known already
             await self._store.write(action)
 
     async def last_written(self) -> tuple[str, float] | None:

@@ -40,9 +40,13 @@ _TRIES = 20
 _REWRITES, _WINDOW_SECONDS = 30, 60.0
 """Rewrites of one item by the stream in the window; after more, other code may revert each one."""
 _HOLD_SECONDS = 5.0
-"""Seconds that such an item is left alone; code that answers rewrites that fast is faster."""
+"""The seconds for which such an item is left alone; code that answers each rewrite is faster than
+that.
+"""
 _SILENCES = 3
-"""So many holds in a row without a write prove that other code writes in answer to rewrites."""
+"""After so many pauses in a row without a write, it is proven that other code writes in answer to
+rewrites.
+"""
 _REMEMBERED = 10_000
 
 
@@ -64,7 +68,7 @@ class RewriteBudget:
         return len(times) >= _REWRITES
 
     def is_silent_again(self, name: str) -> bool:
-        """Count a hold in which nothing wrote an item; return whether there were enough."""
+        """Count a pause in which the item was not written; return whether there were enough."""
         self._silences[name] += 1
         return self._silences[name] >= _SILENCES
 

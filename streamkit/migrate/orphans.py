@@ -71,7 +71,7 @@ class PairBalance:
 
 
 def everything(_pair: int) -> bool:
-    """Return that a pair is wanted."""
+    """Return True: every pair is wanted."""
     return True
 
 

@@ -56,7 +56,9 @@ from streamkit.progress.verdicts import Invalid
 
 _TRIES = 20
 _LOOKS = 50
-"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
+"""After a place was not free, the places of so many items are looked at before they are taken to be
+free again.
+"""
 
 
 @dataclass
@@ -80,7 +82,7 @@ class Pairs:
 
     @property
     def writer(self) -> str:
-        """The migration's name in marks."""
+        """The migration's name in origins."""
         return self.failed.writer
 
     @property

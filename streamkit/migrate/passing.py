@@ -33,11 +33,11 @@ _FIRST_PAGES = 5
 
 
 class TooManyErrors(Exception):
-    """So many items failed that the cause is not in the items; the text says how many."""
+    """So many items failed that the items cannot be the cause; the text says how many."""
 
 
 class FirstDone(Exception):
-    """The first items are done that a person wants to look at; the text says how many."""
+    """The first items, which a person wants to look at, are done; the text says how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Passing:
         await self._brake(tally)
 
     async def _brake(self, page: Tally) -> None:
-        """End the pass early, if a person wants that of what all processes have done in it.
+        """End the pass early if a person's limit for all processes together is reached.
 
-        One failure alone is no share.
+        One failure alone is not a share.
         """
         state, most = self.present(), self.present().max_errors
         counts = self.pauses_early or (most and page.errors)

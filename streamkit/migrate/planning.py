@@ -1,10 +1,9 @@
 """Plan a migration: what it would do, use and break, from a sample; nothing is written.
 
 In: an app, one of its migrations, and how much of the table to read. Out: a `MigrationPlan`: how
-    many items
-it concerns and how many are not right yet, units and money by step, the time with a budget, and
-problems: of the table, of the function (see `dry_run`), and targets whose places are taken or that
-two items would both become. Numbers from a sample have an error.
+many items it concerns and how many are not right yet, units and money by step, the time with a
+budget, and problems: of the table, of the function (see `dry_run`), and targets whose places are
+taken or that two items would both become. Numbers from a sample have an error.
 """
 
 import json
@@ -227,7 +226,7 @@ class _Look:
         seen.matching += 1
         if self.trials is None:
             seen.needing += 1
-            seen.spent["rewrite", "write", ""] += 5  # its ledger's entry, twice, and its group
+            seen.spent["rewrite", "write", ""] += 5  # the entry of its ledger, twice, and its group
             return
         schema = self.schemas.source
         key = {name: item[name] for name in schema.key_attributes}
@@ -276,7 +275,7 @@ class _Look:
         try:
             trouble = trouble_of_key(self.trials.transform.entity(item), self.schemas.source)
         except DecodeError:
-            return  # a function that takes the entity has failed with it
+            return  # a function that takes the entity has failed on it
         if trouble is not None:
             self.problems.fault("key", f"they {trouble}", name)
 

@@ -33,7 +33,7 @@ _EASE_SECONDS = 1.0
 _SAVED_SECONDS = 0.05
 """Seconds of its rate that a bucket holds at most: no burst makes up for a pause."""
 _BESIDE_SECONDS = 10.0
-"""Seconds of its rate that are paid off at most for writes that did not wait."""
+"""At most so many seconds of its rate are paid off for writes that did not wait."""
 _BUSY_SECONDS = 0.5
 """Seconds after a call in which more calls are expected."""
 _LOOK_SECONDS = 0.1

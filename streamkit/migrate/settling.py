@@ -41,7 +41,7 @@ class Settling:
     async def look_at(
         self, found: Mapping[str, ItemDifference]
     ) -> tuple[list[ItemDifference], list[ItemDifference]]:
-        """Look at items until they are right, or stay as they are; return what differs, and may."""
+        """Look at items until they are right or stay wrong; return wrong and unsettled ones."""
         open_, settled = dict(found), list[ItemDifference]()
         for _ in range(LOOKS):
             if not open_:
@@ -118,7 +118,7 @@ class Settling:
 
 
 def is_sure(one: ItemDifference, before: ItemDifference, capture: CaptureState) -> bool:
-    """Return whether an item that differs again is wrong, and not only on its way."""
+    """Return whether an item that differs again is wrong, and not only on its way to be right."""
     unchanged = one.image == before.image
     by_hand = one.kind in ("late", "deleted")
     return capture == "nobody" or (unchanged and (capture == "in step" or by_hand))

@@ -103,7 +103,7 @@ class Switched:
                 return RefusedCommit()
             await self._agreement.report_deleted(source_key, key)
         elif source is None and await self._agreement.is_open(source_key):
-            return None  # it was put again since its old item was deleted, which is known
+            return None  # the item was put again since its old item was deleted, and that is known
         same = source is not None and alike(source, item)
         if source is not None and not same and self._agreement.is_written(source):
             await self._agreement.report_late(source_key, source)
@@ -126,7 +126,7 @@ class Switched:
         return await pairs.calls.transact([gone, follows])
 
     def _was_paired(self, source: Key, target: WireItem, old: WireItem | None) -> bool:
-        """Return whether a target had a source, also if it was put again meanwhile."""
+        """Return whether a target had a source, even if it was put again meanwhile."""
         return any(self._agreement.comes_from(one, source) for one in (target, old))
 
     async def _part(self, key: Key, old: WireItem | None) -> Any:
@@ -223,7 +223,7 @@ class Switched:
             return await self._unturn_late(key, source, targets)
         if transform.migration.mode == "rekey" and not targets:
             if self._target and Matcher(self._target, transform.target).matches(source):
-                return None  # a copy that looks like a source, and was never switched
+                return None  # it is a copy that looks like a source, and was never switched
             raise Conflict("the function no longer says where it was moved")
         actions = []
         for target in targets:

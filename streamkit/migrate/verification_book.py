@@ -218,7 +218,7 @@ class VerificationBook:
         """
         fence, space = self._fence(now), self.store.space
         for turn in range(now.turn + 1):
-            # Without their segments no process adds anything to what was found.
+            # Without their segments no process adds to what was found.
             for table in range(_TABLES):
                 await self.scan(now, turn, table).delete()
             items = await self._items(now, turn)

@@ -205,7 +205,7 @@ class _Checking:
     # -- passes --------------------------------------------------------------------------------
 
     async def _pass(self, now: VerificationState) -> None:
-        """Read the table together with others; then decide on another pass, or settle."""
+        """Read the table together with other processes; then decide on another pass, or settle."""
         known = await self._known(now)
         tables = [self.work.schema.name]
         if self._looks_for_orphans and self.work.transform.target.name not in tables:

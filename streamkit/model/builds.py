@@ -21,20 +21,25 @@ from typing import Literal
 BuildState = Literal["emptying", "building", "scanning", "counting", "live"]
 
 Mode = Literal["off", "ledger", "live"]
-"""How a shard counts: not at all, by the ledger, or by the difference of a change's two images."""
+"""How a shard counts: not at all, by the ledger, or by the difference between a change's two
+images.
+"""
 
 TURN_SECONDS = 3600
-"""How much younger than the end of the scan a shard must be to go live: records are published late,
-and clocks differ."""
+"""A shard may go live when it is so much younger than the end of the scan: records are published
+late, and clocks differ.
+"""
 GUARD_SECONDS = 60
 """If a live shard meets a change at most so much younger than the end of the scan, it cannot know
 whether the scan has counted it."""
 OUTLASTED_SECONDS = 24 * 3600 + 2 * TURN_SECONDS
-"""So long after the end of the scan functions count live: every record left in the stream is much
-younger than that end, even if clocks differ."""
+"""This long after the end of the scan functions count live: every record that is left in the stream
+is much younger than that end, even if clocks differ.
+"""
 SWEPT_SECONDS = OUTLASTED_SECONDS + TURN_SECONDS
-"""So long after the end of the scan no function counts by the ledger any more: none runs for so
-long."""
+"""This long after the end of the scan no function counts by the ledger any more, because no
+invocation runs so long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def build_mark(aggregate: str, number: int) -> str:
 
 
 def mode_of(aggregate: str, build: Build | None, live: Collection[str]) -> Mode:
-    """Return how a shard counts whose cursor has these marks."""
+    """Return how a shard counts, from the marks of its cursor."""
     if build is None or build.state == "live":
         return "live"
     if build.state == "emptying":
@@ -117,7 +122,7 @@ def next_build(before: Build | None, number: int, segments: int, now: int) -> Bu
 
 
 def retired(build: Build) -> Build:
-    """Return what remains of a build whose aggregate is gone, or has changed since."""
+    """Return what remains of a build whose aggregate is removed, or has changed since."""
     swept = build.state == "live"
     past = build.past if swept else (*build.past, (build.number, build.segments))
     return Build(build.number, "live", past=past)

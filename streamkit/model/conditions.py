@@ -218,7 +218,9 @@ _SIMPLE = {
     AttributeExists: "attribute_exists({})",
     AttributeNotExists: "attribute_not_exists({})",
 }
-"""What nearly every condition consists of: boto3's builder takes four times as long for it."""
+"""The terms that nearly every condition consists of: boto3's builder takes four times as long for
+them.
+"""
 
 
 def _is_simple(term: ConditionBase) -> bool:
@@ -233,7 +235,7 @@ def _is_simple(term: ConditionBase) -> bool:
 def _compile_simple(
     terms: Iterable[ConditionBase], *, joined: bool
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Return what boto3's builder makes of such terms."""
+    """Return what boto3's builder would return for such terms."""
     texts: list[str] = []
     names: dict[str, str] = {}
     values: dict[str, Any] = {}

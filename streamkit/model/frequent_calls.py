@@ -1,9 +1,10 @@
-"""The frequent calls of a client, for two fifths of what botocore takes for them.
+"""The frequent calls of a client, in two fifths of the CPU time that botocore takes for them.
 
 botocore computes for each call again where it goes, which headers it has and how it is signed; its
-parsers look up the shape of each attribute. Here that is found once. In: a client of DynamoDB or of
-its streams. Out: the same requests but for spaces in their bodies, and the same replies; a page of
-`GetRecords` stays bytes, which `stream` decodes. On failure: what botocore raises, after retries.
+parsers look up the shape of each attribute. Here all of that is computed once. In: a client of
+DynamoDB or of its streams. Out: the same requests except for spaces in their bodies, and the same
+replies; a page of `GetRecords` stays bytes, which `stream` decodes. On failure: what botocore
+raises, after retries.
 
 Credentials, connections, retries with their budget, and errors are botocore's, as are the events of
 the parameters and of the reply. What is not as usual goes botocore's own way: another signature
@@ -121,7 +122,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
         return reply
 
     async def _usual_way(self, model: Any, params: dict[str, Any]) -> _Way | Literal[False]:
-        """Return the way of a call; False if it goes botocore's own."""
+        """Return the address and headers of a call; False if it has to go botocore's own way."""
         if model.name not in _FREQUENT or AioBaseClient._make_api_call is not _ORDINARY:  # noqa: SLF001
             return False
         if model.name == "TransactWriteItems" and "ClientRequestToken" not in params:
@@ -131,7 +132,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
         return self._way
 
     async def _found_way(self, model: Any, params: dict[str, Any]) -> _Way | Literal[False]:
-        """Return the way of this client's requests; False if they are not as usual.
+        """Return the address and headers of this client's requests; False if they are not as usual.
 
         The first one shows it. Endpoints of accounts, which depend on the table, are switched off.
         """

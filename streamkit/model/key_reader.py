@@ -1,4 +1,4 @@
-"""Read the fields that a key was built from back from its text. Pure.
+"""Read fields back from the text of a key that was built from them. Pure.
 
 A key is read back if its text can be split in one way only: the separators of the template do not
 occur in the values. Numbers, dates and UUIDs end by themselves, so the text after them may hold
@@ -37,7 +37,7 @@ from streamkit.model.templates import Placeholder
 _Convert = Callable[[str], Any]
 """Makes a plain value from a text; raises `ValueError` or `KeyError` if no value has that text."""
 _Slot = tuple[str, str]
-"""A field and its format: where both are the same, so is the text."""
+"""A field and its format: if both are the same, the text is the same."""
 
 _DIRECTIVES = {
     **dict.fromkeys("YG", r"\d{4}"),
@@ -61,7 +61,7 @@ _UUID, _DATE = re.compile(r"[0-9A-Fa-f-]{36}"), re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A placeholder: a pattern if its text ends by itself, and the function that reads a value."""
+    """A placeholder: a pattern if its text ends by itself, and the function to read it."""
 
     slot: _Slot
     literal: str

@@ -68,5 +68,5 @@ def without_suffix(text: str) -> str:
 
 
 def is_part(text: str) -> bool:
-    """Return whether a key value is that of a part other than 0."""
+    """Return whether a key value belongs to a part other than 0."""
     return text[-_LENGTH:-2] == _MARK and text[-2:].isdecimal()

@@ -60,7 +60,7 @@ class Signer:
         )
 
     def _derived(self, secret: str, scope: str) -> bytes:
-        """Return the key that a secret has in a scope."""
+        """Return the key that is derived from a secret, for one day, Region and service."""
         if self._secret != (secret, scope):
             key = f"AWS4{secret}".encode()
             for part in scope.split("/"):

@@ -10,7 +10,7 @@ def attributes_size(attributes: Mapping[str, dict[str, Any]]) -> int:
     for name, attribute in attributes.items():
         for kind in attribute:
             value = attribute[kind]
-            if type(value) is str and value.isascii():  # the commonest case
+            if type(value) is str and value.isascii():  # the most frequent case
                 total += len(name) + len(value) + 4
             else:
                 total += len(name) + size_at_most(attribute)

@@ -172,16 +172,16 @@ class Metrics(Protocol):
 
 
 class _Nothing:
-    """Any instrument, without effect."""
+    """An instrument of any kind, without effect."""
 
     def add(self, amount: float = 1.0, /) -> None:
-        """Forget it."""
+        """Drop the number."""
 
     def set(self, value: float, /) -> None:
-        """Forget it."""
+        """Drop the number."""
 
     def record(self, value: float, /) -> None:
-        """Forget it."""
+        """Drop the number."""
 
 
 _NOTHING = _Nothing()
@@ -191,15 +191,15 @@ class NoMetrics:
     """A hook that drops every metric."""
 
     def counter(self, _name: str, _labels: Mapping[str, str], /) -> Counter:
-        """Return one that forgets."""
+        """Return an instrument without effect."""
         return _NOTHING
 
     def gauge(self, _name: str, _labels: Mapping[str, str], /) -> Gauge:
-        """Return one that forgets."""
+        """Return an instrument without effect."""
         return _NOTHING
 
     def histogram(self, _name: str, _labels: Mapping[str, str], /) -> Histogram:
-        """Return one that forgets."""
+        """Return an instrument without effect."""
         return _NOTHING
 
 
@@ -237,15 +237,15 @@ class SeveralMetrics:
     hooks: tuple[Metrics, ...]
 
     def counter(self, name: str, labels: Mapping[str, str], /) -> Counter:
-        """Return one that tells all."""
+        """Return a counter that passes numbers to all hooks."""
         return _Counters([hook.counter(name, labels) for hook in self.hooks])
 
     def gauge(self, name: str, labels: Mapping[str, str], /) -> Gauge:
-        """Return one that tells all."""
+        """Return a gauge that passes numbers to all hooks."""
         return _Gauges([hook.gauge(name, labels) for hook in self.hooks])
 
     def histogram(self, name: str, labels: Mapping[str, str], /) -> Histogram:
-        """Return one that tells all."""
+        """Return a histogram that passes numbers to all hooks."""
         return _Histograms([hook.histogram(name, labels) for hook in self.hooks])
 
 

@@ -30,7 +30,7 @@ ALONE_SECONDS, ALONE_LOOKS = 4.0, 10
 MEMBER_BYTES = 360
 """The size of a heartbeat item, roughly; reading all of them costs more in a larger fleet."""
 NAME_BYTES = 40
-"""The size of a shard's name in a directory, with the overhead of its set."""
+"""The size of a shard's name in a directory, with what its set adds."""
 SHARD_HOURS = 4.0
 """A shard ends after about this time and continues in another; measured by users, undocumented."""
 SHARD_END_WRITES = 10.0
@@ -102,7 +102,7 @@ class CostEstimate:
     costs: tuple[Cost, ...]
 
     def each(self, per: str) -> float:
-        """Return the dollars a month for one `worker`, one `shard`, or the `fleet` as such."""
+        """Return the dollars a month for one `worker`, one `shard`, or the `fleet` as a whole."""
         return sum(cost.dollars_each for cost in self.costs if cost.per == per)
 
     @property

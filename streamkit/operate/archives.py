@@ -95,7 +95,7 @@ async def verify_archive(app: App, aws: Aws, since: float = 0.0) -> ArchiveCheck
 
 
 async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> ArchiveCheck:
-    """Read every object of an archive, of shards with changes since a moment."""
+    """Read every object of an archive, of the shards with changes since a moment."""
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
     wanted = await _since(archive, parents, since)
@@ -136,7 +136,7 @@ async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
 
 
 async def _read(chain: Chain, begin: str) -> tuple[Link | None, str]:
-    """Read a link with all its records; return it, or why it cannot be read."""
+    """Read a link with all its records; return the link, or the reason why it cannot be read."""
     try:
         there = await chain.at(begin)
         if there is None:

@@ -1,9 +1,8 @@
 """Compute what an app's fleet will cost a month, on its stream as it is now.
 
-In: an app, clients and settings. Out: an `CostEstimate`. Open shards are counted by listing the
-    stream,
-which is free, and workers by their heartbeats, unless the caller gives the numbers. Nothing is
-written.
+In: an app, clients and settings. Out: a `CostEstimate`. Open shards are counted by listing the
+stream, which is free, and workers by their heartbeats, unless the caller gives the numbers. Nothing
+is written.
 """
 
 from streamkit.app import App

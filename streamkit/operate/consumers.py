@@ -238,12 +238,12 @@ async def _delete(ledgers: Ledgers, entry: ConsumerEntry, newest: Generation | N
     """
     store, rng = ledgers.store(entry), random.Random()
     try:
-        if newest is None:  # only the entry is left
+        if newest is None:  # only its entry in the directory is left
             await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
             return 0
         if newest.host != DELETING:
             newest = await begin_move(store, newest, DELETING)
-        # A worker may only seem to be dead; from here on its commits are refused, so that no change
+        # A worker may only seem to be dead. From here on its commits are refused, so that no change
         # is parked after the capture.
         await capture(store, newest, read=False)
         erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
@@ -289,7 +289,7 @@ class _Erasing(Fenced):
         return deleted + len(seen.members)
 
     async def _marks(self, queues: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:
-        """Return the marks of items with parked queues, while the queues name them; others expire.
+        """Return the marks of items with parked queues, while queues name them; others expire.
 
         A new consumer of the same name does not read the marks of this one.
         """
@@ -304,7 +304,7 @@ class _Erasing(Fenced):
 
 
 async def start_findings(app: App, store: CursorStore) -> list[Finding]:
-    """Return the findings of `check` on the app's consumer: where it starts, what it cannot do."""
+    """Return the findings of `check` on the app's consumer: its start, and what it cannot do."""
     generation = await newest_generation(store)
     if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
         text = (

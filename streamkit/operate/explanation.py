@@ -1,10 +1,10 @@
 """Explain what an app makes of one item.
 
 In: an app with its listeners, clients, and the item's key. Out: its entity, the handlers that
-listen to it, its parked queues with their first errors, the handler that
-wrote it last, the groups of aggregates that it counts in, and, if asked for, its changes that the
-stream still holds. Nothing is written. The item's own values are returned only if asked for; groups
-are named by hashes of their keys.
+listen to it, its parked queues with their first errors, the handler that wrote it last, the groups
+of aggregates that it counts in, and, if asked for, its changes that the stream still holds. Nothing
+is written. The item's own values are returned only if asked for; groups are named by hashes of
+their keys.
 """
 
 import itertools
@@ -49,7 +49,7 @@ _EMPTY_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A parked change of the item; the first one of a queue has failed, later ones wait for it."""
+    """A parked change of the item; the first of a queue has failed, later ones wait."""
 
     position: str
     error: str | None

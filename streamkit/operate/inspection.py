@@ -1,8 +1,7 @@
 """Compare an app with its table, and find what the credentials may do.
 
 In: an app and clients. Out: one `AppInspection`: the table's facts, each call that a worker makes
-    and
-whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
+and whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
 conditions can never hold shows whether writing is allowed.
 """
 

@@ -145,7 +145,7 @@ async def _unless_paused(store: CursorStore) -> Generation | None:
 
 
 async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:
-    """Make late commits of workers that seem to be dead fail, then look for parked changes.
+    """Make late commits of workers that seem to be dead fail; then look for parked changes.
 
     Raises:
         RewindRefused: changes are parked.
@@ -227,7 +227,7 @@ def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
 
 
 def counts_twice(handler: Handler) -> str | None:
-    """Return why a handler must not run twice for the same changes; None if it may."""
+    """Return why a handler must not run twice for the same changes; None if it may run twice."""
     if handler.shadow:
         return None
     if handler.is_aggregate:

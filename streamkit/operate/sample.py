@@ -44,7 +44,7 @@ async def sample_findings(app: App, aws: Aws, schema: TableSchema) -> tuple[int,
 
 
 def odd_items(app: App, schema: TableSchema, items: Iterable[Mapping[str, Wire]]) -> list[Finding]:
-    """Return what is wrong with items: one finding for each kind, with the number of its items."""
+    """Return what is wrong with items: one finding of each kind, with the number of its items."""
     matchers = {entity: Matcher(entity, schema) for entity in app.known}
     decoders = {entity: ImageDecoder(entity, schema) for entity in app.known}
     total: dict[str, int] = defaultdict(int)

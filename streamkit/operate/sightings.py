@@ -1,8 +1,8 @@
-"""Find the changes of an item that the stream still holds, and what consumers made of them.
+"""Find the changes of an item that the stream still holds, and what consumers did with them.
 
-In: an item, what consumers keep of it, and shards. Out: its changes, each with one word for each
+In: an item, what consumers store of it, and shards. Out: its changes, each with one word for each
 consumer. A position behind a change does not show whether the change was parked, passed over, or
-done by functions: those are looked up. What cannot be told is `unknown`.
+done by functions: this is looked up. What cannot be found out is `unknown`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """What one consumer keeps of an item, as its control items say.
+    """What one consumer stores of an item, in its control items.
 
     `parked` are the changes in the item's own `queues` (parked queues), and those that are parked
     for recipients of its fan-outs. `waits` names the handlers that each shard waits for.
@@ -74,7 +74,7 @@ class ItemView:
     def state_of(
         self, handler: Handler, carriers: Sequence[Sequence[str]]
     ) -> tuple[str, tuple[str, ...]]:
-        """Return the state that the item's next change meets, and the handlers its shard waits for.
+        """Return the state that the item's next change finds, and what its shard waits for.
 
         Args:
             handler: a handler of this consumer.
@@ -95,7 +95,7 @@ class ItemView:
         return ("waits" if all(each) else "may wait"), names
 
     def became(self, shard: str, record: Record) -> str:
-        """Return what became of a change of the item."""
+        """Return what the consumer did with a change of the item."""
         for word, stuck in (("stuck", True), ("held", False)):
             names = sorted(
                 {p.handler for p in self._parked(record) if self.queues[p.lane].stuck is stuck}
@@ -119,7 +119,7 @@ class ItemView:
 async def view_item(
     app: App, store: CursorStore, handlers: Sequence[Handler], key: ItemKey
 ) -> ItemView:
-    """Read what an app's consumer keeps of an item; `handlers` of it listen to the item."""
+    """Read what an app's consumer stores of an item, to which its `handlers` listen."""
     cursors = await every_cursor(store)
     own = await read_queues(store, [queue_name(handler.name, key) for handler in handlers])
     parked = await list_parked(store, own)
@@ -157,7 +157,8 @@ def _by_position(cursor: Cursor | None, record: Record) -> str:
 def carriers_of(shards: Sequence[Shard], seen: Sequence[str]) -> list[list[str]]:
     """Return the open shards that may carry an item's next change, each with its parents.
 
-    An item stays in the last shard that it was seen in, and moves from there to a child of it.
+    An item stays in the last shard in which it was seen, and moves from there to a child of that
+    shard.
     """
     parents = {shard.id: shard.parent for shard in shards}
     lines = [line_of(shard.id, parents) for shard in shards if shard.ending is None]
@@ -179,7 +180,7 @@ def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
 
 
 def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighting:
-    """Return what a record of the item is, and what became of it."""
+    """Return what a record of the item is, and what each consumer did with it."""
     origin = read_origin(record.old_image, record.new_image)
     return Sighting(
         shard=shard,

@@ -91,7 +91,7 @@ def spending_of(consumer: str, members: Iterable[Member], since: float | None = 
 
 
 def _sample(marks: Sequence[UsageMark], since: float | None) -> list[UsageMark]:
-    """Return the sums from the newest moment that is old enough; else from the first."""
+    """Return the sums since the newest moment that is old enough; else since the first one."""
     if since is None:
         return list(marks)
     old = [number for number, mark in enumerate(marks) if marks[-1].at - mark.at >= since]

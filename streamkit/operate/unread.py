@@ -31,7 +31,7 @@ _ASK_SECONDS = 0.25
 
 @dataclass
 class Unread:
-    """The shards of one consumer with their lags; `cursors` includes cursors that would be begun.
+    """The shards of one consumer with their lags; `cursors` includes cursors that would be created.
 
     `founded` is when the consumer began. Until the stream is read, lags are what the cursors say.
     """
@@ -94,7 +94,7 @@ class Unread:
             return []
         await anyio.sleep(_ASK_SECONDS)
         children = [_begun(parent, shard.id) for shard in shards if shard.id not in self.cursors]
-        if shards:  # without any they are listed later
+        if shards:  # a shard without children: they are listed later
             del self.cursors[awaited.name]
         self.cursors |= {child.name: child for child in children}
         return children

@@ -110,7 +110,7 @@ class Batcher:
             self._calls -= 1
 
     def _batch(self) -> list[_Waiting]:
-        """Take what fits into one call, in order; skip groups that are under way."""
+        """Take the deliveries that fit into one call, in order; skip groups that are under way."""
         batch: list[_Waiting] = []
         left: list[_Waiting] = []
         size = 0

@@ -7,7 +7,7 @@ order even so, also when handlers or parked changes overtake each other.
 from streamkit.sinks.sink import Delivery
 
 IDS_MAX = 50_000
-"""This takes some 10 MB. The id that was delivered longest ago is forgotten first."""
+"""This many take some 10 MB. The id that was delivered longest ago is forgotten first."""
 
 
 class Newest:
@@ -18,7 +18,7 @@ class Newest:
         self._sequences: dict[str, str] = {}
 
     def outdates(self, delivery: Delivery) -> bool:
-        """Return True if a newer delivery of the same id was made."""
+        """Return True if a newer delivery of the same id was made already."""
         return self._sequences.get(delivery.id, "") > delivery.sequence
 
     def note(self, delivery: Delivery) -> None:

@@ -1,7 +1,7 @@
 """Clients of a simulated process: botocore's own are made only where one is needed.
 
-To make three of them takes longer than most simulated processes live. Calls that succeed, and
-refusals, need none: `streamkit.local.shortcut` says which do.
+Making three of them takes longer than most simulated processes live. Calls that succeed, and
+refusals, need none: `streamkit.local.shortcut` names those calls.
 """
 
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from streamkit.aws import Aws, connect
 from streamkit.local.shortcut import Deferred
 
 _known: dict[str, Aws] = {}
-"""Clients by Region, which are closed: they say how those like them make calls."""
+"""Clients by Region, which are closed: new clients make their calls in the same way."""
 
 
 class _Opening:
@@ -25,8 +25,8 @@ class _Opening:
     def aws(self) -> Aws:
         """Return the clients.
 
-        They are asked for in the middle of a call, or of no call at all, so that nothing can be
-        awaited. Without credentials and network botocore waits for nothing while it makes them.
+        They are asked for in the middle of a call, or outside of calls, so nothing can be awaited
+        here. Without credentials and network botocore waits for nothing while it makes them.
         """
         if self._aws is None:
             try:

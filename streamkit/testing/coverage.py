@@ -1,8 +1,8 @@
-"""Coverage: what a run has met, so that a suite can name what none of its runs met.
+"""Coverage: what a run has met, so that a suite can name what none of its runs has met.
 
 A suite that claims to survive an event must have met it. `Coverage` counts the events that
-sightings show. The driver of a run adds to the same `counts` what only it knows (kills, freezes,
-faults).
+sightings show. The driver of a run adds to the same `counts` the events that only it knows (kills,
+freezes, faults).
 """
 
 from collections import Counter

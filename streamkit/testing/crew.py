@@ -31,7 +31,7 @@ _SETTLE_SECONDS = 6 * 3600.0
 
 @dataclass
 class Mortal(Process):
-    """A process that may be told to die in its next commit."""
+    """A process that may be told to die during its next commit."""
 
     in_commit: Moment | None = None
 
@@ -114,7 +114,8 @@ class TrialCrew:
                     continue
                 if not self._committed:
                     return
-                # Committed items come back as records, perhaps through a shard that was quiet.
+                # Committed items come back as records, perhaps through a shard that was quiet
+                # before.
                 self._count_anew()
 
     def _count_anew(self) -> None:

@@ -40,7 +40,9 @@ _FAILURES_MAX = 50
 """After this many failed invocations in a row, none of them killed, the error counts as lasting."""
 _SETTLE_SECONDS = 6 * 3600.0
 _SOON_SECONDS = 3600.0
-"""The longest pause between two tries, and how far the clocks of two processes may differ."""
+"""The longest pause between two tries, and the largest difference between the clocks of two
+processes.
+"""
 
 
 class Functions:
@@ -155,7 +157,7 @@ class Function:
             raise self._failure
         try:
             return self.quiet >= _QUIET_ROUNDS and not await self._within(self._waits_for_a_try)
-        except Killed:  # the environment that was asked died; the next round asks another one
+        except Killed:  # the environment that was asked has died; the next round asks another one
             return False
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ class Iterators:
         self._trimmed.discard(place)
 
     def _knows(self, place: tuple[str, str], cursor: Cursor) -> bool:
-        """Return whether a process knows a position; one that lost its lease knows only its own."""
+        """Return whether a process knows a position; without its lease only its own."""
         reader = self._readers.get(place)
         if reader is not None and self._takers.get(cursor.name) != place[0]:
             return reader.sure > 0

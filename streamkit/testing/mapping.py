@@ -2,9 +2,9 @@
 
 It reads a stream's shards, parents first, cuts batches for each shard and chain of items, and
 invokes the function in order. After a failure it invokes again, from the record that the function
-reports, or with half of the batch if it is set so. Now and then it delivers old batches again, or
-takes a function as timed out that still works. See AWS's Lambda guide on DynamoDB streams for each
-of these.
+reports, or with half of the batch if it is configured so. Now and then it delivers old batches
+again, or takes a function for timed out that still runs. AWS's Lambda guide on DynamoDB streams
+describes each of these.
 """
 
 import random
@@ -32,7 +32,7 @@ class _TooOften(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """The settings of a mapping, and how often things go wrong (a share of invocations)."""
+    """The settings of a mapping, and how often things go wrong, as shares of invocations."""
 
     batch: int = 10
     parallel: int = 1
@@ -131,7 +131,7 @@ class EventSourceMapping:
         return found
 
     def _where(self, shard: str) -> Event:
-        """Return where to continue in a shard; the first time at its oldest record."""
+        """Return where to continue in a shard; at first at its oldest record."""
         if shard not in self._after:
             return {"ShardIteratorType": "TRIM_HORIZON"}
         number = self._after[shard]

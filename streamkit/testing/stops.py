@@ -1,4 +1,4 @@
-"""Stops: processes are killed or frozen at one of their calls; frozen ones go on as zombies.
+"""Stops: processes are killed or frozen at one of their calls; frozen processes go on as zombies.
 
 A frozen process holds what it has read and what it was about to write. Another process takes its
 place meanwhile. Then the first one thaws, and runs the rest of its code on what it still believes:

@@ -133,7 +133,7 @@ class MoveFence:
                 raise self.refusal
 
     async def turn(self, host: str) -> None:
-        """Make this the consumer's host; if it is a host that runs it, the move is over.
+        """Make this the consumer's host; if the host is one that runs it, the move is over.
 
         Raises:
             MoveRefused: another mover is the current one, and has not set the same host.

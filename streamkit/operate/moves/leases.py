@@ -31,7 +31,7 @@ SHARD_END, TRIM_HORIZON, LATEST = "SHARD_END", "TRIM_HORIZON", "LATEST"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One lease; `counter` grows while a KCL worker holds it."""
+    """One lease; its `counter` grows while a KCL worker holds the lease."""
 
     shard: str
     checkpoint: str
@@ -111,7 +111,7 @@ class _Reading:
         return shard in self.passed if lease is None else lease.checkpoint == SHARD_END
 
     def note_passed(self) -> None:
-        """Find the shards without a lease that must have been read before later ones were begun."""
+        """Find shards without a lease that were read, because later shards were begun."""
         for lease in self.leases.values():
             shard = self.shards.get(lease.shard)
             while shard is not None and shard.parent in self.shards:
@@ -189,7 +189,7 @@ def positions(
     caught_up: int,
     now: int,
 ) -> LeasePositions:
-    """Return the cursors that leases amount to.
+    """Return the cursors that the leases mean.
 
     Args:
         listed: the shards of one complete listing.

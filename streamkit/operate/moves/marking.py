@@ -56,7 +56,7 @@ class _Shard:
 
 @dataclass
 class Marking:
-    """Reads shards behind their cursors; `records` counts the records that it has read."""
+    """Reads shards behind their cursors; `records` counts the records that were read."""
 
     environment: Environment
     records: int = 0
@@ -133,7 +133,7 @@ class Marking:
                 yield _Change(record.item_key, record.position, record.created_at)
 
     async def _is_trimmed(self, reader: ShardReader, position: str) -> bool:
-        """Return whether the record at a position is trimmed: then all before it is, too."""
+        """Return whether the record at a position, and so all before it, is trimmed."""
         try:
             await self.environment.aws.get_iterator(
                 StreamArn=reader.stream_arn,
@@ -218,5 +218,5 @@ class Marking:
 
 
 def _positions(done: Iterable[str]) -> list[str]:
-    """Return the positions that a cursor's names of done handlers contain; all are the same one."""
+    """Return the position that a cursor's names of finished handlers contain, if there are any."""
     return sorted({mark.partition(":")[0] for mark in done})

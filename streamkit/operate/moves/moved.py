@@ -49,7 +49,7 @@ class Imported:
 
 
 def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:
-    """Yield the reasons why this code cannot move a consumer, or not from its present host, now."""
+    """Yield the reasons why this code cannot move a consumer now, or not from this host."""
     if newest is None:
         yield f"{app.name} has never run on this stream"
         return

@@ -87,7 +87,7 @@ class Passage:
                 self.shards[parent] = Shard(parent)
 
     def _ready(self) -> list[str]:
-        """Return the shards that may be read now: those whose parents are read to their end."""
+        """Return the shards that may be read now, because their parents are read to their end."""
         return [
             shard.id
             for shard in self.shards.values()

@@ -164,7 +164,7 @@ class _Move:
         return frozenset(h.name for h in self.environment.app.handlers if h.is_aggregate)
 
     async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
-        """Take every cursor, in a generation that no worker is in: their positions are final."""
+        """Take every cursor, in a generation without workers, so that their positions are final."""
         await self._take(LISTER, newest.number)
         while True:
             cursors = await every_cursor(self.store)
@@ -199,7 +199,8 @@ class _Move:
     ) -> list[ParkedQueue]:
         """List every parked queue where functions look for it, and return the queues.
 
-        Repeat until none is elsewhere: a fan-out under way may have parked changes for recipients.
+        This is repeated until no queue is listed elsewhere, because a fan-out under way may have
+        parked changes for recipients.
         """
         while True:
             queues = await parked_queues(self.store, cursors)

@@ -135,7 +135,7 @@ class _Move:
             yield f"{app.name} is paused; resume it first"
 
     async def _outlast(self, in_flight: float) -> None:
-        """Process under marks until invocations that began before have ended; read to the tip."""
+        """Process under marks until earlier invocations have ended; then read to the tip."""
         fenced = self.clock.monotonic()
         while True:
             began = self.clock.monotonic()

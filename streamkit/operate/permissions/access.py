@@ -49,7 +49,7 @@ _VERBS: Mapping[type[Effect], str] = {
 }
 
 Patterns = frozenset[str] | None
-"""Patterns of partition keys; None is any key."""
+"""Patterns of partition keys; None means any key."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _add_migration(migration: Migration, found: Access) -> None:
 
 
 def pattern_of(entity: type[Entity]) -> str | None:
-    """Return the pattern of an entity's partition keys; None if they have no fixed beginning."""
+    """Return the pattern of an entity's partition keys; None without a fixed beginning."""
     template = spec_of(entity).pk
     if not template.placeholders:
         return literal(template.prefix) + ("*" if entity.__parts__ else "")

@@ -53,7 +53,7 @@ class Reach:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, *things: Any) -> None:
-        """Search what these refer to, and what that refers to."""
+        """Search what these objects refer to, and what those refer to in turn."""
         todo = list(things)
         while todo:
             thing = todo.pop()

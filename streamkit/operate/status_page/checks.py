@@ -28,7 +28,7 @@ class Verdict:
 
 
 def alive(reports: Sequence[WorkerReport]) -> Verdict:
-    """Judge whether the process works at all; its answer alone proves that its loop runs."""
+    """Judge whether the process works at all. That it answers proves that its event loop runs."""
     if reports and all(report.state == "ended" for report in reports):
         return Verdict(("every worker has ended",))
     return Verdict()
