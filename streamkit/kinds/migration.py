@@ -25,7 +25,7 @@ import ast
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -59,30 +59,21 @@ def rank(id_: str) -> tuple[bool, int, str]:
     return (False, int(id_), "") if id_.isdecimal() else (True, 0, id_)
 
 
-@dataclass(frozen=True, eq=False)
-class Migration:
-    """One migration as declared.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MigrationOptions:
+    """What a declaration says of a migration beside its function.
 
-    `function` is pure and takes what `takes` says; `parameters` are its fields with their
-    attributes and whether one must be there. `reverse` undoes it: for `in_place` and `touch` a
-    function like `function`, for pairs one that takes the target entity and returns the source (for
-    `split`: it takes the source and the list of its parts, and returns what to set in the source).
-    `collect` finds the parts of a source that is split, `source` the source of a part. `check`
-    returns whether a migrated item is right. `conflict` says what happens if another item is in a
-    target's place. `owner` is the `@app.derive` handler that keeps the derived items from now on.
-    `to` is another table, `index` is where `touch` finds the items. `makes` are the entities that
-    the function's annotation returns. `after` are migrations that come before it, `repeat` says
-    that it may run again once it is done. `digest` changes with the definition.
+    `reverse` undoes it: for `in_place` and `touch` a function like its own, for pairs one that
+    takes the target entity and returns the source (for `split`: it takes the source and the list of
+    its parts, and returns what to set in the source). `collect` finds the parts of a source that is
+    split, `source` the source of a part. `check` returns whether a migrated item is right.
+    `conflict` says what happens if another item is in a target's place. `owner` is the
+    `@app.derive` handler that keeps the derived items from now on. `to` is another table, `index`
+    is where `touch` finds the items. `after` are migrations that come before it, `repeat` says that
+    it may run again once it is done.
     """
 
-    id: str
-    entity: type[Entity]
-    mode: Mode
-    function: Callable[..., Any] | None
-    takes: Takes
-    parameters: Mapping[str, tuple[str, bool]]
-    declared: Declaration
-    digest: str
+    mode: Mode = "in_place"
     reverse: Callable[..., Any] | None = None
     collect: Callable[[Any], Query[Any]] | None = None
     source: Callable[[Any], Key[Any] | None] | None = None
@@ -91,9 +82,27 @@ class Migration:
     owner: str | None = None
     to: str | None = None
     index: Index | None = None
-    makes: tuple[type[Entity], ...] = ()
     after: tuple[str, ...] = ()
     repeat: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Migration(MigrationOptions):
+    """One migration as declared.
+
+    `function` is pure and takes what `takes` says; `parameters` are its fields with their
+    attributes and whether one must be there. `makes` are the entities that the function's
+    annotation returns. `digest` changes with the definition.
+    """
+
+    id: str
+    entity: type[Entity]
+    function: Callable[..., Any] | None
+    takes: Takes
+    parameters: Mapping[str, tuple[str, bool]]
+    declared: Declaration
+    digest: str
+    makes: tuple[type[Entity], ...] = ()
 
     @property
     def target(self) -> type[Entity] | None:
@@ -123,22 +132,11 @@ class Migration:
         return self.mode in ("rekey", "split")
 
 
-def read_migration(  # noqa: PLR0913 - each says one thing of the migration
+def read_migration(
     id: str,  # noqa: A002 - the word of the thing
     entity: type[Entity],
     function: Callable[..., Any] | None,
-    *,
-    mode: Mode,
-    reverse: Callable[..., Any] | None = None,
-    collect: Callable[[Any], Query[Any]] | None = None,
-    source: Callable[[Any], Key[Any] | None] | None = None,
-    check: Callable[[Any], bool] | None = None,
-    conflict: Literal["report", "keep"] = "report",
-    owner: str | None = None,
-    to: str | None = None,
-    index: Index | None = None,
-    after: Iterable[str] = (),
-    repeat: bool = False,
+    options: MigrationOptions,
 ) -> Migration:
     """Make a migration of a function.
 
@@ -147,25 +145,17 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
     """
     declared = Declaration.here(f"migration {id!r}") if function is None else _where(function)
     takes, parameters = _signature(function, entity, declared)
+    index = options.index and options.index.name
+    terms = (id, options.mode, options.to, options.conflict, index)
     migration = Migration(
+        **vars(options),
         id=id,
         entity=entity,
-        mode=mode,
         function=function,
         takes=takes,
         parameters=parameters,
         declared=declared,
-        digest=_digest(function, reverse, (id, mode, to, conflict, index and index.name), entity),
-        after=(after,) if isinstance(after, str) else tuple(after),
-        repeat=repeat,
-        reverse=reverse,
-        collect=collect,
-        source=source,
-        check=check,
-        conflict=conflict,
-        owner=owner,
-        to=to,
-        index=index,
+        digest=_digest(function, options.reverse, terms, entity),
         makes=_made(function),
     )
     for problem in _problems(migration):

@@ -346,11 +346,13 @@ class Registration:
         number: str,
         entity: type[Entity],
         function: Callable[..., Any] | None,
-        options: dict[str, Any],
+        given: dict[str, Any],
     ) -> None:
-        from streamkit.kinds.migration import read_migration
+        from streamkit.kinds.migration import MigrationOptions, read_migration
 
-        migration = read_migration(number, entity, function, **options)
+        after = given["after"]
+        options = given | {"after": (after,) if isinstance(after, str) else tuple(after)}
+        migration = read_migration(number, entity, function, MigrationOptions(**options))
         other = self.migrations.get(migration.id)
         if other is not None:
             raise DeclarationError(

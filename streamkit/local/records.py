@@ -45,11 +45,10 @@ class EngineRecord:
         sequence: its sequence number; grows within a shard and from a shard to its children.
         created: the time of the change; readers see whole seconds.
         keys: the item's key.
-        old: the item before the change, if there was one.
-        new: the item after it, if there is one.
+        images: the item before the change, if there was one, and after it, if there is one.
         source: the facts in common with the stream's other records.
         identity: the service that made the change, if no user did: TTL's service principal.
-        sizes: the sizes of `old` and `new`, if they are known.
+        sizes: the sizes of the images, if they are known.
     """
 
     __slots__ = (
@@ -64,19 +63,19 @@ class EngineRecord:
         "source",
     )
 
-    def __init__(  # one argument for each fact of a record
+    def __init__(
         self,
         event_id: int,
         sequence: int,
         created: float,
         keys: Item,
-        old: Item | None,
-        new: Item | None,
+        images: tuple[Item | None, Item | None],
         *,
         source: Source,
         identity: dict[str, Any] | None = None,
         sizes: tuple[int, int] | None = None,
     ) -> None:
+        old, new = images
         self.event_id = event_id
         self.sequence = sequence
         self.created = created

@@ -10,6 +10,7 @@ the behaviour of streams.
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import md5
 from itertools import count
@@ -27,6 +28,16 @@ from streamkit.local.waste import Waste
 VIEW_TYPES = ("KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES")
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCommons:
+    """What all streams of an engine have in common; `waste` frees trimmed records bit by bit."""
+
+    clock: Callable[[], float]
+    rng: random.Random
+    settings: StreamSettings
+    waste: Waste
+
+
 class Stream:
     """The changes of one table's items while the stream was enabled.
 
@@ -41,26 +52,23 @@ class Stream:
         key_schema: list[dict[str, str]],
         view_type: str,
         *,
-        clock: Callable[[], float],
-        rng: random.Random,
-        settings: StreamSettings,
-        shards: int = 1,
-        waste: Waste | None = None,
+        commons: StreamCommons,
+        shards: int,
     ) -> None:
         self.arn = arn
         self.label = arn.rpartition("/")[2]
         self.table_name = table_name
         self.key_schema = key_schema
         self.view_type = view_type
-        self.created = clock()
+        self.created = commons.clock()
         self.disabled: float | None = None
-        self.settings = settings
-        self._clock = clock
-        self._rng = rng
-        self._waste = Waste() if waste is None else waste
+        self.settings = commons.settings
+        self._clock = commons.clock
+        self._rng = commons.rng
+        self._waste = commons.waste
         names = tuple(part["AttributeName"] for part in key_schema)
         self._source = Source(view_type, arn.split(":")[3], names)
-        self._hashed = names if settings.spread_collections else names[:1]
+        self._hashed = names if self.settings.spread_collections else names[:1]
         self.described = CallRate()
         self._dropped = False
         self._left = Catalogue()
@@ -105,8 +113,7 @@ class Stream:
             number,
             now,
             keys,
-            old,
-            new,
+            (old, new),
             source=self._source,
             identity=identity,
             sizes=sizes,
@@ -307,11 +314,8 @@ class Streams:
             table_name,
             key_schema,
             view_type,
-            clock=self.clock,
-            rng=self.rng,
-            settings=self.settings,
+            commons=StreamCommons(self.clock, self.rng, self.settings, self._waste),
             shards=self.default_shards if shards is None else shards,
-            waste=self._waste,
         )
         self._streams[arn] = stream
         return stream

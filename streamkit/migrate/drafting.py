@@ -18,7 +18,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.entity import Entity, spec_of
-from streamkit.kinds.migration import Migration, read_migration
+from streamkit.kinds.migration import Migration, MigrationOptions, read_migration
 from streamkit.migrate.failing import describe
 from streamkit.migrate.sampling import Wanted, take_sample
 from streamkit.migrate.transform import Image, Transform, plain
@@ -100,7 +100,7 @@ def _identity(entity: type[Entity]) -> Migration:
     def same(item: entity) -> entity:  # type: ignore[valid-type]
         return item
 
-    return read_migration("000", entity, same, mode="in_place")
+    return read_migration("000", entity, same, MigrationOptions())
 
 
 def _difference(name: str, value: object, image: Image) -> str:

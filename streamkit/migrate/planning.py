@@ -97,7 +97,7 @@ class MigrationPlan:
         }
 
 
-async def plan_migration(
+async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     app: App,
     aws: Aws,
     migration: Migration,

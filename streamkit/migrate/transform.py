@@ -14,7 +14,7 @@ from streamkit.core.matching import Matcher
 from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import PoisonChange
-from streamkit.kinds.migration import Migration, read_migration
+from streamkit.kinds.migration import Migration, MigrationOptions, read_migration
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
@@ -110,7 +110,8 @@ def reversed_migration(migration: Migration) -> Migration:
     Raises:
         DeclarationError: its `reverse` does not fit.
     """
-    back = read_migration(migration.id, migration.entity, migration.reverse, mode=migration.mode)
+    mode = MigrationOptions(mode=migration.mode)
+    back = read_migration(migration.id, migration.entity, migration.reverse, mode)
     return replace(back, digest=migration.digest, index=migration.index)
 
 

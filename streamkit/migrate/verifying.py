@@ -61,7 +61,7 @@ Wants = Callable[[int], bool]
 """Says of a pair's digest whether a search looks for its copy and its source."""
 
 
-async def verify_migration(
+async def verify_migration(  # noqa: PLR0913 - each says one thing of the verification
     app: App,
     aws: Aws,
     migration: Migration,

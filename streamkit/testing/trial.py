@@ -79,7 +79,7 @@ class Ran:
     final: Final | None = None
 
 
-def trial(
+def trial(  # noqa: PLR0913 - each sets one thing of the run
     app: App,
     traffic: Traffic,
     *,

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
-from streamkit.kinds.migration import read_migration
+from streamkit.kinds.migration import MigrationOptions, read_migration
 from streamkit.migrate.transform import Transform, TransformError, plain, wire
 from streamkit.model.schema import IndexSchema, TableSchema
 
@@ -38,9 +38,9 @@ def order(**fields):
 
 
 def transform(function, **options):
-    options.setdefault("mode", "in_place")
     entity = options.pop("entity", Order)
-    return Transform(read_migration("0001", entity, function, **options), SCHEMA)
+    migration = read_migration("0001", entity, function, MigrationOptions(**options))
+    return Transform(migration, SCHEMA)
 
 
 def test_parameters_are_the_read_set_and_nothing_else_is_looked_at():
@@ -253,7 +253,7 @@ def test_the_digest_changes_with_the_function():
         return Set(status=status + "!")
 
     def digest(function):
-        return read_migration("0001", Order, function, mode="in_place").digest
+        return read_migration("0001", Order, function, MigrationOptions()).digest
 
     assert digest(good) == digest(good)
     assert digest(good) != digest(other)
