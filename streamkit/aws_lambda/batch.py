@@ -167,6 +167,9 @@ class BatchRun:
         then, until = self._marks_after(plan, pending), self.marks.until()
         moves = [self.marks.move(key, first, mark, until) for key, (first, mark) in then.items()]
         send = self.send or partial(transact, self.marks.store.dynamodb, self.tables)
+        # If the function dies here, the batch comes again, and its marks show what was applied.
+        # With effects and marks one after the other, a death in between would lose the effects or
+        # double them (model `high_water_marks`).
         verdict = await send([*moves, *plan.actions], self.rng)
         if verdict is None:
             self.dispatcher.meters.commits.add()

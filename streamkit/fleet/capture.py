@@ -47,7 +47,12 @@ async def capture(store: CursorStore, newest: Generation, *, read: bool = True) 
         listed = await _open(store)
         behind = [c for c in (lister, *listed) if c is not None and c.generation < number]
         for cursor in behind:
-            await fenced.apply([_raising(store, cursor, number)])  # if not raised already
+            # The owner is not asked: one that is frozen would never answer. One by one, because a
+            # cursor that was raised already would refuse all of them in one transaction. After a
+            # death some are raised, and the same command raises the rest.
+            await fenced.apply([_raising(store, cursor, number)])
+        # The lister may have created cursors during the look, in the old generation (model
+        # `generations`, rule `lister`): then its commit id has changed, and all is read again.
         after = await store.read(LISTER)
         if not behind and _state(after) == _state(lister):
             return

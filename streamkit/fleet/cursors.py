@@ -42,6 +42,7 @@ async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
         below: a generation.
         send: sends a transaction, IF the consumer is the one that has these cursors.
     """
+    # The lister first: its commits need its cursor, so none of them creates a cursor behind this.
     await _drop(store, [LISTER], below, send)
     cursors = await every_cursor(store)
     names = sorted(cursors, key=lambda name: (_depth(cursors, name), name))

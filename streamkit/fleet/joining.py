@@ -128,6 +128,8 @@ async def _found(
         started = replace(started, host=first.host, incarnation=first.incarnation)
     actions = [transition(store, None, started), enter(store.space, founding.table)]
     schemas = {store.space.schema.name: store.space.schema}
+    # One transaction: a consumer that is in no directory would be found by no command, and could
+    # not be deleted. If two workers found it at once, one of them is refused and joins the other.
     refused = await transact(store.dynamodb, schemas, actions, random.Random())
     return started if refused is None else None
 

@@ -107,6 +107,8 @@ class Leadership:
             return None
         try:
             me = self.coordinator.me
+            # If this worker dies with the lease, another one takes it when this worker's heartbeat
+            # has been silent for a lease; until then shards are read, but none is created.
             return await self.store.take(cursor, me.name, me.generation)
         except LeaseLost:
             return None

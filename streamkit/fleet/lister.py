@@ -91,6 +91,8 @@ class Lister:
         Raises:
             LeaseLost: another worker is the lister.
         """
+        # A death at any of these steps leaves a table that the next leader continues from: cursors
+        # are created IF absent, and deleted only when no listing can show their shards again.
         listing = await self._list()
         created = await self._create_all(listing)
         await self._find_others(listing.shards)
@@ -155,6 +157,9 @@ class Lister:
             await self._create(made)
             created += made
             self.cursors |= {cursor.name: cursor for cursor in made}
+            # The service itself has to say that a parent is gone. That no listing shows it proves
+            # nothing: records of a child would be read before its own (model `lineage`,
+            # rule `unlisted`).
             probed = [shard for shard in step.probe if await self.lineage.is_gone(shard)]
             if not probed:
                 return created
@@ -219,6 +224,8 @@ class Lister:
     async def _create(self, cursors: Sequence[Cursor]) -> None:
         for start in range(0, len(cursors), _PER_COMMIT):
             left = list(cursors[start : start + _PER_COMMIT])
+            # An archive records a shard before its cursor exists. After a death in between it is
+            # recorded once more; in the other order readers of the archive would not find it.
             await self.lineage.created(left)
             while left:
                 actions = [a for cursor in left for a in creation(self.store.space, cursor)]
@@ -256,6 +263,9 @@ class Lister:
             number = int(now.position) + 1 if now.position.isdecimal() else 1
             then = replace(now, position=f"{number:040d}", seen=int(self.clock.time()), takes=0)
             batch = Batch(then, actions)
+            # Together with the lister's own cursor: if another worker leads by now, its epoch makes
+            # this fail. Otherwise an old listing would create what was read and deleted already
+            # (model `lineage`, rule `fenced`).
             verdict = await self.committer.commit(batch)
             # An abandoned plan whose fate was unknown may have won instead: it moved the cursor,
             # but these actions are not in the table yet.

@@ -35,10 +35,13 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
         return Step(replace(now, rewinding=False, begins=frozenset()))
 
     try:
+        # Only cursors below this generation: a worker that has joined meanwhile keeps the ones that
+        # it created (model `rewound`, rule `below`).
         dropped = await drop_cursors(store, below=newest.number, send=fenced.send)
         await _begin_at(store, newest)
     except LeaseLost:
         return dropped
+    # Last: as long as `rewinding` is set, a process that joins after a death does all of it again.
     await consumer_operation(store).change(finished, seen=newest)
     return dropped
 

@@ -113,7 +113,8 @@ class Committer:
 
         async def send() -> Verdict:
             # If the process dies here, the next owner finds the old position or the new one:
-            # effects and position are never in the table without each other.
+            # effects and position are never in the table without each other. A marker for each
+            # change would do the same, at the price of a write and a TTL for each.
             await self._dynamodb.transact_write_items(
                 TransactItems=request, ClientRequestToken=batch.id
             )
@@ -177,6 +178,8 @@ class Committer:
             return await self._invalid(Invalid(effects, verdict.code))
         if isinstance(verdict, RefusedCommit):
             actions = [batch.actions[place - 1] for place in verdict.items]
+            # The service names the refused action, not which of its joined conditions failed.
+            # Nothing is applied, so a death here costs only these reads.
             sources = await blamed(self._dynamodb, self.tables, actions)
             return RefusedCommit(sources) if sources else Again(throttled=False)
         if verdict is not None:

@@ -139,6 +139,9 @@ class CursorStore:
             condition = condition & Attr("owner").not_exists()
         else:
             condition = condition & Attr("owner").eq(cursor.owner)
+        # After a death in the write below the lease has an owner that never beats: another worker
+        # takes it after a lease. Without the generation in the condition a worker of an older
+        # roll-out would take what it must not read any more (model `generations`, rule `take`).
         action.guards.append((Guard(condition), OURS))
         try:
             return read_cursor(await self.write(action))
@@ -154,6 +157,9 @@ class CursorStore:
         action = self.space.update("cursor", cursor.name)
         action.removes |= {"owner", "takes", "trying", "tries"}
         condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
+        # A death before the write only costs the next owner a lease of waiting. The epoch stays: if
+        # it began at 0 again, a late commit of an earlier owner would be accepted (model
+        # `leased_commit`, rule `keeps_epoch`).
         action.guards.append((Guard(condition), OURS))
         try:
             await self.write(action)

@@ -168,6 +168,9 @@ class Operation(Generic[S]):
             LeaseLost: the state has changed, or a condition of an action in `along` does not hold.
         """
         try:
+            # If the process dies here, the table holds the state before or after, and the same
+            # command continues from it. A lock that a process holds during a phase would have to be
+            # broken after its death; this needs none.
             await self._write([self.writes(before, after), *along])
         except LeaseLost:
             # The SDK repeats a call whose reply was lost: the first call may have taken the step.

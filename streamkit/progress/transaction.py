@@ -51,6 +51,8 @@ async def transact(
     token = uuid.uuid4().hex
 
     async def send() -> None:
+        # A death here leaves all actions applied or none. The token makes AWS drop repetitions for
+        # ten minutes only; after that the actions' own conditions do, which a success makes false.
         await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
 
     async def meaning(error: Exception) -> RefusedCommit | Invalid | None:

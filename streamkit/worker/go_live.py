@@ -73,5 +73,8 @@ class GoLive:
         """Mark aggregates *needs rebuild* that met too old a change, before it is committed."""
         if self.late:
             late, self.late = frozenset(self.late), set()
+            # Before the commit that counts the change. After a death in between, the next owner
+            # meets the change again; in the other order a wrong sum would look right (model
+            # `rebuilds`, rule `guard`).
             await mark_rebuild(self.store, late)
             log.error("aggregate.overtaken", shard=self.cursor().name, aggregates=sorted(late))

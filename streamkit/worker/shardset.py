@@ -164,6 +164,8 @@ class ShardSet:
                 if self.stopping:
                     return
                 me = self.view.me
+                # If the process dies after this, `takes` has grown: when several owners in a row
+                # vanish without a commit, the next one runs the changes one by one.
                 taken = await self.store.take(cursor, me.name, me.generation)
                 if taken.finished:  # its previous owner has finished it, after the cursor was read
                     self.view.found(taken)
@@ -271,6 +273,8 @@ class ShardSet:
     async def released(self, pipeline: ShardPipeline) -> None:
         """Release a shard that was given up; its dispatched changes are committed."""
         cursor = pipeline.cursor
+        # Everything dispatched is committed. After a death here the next owner waits for a lease,
+        # and continues at the same position.
         await self.store.release(cursor)
         log.info("shard.released", shard=cursor.name)
         self._tell("released", cursor.name)
@@ -292,6 +296,9 @@ class ShardSet:
             )
             for number, name in enumerate(await self._children(parent.name))
         ]
+        # One transaction finishes the shard and creates its children's cursors. If children came
+        # first, they would be read before their parent's last effects (model `lineage`, rule
+        # `finish`); if the process dies here, the next owner reads the end again.
         created = await pipeline.stage.finish(children)
         log.info("shard.finished", shard=parent.name, children=len(children))
         self._tell("drained", parent.name)
