@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.txt
 
-.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock hooks clean help
+.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock pages hooks clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -57,6 +57,9 @@ models: $(STAMP) ## the models of the protocols, explored to larger bounds, and 
 lock: $(STAMP) ## write the versions for development anew, as far as pyproject.toml asks for it; UPGRADE=1: all of them
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --extra rich --group test --group lint $(if $(UPGRADE),--upgrade) pyproject.toml -o $(LOCK)
+
+pages: $(STAMP) ## write the pages that follow from the code: docs/logs.md
+	$(BIN)/python -m tests.log_reference
 
 hooks: $(STAMP) ## let git run before each commit what CI runs
 	$(BIN)/pre-commit install

@@ -12,6 +12,7 @@ from streamkit import __version__
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
+from streamkit.cli.failures import report
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
@@ -41,17 +42,14 @@ async def run_workers(
 ) -> ExitCode:
     """Run a worker for each app and listener, and return the exit code of the process.
 
-    When one worker fails, the rest drain, and its error is raised. `blocked_after` is how many
-    seconds the event loop may be blocked; None takes the number that follows from the settings.
+    When one worker fails, the rest drain, and its error is reported before the log says that the
+    process stopped. `blocked_after` is how many seconds the event loop may be blocked; None takes
+    the number that follows from the settings.
 
     Returns:
         INTERRUPTED if the workers were stopped before they had drained or, with `until_idle`,
         before they were idle; PROBLEMS if they were idle and changes are parked; PAUSED if they
-        were idle and a pause kept changes unread.
-
-    Raises:
-        ConfigurationError: an app does not fit its table, or may not use it.
-        RetentionLost: records may have been trimmed before they were read.
+        were idle and a pause kept changes unread; else the code of the first error.
     """
     collect_seldom()
     log.info(
@@ -63,10 +61,17 @@ async def run_workers(
         lease=settings.lease,
     )
     process = _Process(apps, settings)
-    with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
-        code = await process.run(until_idle=until_idle)
-    if process.errors:
-        raise process.errors[0]
+    try:
+        with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
+            code = await process.run(until_idle=until_idle)
+        errors = process.errors
+    except typer.BadParameter:
+        raise  # the command line reports wrong options
+    except Exception as error:  # noqa: BLE001 - it is reported as the command line does
+        errors, code = [error], ExitCode.OK
+    codes = [report(error) for error in errors]
+    code = codes[0] if codes else code
+    log.info("process.stopped", drained=process.drained, exit_code=int(code))
     return code
 
 
@@ -78,10 +83,11 @@ class _Process:
         self._workers: Workers | None = None
         self._starting = anyio.CancelScope()
         self._interrupted = False
+        self.drained = True
 
     @property
     def errors(self) -> list[Exception]:
-        """Return the errors that ended workers; they are raised once the rest has drained."""
+        """Return the errors that ended workers; they are reported once the rest has drained."""
         return self._workers.errors if self._workers is not None else []
 
     def interrupt(self) -> None:
@@ -109,9 +115,8 @@ class _Process:
                 self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
                 site.attach(self._workers, aws)
             workers = self._workers
-            drained = workers is None or await self._work(workers, until_idle)
-            log.info("process.stopped", drained=drained)
-            if not drained or (until_idle and self._interrupted):
+            self.drained = workers is None or await self._work(workers, until_idle)
+            if not self.drained or (until_idle and self._interrupted):
                 return ExitCode.INTERRUPTED
             if not until_idle or self.errors:
                 return ExitCode.OK

@@ -16,6 +16,7 @@ from streamkit.core.parking import Failure
 from streamkit.core.shadow import ShadowCounts
 from streamkit.errors import TooManyHops
 from streamkit.observe.logger import get_logger
+from streamkit.observe.repeats import OUTAGE_SECONDS
 from streamkit.progress.clock import Clock
 
 log = get_logger("streamkit.dispatch")
@@ -157,7 +158,7 @@ class Failures:
             "attempt": attempt,
         }
         if not blocks:
-            log.often("handler.retried", by=handler.name, **known)
+            log.often("handler.retried", by=handler.name, quiet=OUTAGE_SECONDS, **known)
             return
         by, every = handler.name, _BLOCK_LOG_SECONDS
         log.often("handler.blocks", level="warning", by=by, every=every, shard=shard, **known)
@@ -177,6 +178,7 @@ def _tell_failed(handler: str, failure: Failure, shard: str, policy: str) -> Non
         "handler.failed",
         level="warning",
         by=handler,
+        quiet=OUTAGE_SECONDS,
         handler=handler,
         shard=shard,
         error=failure.kind,

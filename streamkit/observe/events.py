@@ -11,7 +11,8 @@ EVENTS: Mapping[str, str] = {
     "process.draining": "a first signal came: the process commits what is dispatched, then ends",
     "process.blocked": "the event loop stood still; all stacks are on stderr, and the process ends",
     "process.stalled": "the event loop stood still for seconds, as in a `def` handler that blocks",
-    "process.stopped": "all workers have ended, or the grace period is over",
+    "process.stopped": "all workers have ended, or the grace period is over; errors of the"
+    " process stand before it",
     "process.unfinished": "workers are idle, but changes are parked or the consumer is paused",
     "health.listening": "probes, metrics and the status page are served at this address",
     "health.unread": "the status page could not read the table, and shows the rest",
@@ -102,3 +103,60 @@ EVENTS: Mapping[str, str] = {
     "transaction.repeated": "a redrive met a conflict or throttling; it is sent again",
 }
 """Every event with its meaning."""
+
+ACTIONS: Mapping[str, str] = {
+    "process.blocked": "find the handler in the stacks; make it `async def`, or move its long"
+    " computation to a thread",
+    "process.stalled": "the same, before the process ends because of it",
+    "process.unfinished": "`streamkit parked list`, or `streamkit consumers resume`",
+    "health.unread": "check the worker's permissions with `streamkit check`",
+    "health.failed": "report it: it is a defect",
+    "worker.stands_by": "nothing in a roll-out; else start the newest version, or let this one take"
+    " over with `STREAMKIT_TAKE_OVER=1`",
+    "worker.unfit": "check the route to the endpoint of DynamoDB Streams, and its permissions",
+    "stream.silent": "nothing, unless it comes again: then look at the lag of each shard",
+    "generation.unknown": "restore the consumer's item, or `streamkit consumers delete`",
+    "aggregate.overtaken": "`streamkit aggregate rebuild` for each aggregate that it names",
+    "lister.cut_off": "nothing: another worker leads; see `worker.unfit`",
+    "migration.item_failed": "`streamkit migrate errors list`; mend the items or the transform",
+    "migration.begins_anew": "nothing: it takes longer; find out why the stream was not read",
+    "migration.unreported": "nothing, unless it comes again: then look at throttled calls",
+    "archive.hole": "find out why the writer was behind for 24 hours; rewinds then need"
+    " `--allow-loss`",
+    "archive.undecided": "check that the archive's place can be read",
+    "fleet.starved": "give the workers CPU: a dead one is replaced only after half a minute",
+    "shard.unread": "nothing: the leader takes it; find out which worker has died",
+    "shard.suspected": "look for what ends the workers: memory, a crash in a library",
+    "change.suspected": "`streamkit parked list --error WorkerKilled`, or `FunctionKilled`; find"
+    " out why it ends its host, then redrive",
+    "consumer.halted": "as for `retention.lost`; start it with `--accept-loss` to go on",
+    "hook.failed": "mend the hook",
+    "shard.slowed": "`ThrottlingException`, `LimitExceededException`: look for other readers of the"
+    " stream; AWS allows two",
+    "handler.slow": "make the handler `async def`, or let it do less at a time",
+    "handler.failed": "look at the error with `streamkit parked show`; when its cause is gone, it"
+    " heals by itself",
+    "handler.blocks": "mend the handler, or what it calls: its shard waits",
+    "breaker.opened": "roll back the release, or mend what the handler calls: changes wait",
+    "breaker.closed": "nothing: the handler works again",
+    "queue.stuck": "`streamkit parked list --stuck`; mend the cause, then `parked redrive`",
+    "queue.delayed": "nothing, unless it lasts: then look at the table's capacity",
+    "queue.broken": "`streamkit explain` the item; report it: it is a defect",
+    "retention.lost": "`streamkit status` names the shards; rebuild the aggregates that it names,"
+    " and mend what handlers have missed",
+    "retention.unsettled": "mend the app's `on_loss` function: its shard waits",
+    "effect.invalid": "`streamkit parked show`: mend the handler, which may have made an item too"
+    " large",
+    "record.unreadable": "`streamkit parked show` says why; upgrade streamkit, or mend what changes"
+    " records",
+    "parking.refused": "report it: a shard or a batch waits",
+    "sink.failed": "look at the sink's service; deliveries are tried again",
+    "batch.late": "find out why the mapping gave up: its retries and age must have no limit",
+    "batch.suspected": "look for what ends the function: time-out or memory",
+    "sink.unchecked": "allow the call, if you want the target to be checked at the start",
+    "aws.repeated": "nothing, unless it lasts: throttling asks for capacity, time-outs for the"
+    " network",
+    "commit.unknown": "nothing: the commit is sent again, and counts once",
+    "plain.lost": "nothing for approximate counts; else rebuild the aggregate",
+}
+"""What a person does about an event; the others ask for nothing."""

@@ -35,6 +35,7 @@ class Logger:
         by: str,
         level: str = "info",
         every: float = EVERY_SECONDS,
+        quiet: float = 0.0,
         count: int = 1,
         **fields: Any,
     ) -> None:
@@ -45,10 +46,12 @@ class Logger:
             by: what is summed up together, such as the handler; `fields` name it, too.
             level: the level of all its lines.
             every: seconds between two lines.
+            quiet: seconds of silence after which it is over, if longer than `every`; the time
+                between two lines then grows to an hour.
             count: how many events this call stands for.
             fields: the fields of the line; `error` or `code` is counted by its name.
         """
-        often(getattr(self, level), event, by, every, count, fields)
+        often(getattr(self, level), event, by, (every, quiet), count, fields)
 
     def __getattr__(self, method: str) -> Any:
         import structlog

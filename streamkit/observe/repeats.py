@@ -2,9 +2,11 @@
 
       first of its kind ──► logged at once, as it is
       more of it        ──► one line each `every` seconds: the newest, `times`, `errors`
-      none for `every`  ──► a last line, `over`, with the total; only if there was more than one
+      none for `quiet`  ──► a last line, `over`, with the total; only if there was more than one
 
-An outage of an hour gives a few lines for each handler, however many changes fail. Counts belong to
+An outage of an hour gives a few lines for each handler, however many changes fail. What is tried
+again after ever longer pauses has a `quiet` that is longer than any pause, so that all tries of an
+outage are one course; the time between its lines grows, too. Counts belong to
 one event loop and one consumer; the time is the loop's.
 
 In: an event and what it is summed up `by`. Out: lines, through the logger that it came from. When a
@@ -23,6 +25,10 @@ from streamkit.observe.meters import Meters, current
 
 EVERY_SECONDS = 60.0
 """The default time between two lines about the same thing."""
+OUTAGE_SECONDS = 1000.0
+"""A handler that has not failed for so long works again; failed changes are tried every 900 s."""
+_GROWTH, _EVERY_MAX = 4, 3600.0
+"""The time between two lines of an outage becomes so many times as long, up to an hour."""
 
 _KINDS_MAX = 10
 """So many errors are counted by name; names are classes and codes, so there are few."""
@@ -38,6 +44,8 @@ class _Course:
     say: Say
     event: str
     every: float
+    quiet: float
+    due: float
     began: float
     last: float
     fields: dict[str, Any]
@@ -61,14 +69,22 @@ class _Course:
         within = round(self.last - self.began, 1)
         known = {"times": self.times, "within_seconds": within, **errors, **more}
         self.pending, self.summed = 0, True
+        if self.quiet > EVERY_SECONDS:
+            self.every = min(_GROWTH * self.every, _EVERY_MAX)
+        self.due += self.every
         self.say(self.event, **{**self.fields, **known})
 
 
 _courses: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Course]] = WeakKeyDictionary()
 
 
-def often(say: Say, event: str, by: str, every: float, count: int, fields: dict[str, Any]) -> None:
-    """Log an event, or only count it if one of its kind was logged a moment ago."""
+def often(
+    say: Say, event: str, by: str, pauses: tuple[float, float], count: int, fields: dict[str, Any]
+) -> None:
+    """Log an event, or only count it if one of its kind was logged a moment ago.
+
+    `pauses` are the seconds between two lines, and those of silence after which it is over.
+    """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -81,7 +97,10 @@ def often(say: Say, event: str, by: str, every: float, count: int, fields: dict[
     if course is not None:
         course.note(fields, count, now)
         return
-    course = courses[key] = _Course(say, event, every, now, now, fields)
+    every, quiet = pauses
+    course = courses[key] = _Course(
+        say, event, every, max(every, quiet), now + every, now, now, fields
+    )
     course.note(fields, count, now)
     course.pending = 0
     say(event, **fields)
@@ -107,9 +126,12 @@ def counted_as(meters: Meters) -> Iterator[None]:
 
 def _tick(loop: asyncio.AbstractEventLoop, courses: dict[_Key, _Course], key: _Key) -> None:
     course = courses[key]
-    if course.pending:
+    if course.pending and loop.time() >= course.due:
         course.sum_up()
-        course.timer = loop.call_later(course.every, _tick, loop, courses, key)
+    over = course.last + course.quiet
+    if loop.time() < over:
+        when = min(over, max(course.due, loop.time() + EVERY_SECONDS))
+        course.timer = loop.call_at(when, _tick, loop, courses, key)
         return
     del courses[key]
     if course.summed:

@@ -27,6 +27,7 @@ from streamkit.core.parked.queues import read_queues
 from streamkit.core.tables import AppTables
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.observe.logger import get_logger
+from streamkit.observe.repeats import OUTAGE_SECONDS
 from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
 from streamkit.worker.redriver import QueueReport, Redriver
@@ -45,8 +46,6 @@ _DELAY_SECONDS = 30.0
 _NEW_MAX = 1000
 """The most new queues that are read in one round, so that due queues do not wait for all of them.
 """
-_TOLD = 10.0
-"""The least seconds between two log lines about the queues of a handler."""
 _SHORTEST_SECONDS = 1.0
 """The least pause between two rounds: each looks at every parked queue, in memory."""
 PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
@@ -293,9 +292,7 @@ class QueueRetries:
             if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
             code = code_of(error)
-            log.often(
-                "queue.delayed", level="warning", by=code, every=_TOLD, queue=queue, code=code
-            )
+            log.often("queue.delayed", level="warning", by=code, queue=queue, code=code)
             self._serving.discard(queue)
             self._due[queue] = self._clock.time() + _DELAY_SECONDS
         else:
@@ -315,7 +312,7 @@ class QueueRetries:
             known["error"] = report.failure.kind
         if report.empty:
             if report.done:
-                log.often("queue.lifted", by=report.handler, every=_TOLD, **known)
+                log.often("queue.lifted", by=report.handler, **known)
             else:
                 self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
             self._emptied(report.lane, holds)
@@ -329,10 +326,10 @@ class QueueRetries:
         else:
             self._due[report.lane] = float(report.due or 0)
         if report.failed and report.stuck:
-            log.often("queue.stuck", level="error", by=report.handler, every=_TOLD, **known)
+            log.often("queue.stuck", level="error", by=report.handler, **known)
         elif report.failed:
             by = report.handler
-            log.often("queue.retried", by=by, every=_TOLD, **known, due=report.due)
+            log.often("queue.retried", by=by, quiet=OUTAGE_SECONDS, **known, due=report.due)
 
     async def _look_again(self) -> None:
         """Read the queues that are listed beside one that another process has emptied.

@@ -208,7 +208,10 @@ def test_an_app_that_cannot_start_lets_the_others_drain(shop):
     (shop.folder / "lost.py").write_text(text.replace('os.environ["SHOP_TABLE"]', '"Nowhere"'))
     done = shop.run("worker", "shop", "lost", "--until-idle")
     assert done.returncode == 4
-    assert "no table 'Nowhere'" in done.stderr
+    lines = done.stderr.splitlines()
+    (told,) = [number for number, line in enumerate(lines) if "no table 'Nowhere'" in line]
+    assert json.loads(lines[-1])["event"] == "process.stopped", "after the error, not before"
+    assert (json.loads(lines[-1])["exit_code"], told) == (4, len(lines) - 2)
     assert {"process.stopped", "worker.stopped"} <= {
         json.loads(line)["event"] for line in done.stderr.splitlines() if line.startswith("{")
     }

@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         "drained-is-idle",
         "cli/workers.py",
-        "            if not drained or (until_idle and self._interrupted):\n",
-        "            if not drained:\n",
+        "            if not self.drained or (until_idle and self._interrupted):\n",
+        "            if not self.drained:\n",
         "a worker that was stopped before it was idle exits as if it had been",
         test="tests/acceptance/test_cli_verdicts.py::test_a_worker_that_drains_before_it_was_idle_has_not_done_what_it_was_asked_for",
     ),

@@ -1,11 +1,9 @@
 """Logs are structured, their events are catalogued, and item data stays out of them."""
 
-import ast
 import dataclasses
 import io
 import json
 import logging
-from pathlib import Path
 
 import msgspec
 import pydantic
@@ -14,10 +12,11 @@ import structlog
 from botocore.exceptions import ClientError
 
 import streamkit
-from streamkit.observe.events import EVENTS
+from streamkit.observe.events import ACTIONS, EVENTS
 from streamkit.observe.logs import configure
 from streamkit.observe.redaction import redact, traceback_text
 from streamkit.testing import Harness
+from tests.log_reference import PAGE, logged, page
 
 SECRET = "4111-1111"
 
@@ -45,18 +44,17 @@ def lines(stream):
 
 
 def test_every_event_that_is_logged_is_in_the_catalogue_and_no_other():
-    logged = set()
-    for path in Path(streamkit.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-                and node.func.value.id == "log"
-                and isinstance(node.args[0], ast.Constant)
-            ):
-                logged.add(node.args[0].value)
-    assert logged == set(EVENTS)
+    assert logged().keys() == EVENTS.keys()
+
+
+def test_every_event_that_is_more_than_news_says_what_to_do():
+    levels = logged()
+    news = {name for name in EVENTS if levels[name] <= {"info", "debug"}}
+    assert ACTIONS.keys() == EVENTS.keys() - news
+
+
+def test_the_page_of_log_events_is_what_the_code_says():
+    assert PAGE.read_text() == page(), "make pages"
 
 
 def test_json_lines_carry_time_level_event_and_logger_first(out):

@@ -8,7 +8,7 @@ from streamkit import App, Entity, Inserted, RetryableError, Set
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.observe.metrics import NoMetrics
-from streamkit.observe.repeats import counted_as
+from streamkit.observe.repeats import OUTAGE_SECONDS, counted_as
 from streamkit.testing.loop import run_virtually
 
 log = get_logger("streamkit.test")
@@ -66,6 +66,33 @@ def test_what_begins_again_later_is_said_again_at_once():
     said = lines(work)
     assert [one.get("over") for one in said] == [None, None, True, None]
     assert said[-1]["error"] == "TimeoutError"
+
+
+def test_tries_with_ever_longer_pauses_are_one_outage_with_fewer_and_fewer_lines():
+    async def work():
+        for pause in (5, 15, 45, 135, 405, 900, 900, 900):
+            await happens(1, quiet=OUTAGE_SECONDS)
+            await anyio.sleep(pause)
+        await anyio.sleep(2000)
+
+    first, *sums = lines(work)
+    assert "times" not in first
+    assert (sums[-1]["times"], sums[-1]["over"]) == (8, True)
+    assert [one.get("over") for one in sums].count(True) == 1
+    assert len(sums) <= 6
+
+
+def test_an_outage_that_begins_again_within_its_quiet_is_the_same_outage():
+    async def work():
+        await happens(5, quiet=OUTAGE_SECONDS)
+        await anyio.sleep(300)
+        await happens(1, quiet=OUTAGE_SECONDS)
+        await anyio.sleep(2 * OUTAGE_SECONDS)
+        await happens(1, quiet=OUTAGE_SECONDS)
+
+    said = lines(work)
+    assert [one.get("times") for one in said] == [None, 5, 6, 6, None]
+    assert [bool(one.get("over")) for one in said] == [False, False, False, True, False]
 
 
 def test_handlers_consumers_and_events_are_summed_up_apart():
@@ -143,7 +170,7 @@ def test_an_outage_that_many_changes_meet_is_some_lines(harness_of):
         harness.advance("5m")
         down.clear()
         harness.settle()
-        harness.advance("5m")
+        harness.advance("20m")  # within 17 minutes a failure would belong to the same outage
     said = [one for one in logs if one["event"] == "handler.retried"]
     assert 1 < len(said) < 15
     assert said[-1]["times"] > 1000
