@@ -1,5 +1,7 @@
 """The first screen and the first steps, as they are written in README.md."""
 
+import re
+from pathlib import Path
 from unittest.mock import patch
 
 from streamkit.testing.harness import table_of
@@ -35,6 +37,18 @@ async def first_screen():
 
 def test_the_first_screen_counts_likes_and_reads_them():
     run_virtually(first_screen)
+
+
+def test_each_figure_of_the_first_screen_stands_on_the_page_that_measured_it():
+    folder = Path(__file__).parents[2]
+    readme = (folder / "README.md").read_text()
+    rows = readme.partition("| why not |")[2].split("\n\n")[0].splitlines()[2:]
+    measured = (folder / "docs/costs.md").read_text() + (folder / "docs/lambda.md").read_text()
+    said = [re.sub(r"\]\([^)]*\)|`[^`]*`", "", row.split("|", 2)[2]) for row in rows]
+    figures = {figure for text in said for figure in re.findall(r"\d[\d,.]*\d|\d", text)}
+    assert (len(rows), len(figures) > 15) == (4, True)
+    stand = set(re.findall(r"\d[\d,.]*\d|\d", measured))
+    assert figures <= stand
 
 
 async def first_table(monkeypatch):
