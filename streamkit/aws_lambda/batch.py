@@ -117,7 +117,9 @@ class BatchRun:
         """Process the next records; return whether all of them are done."""
         some = list(islice(self.todo, count))
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
-        pending, later, _ = await self.dispatcher.dispatch(page, shard, self.as_run)
+        # A mark names the handlers that are done with one change, and not with a block.
+        blocks = not any(mark.done for mark in self.marks.known.values())
+        pending, later, _ = await self.dispatcher.dispatch(page, shard, self.as_run, blocks=blocks)
         self._begin(pending)
         if later:
             chains = self.dispatcher.run_chains(later, pending, shard, held=self.held.holds)
@@ -206,16 +208,17 @@ class BatchRun:
         for number, change in enumerate(pending):
             if change.key is None or number > plan.changes:
                 break
-            before = found.get(change.key)
-            mark = before[1] if before else self.marks.known[change.key]
-            queues = self._queues(change.key, mark, plan)
-            if number < plan.changes:
-                then = HighWaterMark(change.position, queues=queues)
-            elif plan.cursor.done:
-                then = HighWaterMark(mark.position, mark.done | plan.cursor.done, queues)
-            else:
+            if number == plan.changes and not plan.cursor.done:
                 break
-            found[change.key] = (before[0] if before else change.position, then)
+            for key, position in change.steps:
+                before = found.get(key)
+                mark = before[1] if before else self.marks.known[key]
+                queues = self._queues(key, mark, plan)
+                if number < plan.changes:
+                    then = HighWaterMark(position, queues=queues)
+                else:
+                    then = HighWaterMark(mark.position, mark.done | plan.cursor.done, queues)
+                found[key] = (before[0] if before else position, then)
         return found
 
     def _queues(self, key: ItemKey, mark: HighWaterMark, plan: Batch) -> frozenset[str]:
@@ -232,7 +235,8 @@ class BatchRun:
 
     async def _look_again(self, pending: Iterable[PendingChange]) -> list[PendingChange]:
         """Return what is not done yet, after another invocation has committed some items first."""
-        pending = list(pending)
+        # Another invocation may have done some changes of a block, and not the others.
+        pending = self.dispatcher.apart(pending, self.planner.shard)
         keys = {change.key for change in pending if change.key is not None}
         for queue in (queue for key in keys for queue in self.marks.known[key].queues):
             self.held.forget(queue)  # it may be gone, or have another tail

@@ -150,6 +150,7 @@ async def open_environment(
                 clock,
                 rng,
                 Channels(outlets, meters, Tracing.of(app.telemetry, app.name)),
+                marks=True,
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
             machine = Machine(aws, clock, rng)

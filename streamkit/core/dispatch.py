@@ -50,7 +50,7 @@ Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 
 @dataclass
 class Dispatcher:
-    """Runs the handlers of one app. Shared by all shards."""
+    """Runs the handlers of one app, for all shards. With `marks`, items have high-water marks."""
 
     handlers: Sequence[Handler]
     routes: Routes
@@ -60,6 +60,7 @@ class Dispatcher:
     channels: Channels = field(default_factory=Channels)
     patience: Patience = PATIENT
     concurrency: int = 64
+    marks: bool = False
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,8 +84,7 @@ class Dispatcher:
                 there = self._listeners.get((handler.entity, kind), ())
                 self._listeners[handler.entity, kind] = (*there, handler)
         heard = {} if self._traced else self._listeners
-        told = self._typed, self._aim, self.failures, self.meters
-        self._adders = Adders.of(heard, *told)
+        self._adders = Adders.of(heard, self._typed, self._aim, self.failures, self.meters)
         self._limiter = anyio.Semaphore(self.concurrency)
         self._turn = Turn(self.clock)
 
@@ -97,8 +97,7 @@ class Dispatcher:
         With `blocks`, changes in a row that only add up become one pending change.
 
         Returns:
-            The pending changes that need anything done, the runs left for `run_chains`, and how
-            many records of the page were the application's own.
+            The pending changes, runs left for `run_chains`, and how many records are the app's own.
         """
         pending: list[PendingChange] = []
         later: list[Run] = []
@@ -106,7 +105,7 @@ class Dispatcher:
         block = None
         if blocks and self._adders.handlers and not page.marked:
             apart = partial(self.apart, shard_id=shard_id)
-            block = Block(self._adders, pending, as_run, apart)
+            block = Block(self._adders, pending, as_run, apart, self.marks)
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)
@@ -144,15 +143,16 @@ class Dispatcher:
             block.close()
         return pending, later, traffic
 
-    def apart(self, block: PendingChange, shard_id: str) -> list[PendingChange]:
-        """Return the changes of a block as pending changes of their own."""
-        pending = []
-        for record, entity in block.block:
-            handlers = self._listeners[entity, record.kind]
-            change = self._pending(record, entity, handlers, shard_id, APPLICATION)
-            self._run_pure(change, shard_id)
-            pending.append(change)
-        return pending
+    def apart(self, pending: Iterable[PendingChange], shard_id: str) -> list[PendingChange]:
+        """Return pending changes; those of blocks are pending changes of their own."""
+        found = []
+        for change in pending:
+            found += [] if change.block else [change]
+            for record, entity in change.block:
+                handlers = self._listeners[entity, record.kind]
+                found.append(self._pending(record, entity, handlers, shard_id, APPLICATION))
+                self._run_pure(found[-1], shard_id)
+        return found
 
     def committed(self, change: PendingChange) -> None:
         """Record that a change is finished: its effects are in the table, or it is parked."""

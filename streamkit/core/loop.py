@@ -240,9 +240,7 @@ class CommitLoop:
         """
         if not any(change.block for change in self.pending):
             return False
-        shard = self.planner.shard
-        pairs = ((self.dispatcher.apart(w, shard) if w.block else [w]) for w in self.pending)
-        self.pending = deque(change for some in pairs for change in some)
+        self.pending = deque(self.dispatcher.apart(self.pending, self.planner.shard))
         return True
 
     async def _wait(self) -> None:

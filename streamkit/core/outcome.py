@@ -4,7 +4,7 @@ A `PendingChange` has the outcome of each handler that listens to it. Pending ch
 order of their shard until they are committed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
@@ -161,6 +161,14 @@ class PendingChange:
     origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()
+
+    @property
+    def steps(self) -> Iterator[tuple[ItemKey, str]]:
+        """Yield the item of each change that it stands for, and the position of the change."""
+        if self.key is not None and not self.block:
+            yield self.key, self.position
+        for record, _ in self.block:
+            yield record.item_key, record.position
 
 
 def resolve(

@@ -91,6 +91,13 @@ class Draft:
     sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
     plain: dict[ItemRef, Action] = field(default_factory=dict)
 
+    def mark(self, change: PendingChange) -> None:
+        """Leave room for the high-water mark of each item of a change."""
+        for key, _ in change.steps:
+            if key not in self.marked:
+                self.marked.add(key)
+                self.room -= 1
+
     def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
         """Add the actions if they can be folded in and the batch stays within its limits."""
         changed: dict[ItemRef, Action] = {}
@@ -166,12 +173,13 @@ class Planner:
                 if draft.actions or taken:
                     break
                 return late
-            if self.marks and change.key is not None and change.key not in draft.marked:
-                draft.marked.add(change.key)
-                draft.room -= 1
+            if self.marks:
+                draft.mark(change)
             if split or not self._offer(change, todo, draft):
                 if draft.actions or draft.sends or (self.marks and taken):
                     break
+                if self.marks and change.block:  # marks name handlers of one change only
+                    return TooLarge(todo[0])
                 offered = self._handler_by_handler(change, todo, draft, only_one=split)
                 if isinstance(offered, TooLarge):
                     return offered

@@ -98,6 +98,7 @@ def _fields(handlers: Sequence[Handler]) -> tuple[str, ...] | None:
 class Block:
     """Makes blocks of the changes of a page, and puts them into the page's `pending` changes.
 
+    With `marks`, each item of its changes takes an action of the commit, too: its high-water mark.
     `as_run` says what runs in a handler's place on this shard. `apart` makes pending changes of a
     block's changes, each for itself, where its sums cannot be stored.
     """
@@ -105,7 +106,8 @@ class Block:
     adders: Adders
     pending: list[PendingChange]
     as_run: Callable[[Handler, Record], Handler | None]
-    apart: Callable[[PendingChange], list[PendingChange]]
+    apart: Callable[[Sequence[PendingChange]], list[PendingChange]]
+    marks: bool = False
     _records: list[tuple[Record, type[Entity]]] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
 
@@ -137,7 +139,8 @@ class Block:
             sums.seconds += seconds
             if seconds > GIVE_WAY_SECONDS:
                 self.adders.failures.name_slow(sums.handler, seconds)
-        if sum(len(sums.totals) for sums in self._sums.values()) >= _ITEMS_MAX:
+        marks = len(self._records) if self.marks else 0
+        if marks + sum(len(sums.totals) for sums in self._sums.values()) >= _ITEMS_MAX:
             self.close()
         return True
 
@@ -158,7 +161,7 @@ class Block:
                 resolve(outcome, one.totals.effects(), (), change.position, aim.tables.own)
                 change.outcomes.append(outcome)
         except Exception:  # noqa: BLE001 - the change at fault meets it again on its own way
-            self.pending += self.apart(change)
+            self.pending += self.apart([change])
             return
         now = failures.clock.monotonic()
         for one in sums.values():

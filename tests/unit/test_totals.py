@@ -148,8 +148,7 @@ def dispatched(app, page, *, blocks, as_run=as_registered):
     async def run():
         dispatcher = dispatcher_of(app)
         pending, _, _ = await dispatcher.dispatch(page, "shard", as_run, blocks=blocks)
-        apart = (dispatcher.apart(w, "shard") if w.block else [w] for w in pending)
-        return pending, [change for some in apart for change in some], dispatcher.counts
+        return pending, dispatcher.apart(pending, "shard"), dispatcher.counts
 
     return run_virtually(run)
 
