@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from streamkit.aws_lambda.high_water_marks import Marks
+from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import AsRun, as_registered
@@ -50,7 +50,7 @@ class BatchRun:
 
     dispatcher: Dispatcher
     planner: Planner
-    marks: Marks
+    marks: HighWaterMarks
     deadline: float
     todo: deque[Record]
     as_run: AsRun = as_registered

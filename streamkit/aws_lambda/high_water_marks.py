@@ -42,7 +42,7 @@ _Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
 
 
 @dataclass
-class Marks:
+class HighWaterMarks:
     """The marks of one consumer, as far as they were read."""
 
     store: CursorStore

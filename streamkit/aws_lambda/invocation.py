@@ -17,7 +17,7 @@ from streamkit.aws_lambda.attempts import DEADLY, AttemptCounts
 from streamkit.aws_lambda.batch import BatchRun
 from streamkit.aws_lambda.counting import Counting
 from streamkit.aws_lambda.environment import Environment
-from streamkit.aws_lambda.high_water_marks import Marks
+from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.core.parking import LAMBDA_CHUNKS, Failure
 from streamkit.core.planning import Planner
 from streamkit.model.builds import Build
@@ -106,7 +106,7 @@ class _Invocation:
                 room=ACTIONS_MAX - (environment.send is not None),
                 marks=True,
             ),
-            Marks(store, clock, environment.incarnation),
+            HighWaterMarks(store, clock, environment.incarnation),
             self.deadline,
             deque(records),
             self.counting.as_run,

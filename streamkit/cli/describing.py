@@ -37,6 +37,27 @@ def _role(worker: WorkerStatus) -> str:
     return "leads" if worker.leads else worker.state
 
 
+def _describe_workers(status: Status) -> None:
+    if status.workers:
+        rows = [
+            (
+                worker.name,
+                _role(worker),
+                str(worker.generation),
+                f"{seconds(worker.beat_age_seconds)} ago",
+                str(worker.shards),
+                str(worker.throttled),
+            )
+            for worker in status.workers
+        ]
+        heads = ("worker", "role", "generation", "last beat", "shards", "throttled calls")
+        table(heads, rows, cut=("worker",))
+    elif status.host == LAMBDA:
+        say("Lambda functions run it; this does not show whether a mapping invokes them")
+    else:
+        say("no worker is running", **BAD)
+
+
 def describe_status(status: Status) -> None:
     """Print a consumer's status."""
     say(f"{status.consumer} on table {status.table}")
@@ -60,24 +81,7 @@ def describe_status(status: Status) -> None:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}", **WARN)
     _describe_operations(status)
     say()
-    if status.workers:
-        rows = [
-            (
-                worker.name,
-                _role(worker),
-                str(worker.generation),
-                f"{seconds(worker.beat_age_seconds)} ago",
-                str(worker.shards),
-                str(worker.throttled),
-            )
-            for worker in status.workers
-        ]
-        heads = ("worker", "role", "generation", "last beat", "shards", "throttled calls")
-        table(heads, rows, cut=("worker",))
-    elif status.host == LAMBDA:
-        say("Lambda functions run it; this does not show whether a mapping invokes them")
-    else:
-        say("no worker is running", **BAD)
+    _describe_workers(status)
     say()
     if status.fan_outs:
         describe_fan_outs(status.fan_outs)

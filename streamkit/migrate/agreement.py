@@ -122,7 +122,7 @@ class Agreement:
         known = BASE in source or not is_ours(self.transform.migration, source)
         return known and not self.holds(source)
 
-    def turned(self, source: WireItem, rewrite: Rewrite) -> dict[str, Wire]:
+    def when_switched(self, source: WireItem, rewrite: Rewrite) -> dict[str, Wire]:
         """Return the attributes that an old item gets when its new ones become the truth."""
         base = {BASE: {"S": base_of(self.transform, source, rewrite)}}
         if self.transform.migration.mode == "split":
@@ -193,8 +193,8 @@ class Agreement:
             await self.report_late(key, source)
             return None
         schema = self.transform.schema
-        turned = self._mark(schema, key, source, self.turned(source, rewrite))
-        return await self.calls.transact([turned, *actions])
+        switched = self._mark(schema, key, source, self.when_switched(source, rewrite))
+        return await self.calls.transact([switched, *actions])
 
     async def report_late(self, key: Key, source: WireItem) -> None:
         """Do nothing if a person has decided for the new items, with the old one as it is now.

@@ -159,8 +159,8 @@ class ItemInspection:
         if not self._is_source(item):
             return None
         mine = {"S": self._migration.id}
-        turned = COPY in item or item.get(MOVED) == mine
-        if turned and BASE in item and not self._work.pairs.agreement.holds(item):
+        switched = COPY in item or item.get(MOVED) == mine
+        if switched and BASE in item and not self._work.pairs.agreement.holds(item):
             return self._difference("late", key, item)
         rewrite = self._work.transform.of(plain(visible(item)))
         mark = mark_of(self._migration, self._work.schema, key)
@@ -168,7 +168,7 @@ class ItemInspection:
             there = await self.calls.get(self._work.transform.target.name, target.key)
             if there is not None and there.get(mark[0]) == mark[1]:
                 self.balance.led_to(pair_digest(error_id(target.key), error_id(key)))
-            if turned:
+            if switched:
                 follows = there is not None and alike(there, target.item)
                 if not follows and self._migration.reverse is not None:
                     return self._difference("behind", key, item)

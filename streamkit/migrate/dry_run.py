@@ -98,7 +98,7 @@ class DryRun:
 
     def _purity(self, before: Image, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         try:
-            again = self._twin.of(_turned(before))
+            again = self._twin.of(_reordered(before))
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             yield "impure", f"the second time it raises {type(error).__name__}"
             return
@@ -200,29 +200,29 @@ def moods_of(migration: Migration) -> list[str]:
 def disturbed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls another one with the order of sets and maps reversed."""
 
-    def turned(*arguments: Any, **named: Any) -> Any:
+    def reordered(*arguments: Any, **named: Any) -> Any:
         return function(
-            *(_turned(one) for one in arguments), **{n: _turned(v) for n, v in named.items()}
+            *(_reordered(one) for one in arguments), **{n: _reordered(v) for n, v in named.items()}
         )
 
-    return turned
+    return reordered
 
 
-class _Turned(set[Any]):
+class _Reordered(set[Any]):
     """A set with the reverse order of iteration."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(super().__iter__())[::-1])
 
 
-class _TurnedView(Mapping[str, Any]):
+class _ReorderedView(Mapping[str, Any]):
     """A mapping with the reverse order; the mapping below it notes which members are read."""
 
     def __init__(self, below: Mapping[str, Any]) -> None:
         self._below = below
 
     def __getitem__(self, name: str) -> Any:
-        return _turned(self._below[name])
+        return _reordered(self._below[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._below
@@ -234,19 +234,19 @@ class _TurnedView(Mapping[str, Any]):
         return len(self._below)
 
 
-def _turned(value: Any) -> Any:
+def _reordered(value: Any) -> Any:
     if isinstance(value, Entity):
         held = (AbstractSet, dict, list)
-        fields = {name: _turned(one) for name, one in value if isinstance(one, held)}
+        fields = {name: _reordered(one) for name, one in value if isinstance(one, held)}
         return value.model_copy(update=fields)
     if isinstance(value, dict):
-        return {name: _turned(one) for name, one in reversed(value.items())}
+        return {name: _reordered(one) for name, one in reversed(value.items())}
     if isinstance(value, Mapping):
-        return _TurnedView(value)
+        return _ReorderedView(value)
     if isinstance(value, AbstractSet):
-        return _Turned(value)
+        return _Reordered(value)
     if isinstance(value, list):
-        return [_turned(one) for one in value]
+        return [_reordered(one) for one in value]
     return value
 
 

@@ -16,7 +16,7 @@ from streamkit.migrate.expenses import (
     STEPS,
     Spent,
     Step,
-    turning,
+    moving_passes,
 )
 from streamkit.migrate.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS, PRICED
@@ -87,7 +87,7 @@ def forecast(
         writes: write units a second, of the table and of each index.
     """
     parts = [one.copy() for one in spent]
-    passes = (*PASSES, *turning(migration))
+    passes = (*PASSES, *moving_passes(migration))
     for part, units, items in zip(parts, pass_reads, scanned, strict=True):
         for step in passes:
             part[step, "read", ""] += units

@@ -40,7 +40,7 @@ PASSES: Final[tuple[Step, ...]] = ("scan", "verify")
 Item = Mapping[str, Wire]
 
 
-def turning(migration: Migration) -> tuple[Step, ...]:
+def moving_passes(migration: Migration) -> tuple[Step, ...]:
     """Return the passes over the table of a migration that moves items.
 
     A pass that switches or deletes items is repeated until one finds none; items are compared
@@ -125,19 +125,19 @@ class Expenses:
             self._move(item, rewrite, wanted, spent)
 
     def _move(self, item: Item, rewrite: Rewrite, wanted: Sequence[Item], spent: Spent) -> None:
-        turned = {**item, **self._origin, **self._copy()}
+        switched = {**item, **self._origin, **self._copy()}
         spent["switch", "read", ""] += read_units(item_size(item))
         spent["switch", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
-        self._write(spent, "switch", self._schema, item, turned, factor=2)
+        self._write(spent, "switch", self._schema, item, switched, factor=2)
         for one in wanted:
             after = {**one, ORIGIN: {"S": f"{one[ORIGIN]['S'][:-1]}-"}}
             self._write(spent, "switch", self._target, one, after, factor=2)
-        passes = turning(self._migration)
+        passes = moving_passes(self._migration)
         for step in passes:
             self._reread(spent, step, wanted)
         # The old item is compared and deleted with its name in its targets; they look for it
         # before.
-        reads = read_units(item_size(turned)) * (1 + len(wanted))
+        reads = read_units(item_size(switched)) * (1 + len(wanted))
         reads += sum(read_units(item_size(one)) for one in wanted)
         spent["contract", "read", ""] += reads
         if self._migration.to is not None:
@@ -147,8 +147,8 @@ class Expenses:
             rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._origin
         else:  # the passes after the one that deletes are without it
             without = passes.count("contract") - 2
-            spent["contract", "read", ""] -= without * item_size(turned) / 4096
-        self._write(spent, "contract", self._schema, turned, rest, factor=2)
+            spent["contract", "read", ""] -= without * item_size(switched) / 4096
+        self._write(spent, "contract", self._schema, switched, rest, factor=2)
         for one in wanted:
             self._write(spent, "contract", self._target, {**one, **self._copy()}, one, factor=2)
 

@@ -184,10 +184,10 @@ class Pairs:
             Conflict: the items that exist do not fit together.
         """
         source = seen or await self.calls.get(self.transform.schema.name, key)
-        if source is not None and self.is_turned(source):
+        if source is not None and self.is_switched(source):
             return None
-        turned = switch and old is not None and is_ours(self.transform.migration, old)
-        if source is None and turned and old is not None:
+        was_switched = switch and old is not None and is_ours(self.transform.migration, old)
+        if source is None and was_switched and old is not None:
             return await self.agreement.look_for(key, old)
         image = plain(source) if source is not None else {}
         rewrite = self.transform.of(image) if source is not None else Rewrite(frozenset())
@@ -198,7 +198,7 @@ class Pairs:
         if switch and source is not None:
             known = any(self.agreement.comes_from(item, key) for item in there.values())
             ours = is_ours(self.transform.migration, source)
-            if turned or known or ours or (wanted and not carry):
+            if was_switched or known or ours or (wanted and not carry):
                 return await self.agreement.settle(key, source, rewrite, there)
         stale = [t for t in self._stale(old) if place_text(t.key) not in wanted]
         mark = mark_of(self.transform.migration, self.transform.schema, key)
@@ -220,7 +220,7 @@ class Pairs:
         guard = self._guard(key, image if source is not None else None, rewrite, turns=turns)
         return await self.calls.transact([guard, *actions])
 
-    def is_turned(self, source: WireItem) -> bool:
+    def is_switched(self, source: WireItem) -> bool:
         """Return whether a source is a copy of which its target has taken over everything.
 
         Copies of another migration do not matter here, nor do copies of this one that are targets
@@ -255,7 +255,7 @@ class Pairs:
             held += as_it_was((MOVED,), image)
         if not turns:
             return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))
-        sets = self.agreement.turned(wire(image), rewrite)
+        sets = self.agreement.when_switched(wire(image), rewrite)
         return update(schema, key, held, self.writer, sets=sets)
 
     def _put(

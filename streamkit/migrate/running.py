@@ -58,7 +58,7 @@ _ATTEMPTS_MAX = 5
 _DELETING = frozenset({"unturning", "dropping", "contracting"})
 _ANEW = "changes may have been lost: begun anew"
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
-_TURNING = frozenset({"switching", "contracting", "following", "unturning"})
+_ALL_RIGHT = frozenset({"switching", "contracting", "following", "unturning"})
 """The phases that go on to the next one only when every item is right, or waived."""
 
 
@@ -236,8 +236,8 @@ class Runner:
             if now.run != state.run:
                 return now
             moment = self.clock.time()
-            turned = now.phase in SWITCHED or now.direction == "back"
-            stays = self.migration.is_pairs and turned  # what a rollback does depends on it
+            switched = now.phase in SWITCHED or now.direction == "back"
+            stays = self.migration.is_pairs and switched  # what a rollback does depends on it
             phase: Phase = now.phase if stays else "capturing"
             again = replace(now, run=now.run + 1, phase=phase, began=moment)
             return again.noted(AuditEntry(moment, self.owner, _ANEW))
@@ -320,7 +320,7 @@ class Runner:
         scan = TableScan(*about, paced=self.rate.paced)
         if not await self._scan(state, scan) or self.state != state:
             return
-        left = await self._left(state) if state.phase in {"verifying", *_TURNING} else 0
+        left = await self._left(state) if state.phase in {"verifying", *_ALL_RIGHT} else 0
         if left is None:
             return
         if state.phase == "verifying":

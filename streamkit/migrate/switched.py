@@ -1,8 +1,8 @@
 """Follow pairs after the switch, and roll them back.
 
-    backward   a target changed: its source follows, so that a rollback loses nothing
-    unturn     rollback after the switch: the source is the truth again, its targets are copies
-    drop       rollback before the switch: copies are deleted
+    backward      a target changed: its source follows, so that a rollback loses nothing
+    switch_back   rollback after the switch: the source is the truth again, its targets are copies
+    drop          rollback before the switch: copies are deleted
 
 Each is one conditional write, or one transaction that checks what was read. In: an item as it was
 read. Out: what was done, in a `Tally`. On failure: what old code wrote is an error; see
@@ -206,7 +206,7 @@ class Switched:
 
     # -- passes --------------------------------------------------------------------------------
 
-    async def unturn(self, source: WireItem, tally: Tally) -> None:
+    async def switch_back(self, source: WireItem, tally: Tally) -> None:
         """Make a switched source the truth again, and its targets copies."""
         if self.pairs.transform.matches(source):
             key = key_of(self.pairs.transform.schema, source)
@@ -215,12 +215,12 @@ class Switched:
     async def _unturn(self, key: Key) -> Any:
         pairs, transform = self.pairs, self.pairs.transform
         source = await pairs.calls.get(transform.schema.name, key)
-        if source is None or (COPY in source and not self._is_turned(source)):
+        if source is None or (COPY in source and not self._is_switched(source)):
             return None
         image = plain(source)
         targets = transform.of(image).targets
-        if not self._is_turned(source):
-            return await self._unturn_late(key, source, targets)
+        if not self._is_switched(source):
+            return await self._switch_back_late(key, source, targets)
         if transform.migration.mode == "rekey" and not targets:
             if self._target and Matcher(self._target, transform.target).matches(source):
                 return None  # it is a copy that looks like a source, and was never switched
@@ -243,7 +243,7 @@ class Switched:
         change = rewritten(transform.schema, key, image, bare, pairs.writer)
         return await pairs.calls.transact([change, *actions])
 
-    async def _unturn_late(self, key: Key, source: WireItem, targets: Sequence[Target]) -> Any:
+    async def _switch_back_late(self, key: Key, source: WireItem, targets: Sequence[Target]) -> Any:
         """Hide the targets of a source that was put again at its old key after the switch."""
         pairs, schema = self.pairs, self.pairs.transform.target
         actions = [check(pairs.transform.schema, key, source)]
@@ -301,7 +301,7 @@ class Switched:
             outcome = await delete_marked(calls, schema, key, [whose], writer, first=[mark])
         tally.changed += outcome is DONE
 
-    def _is_turned(self, source: WireItem) -> bool:
+    def _is_switched(self, source: WireItem) -> bool:
         return is_ours(self.pairs.transform.migration, source)
 
     def _is_mine(self, item: WireItem, name: str) -> bool:

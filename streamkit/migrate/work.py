@@ -105,7 +105,7 @@ class MigrationWork:
             case "following":
                 await self._return(item, tally)
             case "unturning":
-                await self.switched.unturn(item, tally)
+                await self.switched.switch_back(item, tally)
             case "dropping":
                 await self.switched.drop(item, tally)
             case "comparing":
@@ -115,7 +115,7 @@ class MigrationWork:
             case "closing":
                 await self.ending.close(item, tally)
             case "switching":
-                if self.transform.matches(item) and not self.pairs.is_turned(item):
+                if self.transform.matches(item) and not self.pairs.is_switched(item):
                     await self.pairs.forward(self._key(item), tally, switch=True)
             case _:
                 if self.transform.matches(item):
@@ -228,7 +228,7 @@ class MigrationWork:
         if source is None:
             tally.errors += 1  # it was deleted since; only its new item shows whether it matters
         elif back:
-            await self.switched.unturn(source, tally)
+            await self.switched.switch_back(source, tally)
         elif not self.pairs.agreement.holds(source):
             await self.pairs.forward(key, tally, switch=True, carry=False)
 
@@ -249,8 +249,8 @@ class MigrationWork:
         if new is not None and await self._is_late(old, new):
             return
         key = self._key(item)
-        turned = new is not None and (self._by_us(old, new) or self.pairs.is_turned(new))
-        if self.transform.matches(item) and self.state.direction == "forward" and not turned:
+        switched = new is not None and (self._by_us(old, new) or self.pairs.is_switched(new))
+        if self.transform.matches(item) and self.state.direction == "forward" and not switched:
             await self.pairs.forward(key, tally, old=old)
             await self._note_written(key, change, tally)
         if self.migration.to is None:
@@ -318,7 +318,7 @@ class MigrationWork:
             key = {name: item[name] for name in self.schema.key_attributes}
             now = await self.calls.get(table, key)
             if now is not None and dropping and moves:
-                await self.switched.unturn(now, Tally())
+                await self.switched.switch_back(now, Tally())
             elif now is not None and phase == "done" and moves:
                 await self.ending.contract(now, Tally())
             elif now is not None and not dropping:

@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "failed-switch-passed-over",
         "migrate/running.py",
-        '{"verifying", *_TURNING} else 0',
+        '{"verifying", *_ALL_RIGHT} else 0',
         '{"verifying"} else 0',
         "items that failed to switch are left behind in silence",
         test="tests/simulation/test_migration_adversary.py::test_a_switch_that_fails_for_an_item_is_not_passed_over",

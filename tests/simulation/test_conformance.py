@@ -64,7 +64,7 @@ def holds_are_not_read(monkeypatch):
 
 def marks_are_not_asked(monkeypatch):
     """A function does again what comes again."""
-    monkeypatch.setattr(high_water_marks.Marks, "is_done", lambda *_: False)
+    monkeypatch.setattr(high_water_marks.HighWaterMarks, "is_done", lambda *_: False)
     anyhow = any_of(absent, present)
     monkeypatch.setattr(high_water_marks, "_before", lambda *_: anyhow)
     monkeypatch.setattr(high_water_marks, "_BARE", Guard(anyhow))

@@ -1,8 +1,8 @@
-"""Marks: what moves one, and what is read of it."""
+"""High-water marks: what moves one, and what is read of it."""
 
 import pytest
 
-from streamkit.aws_lambda.high_water_marks import Marks, _before
+from streamkit.aws_lambda.high_water_marks import HighWaterMarks, _before
 from streamkit.changes import ItemKey
 from streamkit.core.high_water_mark import KEPT_SECONDS, HighWaterMark, mark_name
 from streamkit.effects import Guard
@@ -22,7 +22,7 @@ class Clock:
 def marks_of(*, ttl=None, sk="SK"):
     schema = TableSchema("T", "PK", sk, "S", sk and "S", {}, ttl)
     space = ControlSpace.of(schema, "shop", "label")
-    return Marks(CursorStore(None, space), Clock(), "1a2b3c4d"), schema
+    return HighWaterMarks(CursorStore(None, space), Clock(), "1a2b3c4d"), schema
 
 
 def position(number):

@@ -13,7 +13,7 @@ import anyio
 
 from streamkit.aws import AwsError, ErrorKind, trouble_of
 from streamkit.aws_lambda.environment import Environment
-from streamkit.aws_lambda.high_water_marks import Marks
+from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.changes import ItemKey
 from streamkit.core.high_water_mark import expiry, mark_name, mark_path
 from streamkit.effects import Guard
@@ -183,7 +183,7 @@ class Marking:
         Raises:
             MoveRefused: another mover is the current one.
         """
-        marks = Marks(self.store, self.clock, self.environment.incarnation)
+        marks = HighWaterMarks(self.store, self.clock, self.environment.incarnation)
         while True:
             await marks.read([key])
             mark = marks.known[key]
