@@ -25,8 +25,8 @@ from streamkit.progress.scan.places import place_of, place_text
 class Reason:
     """Why an item failed: `kind` for programs, `text` for people, `phase` of the migration.
 
-    `detail` is the message of the user's exception, which may hold item data, `place` the file and
-    line of the user's code that raised it.
+    `detail` is the message of the user's exception, which may hold item data. `place` is the file,
+    line and function of the user's code that raised it.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Reason:
 
     @property
     def short_place(self) -> str:
-        """The file's name and the line, without the folders."""
+        """The file's name, the line and the function, without the folders."""
         return self.place.replace("\\", "/").rpartition("/")[2]
 
 

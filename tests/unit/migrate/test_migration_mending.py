@@ -82,7 +82,7 @@ def test_a_failure_names_the_line_of_the_users_code_and_its_message_only_on_requ
         "ValueError",
         "the secret of 3",
     )
-    assert failed.place == f"{__file__}:{RAISED + 2}"
+    assert failed.place == f"{__file__}:{RAISED + 2} in fussy"
     assert failed.phase == "verifying"
     assert "secret" not in str(failed.to_dict())
 
@@ -111,8 +111,8 @@ def test_failures_are_grouped_by_their_reason_with_an_example():
     found = at_orders(test, 25)
     groups = groups_of(found)
     assert [(one.kind, one.text, one.place, one.items) for one in groups] == [
-        ("transform", "ValueError", f"test_migration_mending.py:{RAISED + 2}", 3),
-        ("transform", "LookupError", f"test_migration_mending.py:{RAISED + 4}", 2),
+        ("transform", "ValueError", f"test_migration_mending.py:{RAISED + 2} in fussy", 3),
+        ("transform", "LookupError", f"test_migration_mending.py:{RAISED + 4} in fussy", 2),
     ]
     assert groups[0].example in {one.id for one in found}
 
