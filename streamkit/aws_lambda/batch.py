@@ -122,7 +122,7 @@ class BatchRun:
         pending, later, _ = await self.dispatcher.dispatch(page, shard, self.as_run, blocks=blocks)
         self._begin(pending)
         if later:
-            chains = self.dispatcher.run_chains(later, pending, shard, held=self.held.holds)
+            chains = self.dispatcher.runs.run_chains(later, pending, shard, held=self.held.holds)
             await self.loop.within(chains)
         return await self._commit(len(some))
 

@@ -2,38 +2,32 @@
 
 In: a page. Out: pending changes in the page's order, each with the
 outcome of every handler concerned. Keys route a record; an image becomes its entity only for a
-handler that wants it. `def` handlers are pure and run at once. `async def` handlers run
-concurrently, in order for each item key; the number of runs is bounded.
+handler that wants it. `def` handlers are pure and run at once; the runs of `async def` handlers are
+returned, for `HandlerRuns`.
 
-On failure: an outcome carries the failure after the handler's retries; nothing raises. With the
-policy `block`, and with `park` while the handler's breaker is open, the run is repeated until it
-succeeds.
+On failure: an outcome carries the failure; nothing raises. A change that only has to be tried again
+still waits, and runs again before its commit.
 """
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from time import perf_counter
-from typing import Any
 
-import anyio
-
-from streamkit.changes import ItemKey, Kind
+from streamkit.changes import Kind
 from streamkit.core.attempts import PATIENT, Attempts, Patience
-from streamkit.core.by_item import Run, into_chains
+from streamkit.core.by_item import Run
 from streamkit.core.failures import DispatchCounts, Failures
-from streamkit.core.handler import DEFER, AsRun, Defer, Handler, as_registered
+from streamkit.core.handler import AsRun, Handler, as_registered
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure
-from streamkit.core.reading import Pending, ReadTracker, Uncommitted
 from streamkit.core.routes import Channels, Routes
-from streamkit.core.sending import Sending, allowed
+from streamkit.core.runs import HandlerRuns, Tools
+from streamkit.core.sending import Sending
 from streamkit.core.shadow import Shadows
 from streamkit.core.totals import Adders, Block
 from streamkit.core.tracing import UNTRACED
-from streamkit.core.typed import TypedChanges, source_of
-from streamkit.effects import Effect, Result, as_effects
+from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
 from streamkit.model.origin import APPLICATION, WriteOrigin, read_origin
@@ -43,9 +37,6 @@ from streamkit.progress.pacing import GIVE_WAY_SECONDS, Turn
 from streamkit.stream.decode import CONTROL, Page, Record
 
 log = get_logger("streamkit.handler")
-
-Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
-"""A function that makes the keyword arguments that a handler's signature asks for."""
 
 
 @dataclass
@@ -85,8 +76,17 @@ class Dispatcher:
                 self._listeners[handler.entity, kind] = (*there, handler)
         heard = {} if self._traced else self._listeners
         self._adders = Adders.of(heard, self._typed, self._aim, self.failures, self.meters)
-        self._limiter = anyio.Semaphore(self.concurrency)
         self._turn = Turn(self.clock)
+        self.runs = HandlerRuns(
+            routes.tables,
+            self.channels,
+            self._typed,
+            self.tools,
+            self.attempts,
+            self.shadows,
+            self._turn,
+            self.concurrency,
+        )
 
     async def dispatch(
         self, page: Page, shard_id: str, as_run: AsRun = as_registered, *, blocks: bool = False
@@ -220,7 +220,7 @@ class Dispatcher:
                 continue
             if outcome.handler.is_async:
                 if change.key is not None:
-                    ties = self._ties(change, change.key, outcome.handler, shard_id)
+                    ties = self.runs.ties(change, change.key, outcome.handler, shard_id)
                     later.append(Run(change, outcome, change.key, ties))
             elif not outcome.run:
                 self._run_sync(change, outcome, shard_id)
@@ -231,7 +231,7 @@ class Dispatcher:
         began = self.clock.monotonic()
         try:
             with self.tracing.run(change, outcome) if change.trace else UNTRACED:
-                effects = self._effects(change, outcome.handler, shard_id)
+                effects = self.runs.effects(change, outcome.handler, shard_id)
                 resolve(outcome, effects, (), change.position, self.schema)
         except RetryableError:
             return  # the outcome still waits, and runs again before its commit
@@ -250,151 +250,3 @@ class Dispatcher:
             seconds = self.clock.monotonic() - began
             if seconds > GIVE_WAY_SECONDS:
                 self.failures.name_slow(outcome.handler, seconds)
-
-    async def run_chains(
-        self,
-        runs: Sequence[Run],
-        pending: Sequence[PendingChange],
-        shard_id: str,
-        *,
-        held: Callable[..., bool],
-        until: anyio.Event | None = None,
-    ) -> None:
-        """Run the async handlers of a page: item keys concurrently, the runs of one key in order.
-
-        Args:
-            runs: what to run, in order.
-            pending: all pending changes of the page; handlers read what earlier ones will write.
-            shard_id: the shard.
-            held: returns whether a handler's key is queued, so that the change will only queue.
-            until: is set when changes that cannot run now must be left to another worker.
-        """
-        uncommitted = Uncommitted(pending)
-        async with anyio.create_task_group() as group:
-            for chain in into_chains(runs):
-                group.start_soon(self._run_chain, chain, uncommitted, shard_id, held, until)
-
-    async def _run_chain(
-        self,
-        chain: Sequence[Run],
-        uncommitted: Uncommitted,
-        shard_id: str,
-        held: Callable[..., bool],
-        until: anyio.Event | None,
-    ) -> None:
-        stopped: set[tuple[str, ItemKey]] = set()
-        for run in chain:
-            handler = run.outcome.handler
-            if (handler.name, run.key) in stopped or held(handler, run.key):
-                stopped.add((handler.name, run.key))
-                continue  # the change will queue behind the one that failed
-            await self.run(run.change, run.outcome, uncommitted, shard_id, until=until)
-            if run.outcome.waiting:
-                return
-            if run.outcome.parks and not handler.commutes:
-                stopped.add((handler.name, run.key))
-
-    async def run(
-        self,
-        change: PendingChange,
-        outcome: Outcome,
-        uncommitted: Uncommitted,
-        shard_id: str,
-        *,
-        until: anyio.Event | None = None,
-    ) -> None:
-        """Run one handler for one change, with its retries, and fill in the outcome.
-
-        The outcome still waits afterwards if the handler cannot run now and `until` was set. The
-        handler's reads see the effects of earlier changes that are `uncommitted`; its own effects
-        are added there.
-        """
-        outcome.failure, outcome.omitted = None, frozenset()
-
-        async def attempt() -> None:
-            if not outcome.handler.is_async:
-                await self._turn.give_way()
-            outcome.run += 1
-            pending = Pending(uncommitted, change.position)
-            await self._aim.tables.learning(
-                lambda: self._attempt(change, outcome, pending, shard_id)
-            )
-
-        if outcome.handler.shadow:
-            await self.shadows.attempt(attempt, outcome)
-        else:
-            await self.attempts.persist(attempt, change, outcome, shard_id, until)
-            uncommitted.note(change, outcome)
-
-    async def _attempt(
-        self, change: PendingChange, outcome: Outcome, pending: Pending, shard_id: str
-    ) -> None:
-        handler = outcome.handler
-        if handler.when is not None and not self._typed.wanted(*source_of(change), handler):
-            outcome.drop()
-            return
-        if outcome.refusals and handler.contested is not None:
-            handler = handler.contested
-        with self.tracing.run(change, outcome):
-            if handler.is_async:
-                await self._attempt_async(change, handler, outcome, pending, shard_id)
-            else:
-                effects = self._effects(change, handler, shard_id)
-                resolve(outcome, effects, (), change.position, self.schema)
-
-    def _effects(
-        self, change: PendingChange, handler: Handler, shard_id: str
-    ) -> tuple[Effect, ...]:
-        """Run a pure handler, and record how long it took."""
-        typed = self.change_of(change, handler, shard_id)
-        tools = self.tools(handler, ReadTracker()) if handler.needs else {}
-        began = perf_counter()
-        try:
-            result: Any = handler.run(typed, **tools)
-            return allowed(as_effects(result), change, handler)
-        finally:
-            self.meters.handler(handler.name).seconds.record(perf_counter() - began)
-
-    async def _attempt_async(
-        self,
-        change: PendingChange,
-        handler: Handler,
-        outcome: Outcome,
-        pending: Pending,
-        shard_id: str,
-    ) -> None:
-        tracker = ReadTracker(pending)
-        typed = self.change_of(change, handler, shard_id)
-        # Not held between attempts: a handler that waits for its downstream stops no other one.
-        async with self._limiter:
-            # After the limiter: before it, many runs would pass at once, then run one by one.
-            await self._turn.give_way()
-            began = self.clock.monotonic()
-            try:
-                with anyio.fail_after(handler.policy.timeout_seconds):
-                    running: Any = handler.run(typed, **self.tools(handler, tracker))
-                    result: Result | Defer = await running
-            finally:
-                self.meters.handler(handler.name).seconds.record(self.clock.monotonic() - began)
-        if result is DEFER:
-            outcome.defer()
-            return
-        try:
-            effects = allowed(as_effects(result), change, handler)
-            resolve(outcome, effects, tracker.reads, change.position, self.schema)
-        except ValueError:
-            if handler.broadcast is None:
-                raise
-            outcome.defer()  # the effects for all recipients do not fit into one transaction
-
-    def _ties(
-        self, change: PendingChange, key: ItemKey, handler: Handler, shard_id: str
-    ) -> frozenset[Hashable]:
-        """Return what a handler's run shares with other runs; errors come up in the run."""
-        if handler.together is None:
-            return frozenset()
-        try:
-            shared = handler.together(self.change_of(change, handler, shard_id))
-            return frozenset((handler.name, name) for name in (key, *shared))
-        except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
-            return frozenset({(handler.name, key)})

@@ -16,26 +16,14 @@ from itertools import islice
 
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Outcome, PendingChange, Version, with_reads
-from streamkit.core.parking import (
-    Failure,
-    ParkedRecord,
-    chunk_of,
-    next_due,
-    park,
-    payload_of,
-    queue_behind,
-    queue_name,
-    stored,
-)
+from streamkit.core.parking import Failure, queue_name
+from streamkit.core.queueing import Queueing
 from streamkit.errors import InvariantError
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey
 from streamkit.progress.fold import join_read, merge
-
-CHUNK_QUEUES = 100
-"""Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
 
 CLAUSES_MAX = 250
 """Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
@@ -299,52 +287,8 @@ class Planner:
         held: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park or queue a change; add its queue to `held`."""
-        handler = outcome.handler
-        queue = queue_name(handler.name, key)
-        if handler.commutes:
-            queue = f"{queue}-{change.position}"  # a queue of its own: nothing waits behind it
-        parked = self._parked(change, outcome)
-        known = draft.held.get(queue)
-        hold = known or self.holds.get(queue)
-        if hold is None:
-            chunk = self._chunk(queue, draft, held)
-            held[queue] = QueuedKey(chunk, change.position)
-            return park(self.space, queue, parked, chunk)
-        if hold.tail is None:
-            raise InvariantError(f"queue {queue} was planned before its tail was read")
-        held[queue] = QueuedKey(hold.chunk, change.position)
-        return queue_behind(self.space, queue, parked, hold.tail, guarded=known is None)
-
-    def _parked(self, change: PendingChange, outcome: Outcome) -> ParkedRecord:
-        if change.record is None or change.entity is None:
-            raise InvariantError("a high-water mark cannot be parked")
-        policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
-        # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
-        lasts = outcome.deferred or outcome.handler.broadcast is not None
-        payload = payload_of(change.record, "whole" if lasts else policy.payload)
-        return ParkedRecord(
-            handler=outcome.handler.name,
-            entity=change.entity.__name__,
-            shard=self.shard,
-            position=change.position,
-            record=stored(change.record, payload),
-            failure=failure,
-            at=int(now),
-            due=0 if failure is None else next_due(policy, failure, 0, now),
-            payload=payload,
-            build=outcome.handler.build,
-        )
-
-    def _chunk(self, queue: str, draft: Draft, held: dict[str, QueuedKey]) -> str:
-        """Return the name of the holds item that a new parked queue goes to."""
-        if self.chunks:
-            return chunk_of(queue, self.chunks)
-        mine = [
-            hold.chunk
-            for hold in (*self.holds.values(), *draft.held.values(), *held.values())
-            if hold.chunk.startswith(f"{self.shard}.")
-        ]
-        return f"{self.shard}.{len(mine) // CHUNK_QUEUES}"
+        queueing = Queueing(self.space, self.shard, self.holds, self.chunks)
+        return queueing.actions(change, key, outcome, (draft.held, held), self.clock.time())
 
 
 def _merged(first: Action, second: Action) -> Action | None:

@@ -8,6 +8,7 @@ outcome says so; nothing raises.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 
@@ -43,7 +44,8 @@ class Repeating:
         at = next(i for i, change in enumerate(pending) if change is rerun.change)
         uncommitted = Uncommitted(pending[: at + most])
         until = self._clock.monotonic() + _BEHIND_SECONDS
-        await self.dispatcher.run(rerun.change, outcome, uncommitted, self.shard, until=self.until)
+        repeat = partial(self.dispatcher.runs.run, shard_id=self.shard, until=self.until)
+        await repeat(rerun.change, outcome, uncommitted)
         # A later change that blocks must not keep earlier changes from being committed.
         if outcome.waiting or outcome.handler.policy.on_failure == "block":
             return
@@ -58,7 +60,7 @@ class Repeating:
                 late = self.until.is_set() or self._clock.monotonic() >= until
                 if late or behind.refusals > REFUSALS_MAX:
                     return
-                await self.dispatcher.run(change, behind, uncommitted, self.shard, until=self.until)
+                await repeat(change, behind, uncommitted)
                 found |= {read.ref: read for read in behind.reads if read.ref not in found}
 
     @property

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 
+from streamkit.core.by_item import Run
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.loop import CommitLoop
 from streamkit.core.outcome import PendingChange
@@ -84,6 +85,12 @@ class CommitStage:
         self.pending.extend(pending)
         if self.quiet.is_set():
             self.quiet = anyio.Event()
+
+    async def run_later(self, later: Sequence[Run], pending: Sequence[PendingChange]) -> None:
+        """Run the async handlers of a page, unless its changes are left to another owner."""
+        if later and not self.left:
+            run = self.dispatcher.runs.run_chains
+            await run(later, pending, self.shard, held=self.held.holds, until=self.stopping)
 
     async def set_aside(self, records: Sequence[Record]) -> None:
         """Set aside the records that cannot be read, before anything behind them is committed."""

@@ -7,10 +7,10 @@ run. A `Table` is made for each run, because it records what that run reads.
 from typing import Any
 
 from streamkit.core.completion import Completions
-from streamkit.core.dispatch import Tools
 from streamkit.core.handler import Handler
 from streamkit.core.ledger import Ledger
 from streamkit.core.reading import ReadTracker
+from streamkit.core.runs import Tools
 from streamkit.core.tables import Tables
 from streamkit.model.schema import TableSchema
 from streamkit.progress.control import ControlSpace

@@ -25,17 +25,17 @@ import anyio.abc
 from streamkit.core.by_item import Run
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.outcome import PendingChange
-from streamkit.core.parking import Failure
 from streamkit.core.stage import CommitStage
 from streamkit.errors import RetentionLost
 from streamkit.fleet.lag import Behind
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import Activity
 from streamkit.progress.control import Cursor
-from streamkit.stream.decode import Page, Record
+from streamkit.stream.decode import Page
 from streamkit.stream.reader import ShardReader
 from streamkit.stream.sharing import SharedReader
 from streamkit.worker.go_live import GoLive
+from streamkit.worker.one_by_one import OneByOne
 from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.shard")
@@ -46,8 +46,6 @@ _FULL_SECONDS = 0.05
 """The pause until a shard checks again whether there is room for another of its pages."""
 _TAKES_MAX = 3
 """Owners in a row that vanished with nothing committed, before changes are taken one by one."""
-_TRIES_MAX = 2
-"""Owners that vanished while they ran the same change, before it is parked without being run."""
 
 
 class Closing(Protocol):
@@ -90,6 +88,7 @@ class ShardPipeline:
         """Create the activity, with no task yet."""
         self.activity = Activity(self.group, self._failed, self.rested)
         self.behind = Behind(self.reader.clock, self.cursor.seen)
+        self._one_by_one = OneByOne(self.stage, self.go_live, self.reading)
 
     @property
     def shard(self) -> str:
@@ -257,7 +256,7 @@ class ShardPipeline:
         """
         await self.stage.quiet.wait()
         await self.go_live.settle()
-        await self._run_chains(later, pending)
+        await self.stage.run_later(later, pending)
         self._hand_over(page, pending, traffic)
         self._go_on(self._rest(pause))
 
@@ -273,12 +272,6 @@ class ShardPipeline:
         self._note_traffic(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         await self._process(page, pending, later, traffic, pause)
-
-    async def _run_chains(self, later: list[Run], pending: list[PendingChange]) -> None:
-        if later and not self.stage.left:
-            await self.dispatcher.run_chains(
-                later, pending, self.shard, held=self.stage.held.holds, until=self.stage.stopping
-            )
 
     def _go_on(self, pause: float) -> None:
         self._processing = False
@@ -315,46 +308,18 @@ class ShardPipeline:
             log.info("shard.live", shard=self.shard, builds=sorted(due))
         self._go_on(0.0)
 
-    # -- one by one ----------------------------------------------------------------------------
-
     async def _process_singly(self, page: Page) -> None:
-        """Run changes one by one, each recorded first, to find the one that kills workers."""
+        """Run changes one by one, to find the one that kills workers."""
         await self.stage.quiet.wait()
-        wanted = 0
-        for record in page.records:
-            if self.stage.stopping.is_set():
-                self._broken_off = True
-                return
-            pending: list[PendingChange] = []
-            # One change at a time in all shards of the worker: if it dies, this was the change.
-            async with self.reading.alone:
-                if self.dispatcher.wants(record):
-                    wanted += 1
-                    pending = await self._try(record)
-                done = PendingChange(record.position, record.created_at)
-                self.stage.enqueue([*pending, done], traffic=bool(pending))
-                await self.stage.run()
-            if self.stage.left:
-                return
+        wanted = await self._one_by_one.process(page.records)
+        if wanted is None:
+            self._broken_off = True
+            return
         if wanted:
             self._cautious = False
         self._note_traffic(page, wanted)
         self._hand_over(page, [], wanted)
         self._go_on(0.0)
-
-    async def _try(self, record: Record) -> list[PendingChange]:
-        # Written before the run: if the change kills this process, the next owner can count it.
-        tries = await self.stage.note_trying(record.position)
-        if tries > _TRIES_MAX:
-            log.error("change.suspected", shard=self.shard, tries=tries - 1)
-            text = f"{tries - 1} workers in a row ended while they ran this change"
-            failure = Failure("WorkerKilled", text, tries - 1, heals=False)
-            return self.dispatcher.unrun(record, failure, self.go_live.as_run)
-        page = Page((record,))
-        pending, later, _ = await self.dispatcher.dispatch(page, self.shard, self.go_live.as_run)
-        await self.go_live.settle()
-        await self._run_chains(later, pending)
-        return pending
 
     # -- commit --------------------------------------------------------------------------------
 

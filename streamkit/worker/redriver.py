@@ -17,7 +17,7 @@ from typing import Any, Literal
 from streamkit.app import App
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.attempts import Patience
-from streamkit.core.dispatch import Dispatcher, Tools
+from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
 from streamkit.core.loop import CommitLoop
 from streamkit.core.outcome import PendingChange
@@ -28,6 +28,7 @@ from streamkit.core.parking import LATE, UNREADABLE, Failure, Parked, next_due
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.routes import Channels
+from streamkit.core.runs import Tools
 from streamkit.core.tables import AppTables
 from streamkit.errors import InvariantError, Unavailable
 from streamkit.fleet.hosting import look

@@ -63,7 +63,7 @@ MUTANTS = (
     # -- queues and runs ----------------------------------------------------------------------------
     Mutant(
         "queue-order-broken",
-        "core/dispatch.py",
+        "core/runs.py",
         "            for chain in into_chains(runs):\n",
         "            for chain in ([run] for run in runs):\n",
         "changes of one item run beside each other",
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "omitted-for-ever",
-        "core/dispatch.py",
+        "core/runs.py",
         "        outcome.failure, outcome.omitted = None, frozenset()\n",
         "        outcome.failure = None\n",
         "an effect omitted from one run is left out of the next one's, whatever that is",

@@ -142,9 +142,9 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-forgets-its-images",
-        "core/planning.py",
-        "        lasts = outcome.deferred or outcome.handler.broadcast is not None\n",
-        "        lasts = False\n",
+        "core/queueing.py",
+        "    lasts = outcome.deferred or outcome.handler.broadcast is not None\n",
+        "    lasts = False\n",
         "a fan-out that takes longer than the stream's retention loses its change",
         test="tests/simulation/test_fan_out_adversary.py::test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others",
     ),

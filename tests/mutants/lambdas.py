@@ -332,7 +332,7 @@ MUTANTS = (
     # -- queues -------------------------------------------------------------------------------------
     Mutant(
         "queues-in-unlisted-chunks",
-        "core/planning.py",
+        "core/queueing.py",
         "        if self.chunks:\n",
         "        if self.chunks and not self.shard:\n",
         "of the queues that one batch begins nobody finds more than a hundred",

@@ -390,8 +390,8 @@ MUTANTS = (
     ),
     Mutant(
         "all-have-their-turn-at-once",
-        "core/dispatch.py",
-        "            await self._turn.give_way()\n            began =",
+        "core/runs.py",
+        "            await self.turn.give_way()\n            began =",
         "            began =",
         "many async handlers that are slow run one after the other, and the worker sends no heartbeat",
         test="tests/simulation/test_slow_handlers.py::test_heartbeats_go_on_while_a_slow_handler_works_off_a_page",

@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "behind-the-tail-of-before",
-        "core/planning.py",
+        "core/queueing.py",
         "        held[queue] = QueuedKey(hold.chunk, change.position)\n        return queue_behind(",
         "        held[queue] = QueuedKey(hold.chunk, hold.tail)\n        return queue_behind(",
         "the second change that goes behind a parked one takes the place of the first",

@@ -105,7 +105,7 @@ def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_b
         waiting = next(n for n, outcome in enumerate(found) if outcome.waiting)
         async with anyio.create_task_group() as group:
             group.start_soon(
-                dispatcher.run, pending[waiting], found[waiting], Uncommitted(pending), "shard"
+                dispatcher.runs.run, pending[waiting], found[waiting], Uncommitted(pending), "shard"
             )
             await anyio.sleep(600)
             assert found[waiting].waiting
@@ -125,7 +125,7 @@ def test_retries_of_one_change_count_once():
 
         dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
         pending, later, _ = await dispatcher.dispatch(page(19), "shard")
-        await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
+        await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
         assert all(change.outcomes[0].failure is not None for change in pending)
 
     run_virtually(run)
@@ -143,7 +143,7 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
         dispatcher = dispatcher_of(handle, attempts=1)
         pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with anyio.move_on_after(1200):
-            await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
+            await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
         assert fluke
         assert sum(change.outcomes[0].failure is not None for change in pending) == 19 + 18
 
@@ -157,7 +157,7 @@ def test_a_wait_ends_when_the_worker_is_stopped():
         until = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(
-                lambda: dispatcher.run(
+                lambda: dispatcher.runs.run(
                     pending[29], found[29], Uncommitted(pending), "shard", until=until
                 )
             )
@@ -179,7 +179,7 @@ def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
         pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with structlog.testing.capture_logs() as logs:
             with anyio.move_on_after(600):
-                await dispatcher.run_chains(later, pending, "shard", held=lambda *_: False)
+                await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
         blocked = [log for log in logs if log["event"] == "handler.blocks"]
         assert 20 <= len(blocked) <= 41
         assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {
@@ -210,7 +210,7 @@ def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(pol
         )
         pending, found = await outcomes(dispatcher, 30)
         assert found[-1].waiting
-        await dispatcher.run(pending[-1], found[-1], Uncommitted(pending), "shard")
+        await dispatcher.runs.run(pending[-1], found[-1], Uncommitted(pending), "shard")
         assert not found[-1].waiting
         assert ran == []
 

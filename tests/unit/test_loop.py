@@ -75,15 +75,15 @@ class Dispatcher:
     def __init__(self):
         self.counts = DispatchCounts()
         self.failures = Failures(self.counts, Clock())
-        self.finished, self.runs = [], 0
+        self.finished, self.repeated, self.runs = [], 0, self
         self.sending = SimpleNamespace(send_all=self.send_all)
         self.sink_works = True
 
     def committed(self, one):
         self.finished.append(one.position)
 
-    async def run(self, one, outcome, uncommitted, shard, *, until):
-        self.runs += 1
+    async def run(self, one, outcome, uncommitted, shard_id, until):
+        self.repeated += 1
         outcome.waiting = False
 
     async def send_all(self, sends, shard, until):
@@ -141,7 +141,7 @@ def test_a_result_that_is_refused_too_often_for_what_it_read_is_parked():
     loop, fence, dispatcher = make_loop(["refuse"] * 20, count=1)
     run_virtually(loop.run)
     assert fence.parked == positions(1)
-    assert dispatcher.runs == 5
+    assert dispatcher.repeated == 5
 
 
 @pytest.mark.parametrize("patient", [True, False])
@@ -169,10 +169,10 @@ def test_a_handler_that_blocks_is_left_to_another_owner_once_the_host_stops():
     one.outcomes[0].waiting = True
     loop.pending.append(one)
 
-    async def run(change, outcome, uncommitted, shard, *, until):
+    async def run(change, outcome, uncommitted, shard_id, until):
         loop.stopping.set()  # meanwhile; the outcome still waits
 
-    dispatcher.run = run
+    dispatcher.runs.run = run
     run_virtually(loop.run)
     assert loop.left
     assert fence.applied == []

@@ -161,7 +161,7 @@ class Broadcaster:
             Run(change, change.outcomes[0], ItemKey(change.position, None)) for change in pending
         ]
         try:
-            await dispatcher.run_chains(runs, pending, shard, held=lambda *_: False)
+            await dispatcher.runs.run_chains(runs, pending, shard, held=lambda *_: False)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         lost = frozenset(recipient.name for recipient in some if recipient.item is None)

@@ -1,0 +1,103 @@
+"""Queueing: which actions park a change that failed, or queue it behind one that is parked. Pure.
+
+In: a change, its outcome, the parked queues of its shard and of the planned commit. Out: the
+actions of one commit; the queue that the change is in, for the changes behind it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamkit.changes import ItemKey
+from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.core.parking import (
+    ParkedRecord,
+    chunk_of,
+    next_due,
+    park,
+    payload_of,
+    queue_behind,
+    queue_name,
+    stored,
+)
+from streamkit.errors import InvariantError
+from streamkit.progress.actions import Action
+from streamkit.progress.control import ControlSpace, QueuedKey
+
+CHUNK_QUEUES = 100
+"""Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """Parks and queues the changes of one shard.
+
+    `holds` are its parked queues when planning begins. Where no cursor names the chunks of queued
+    keys, `chunks` says which there are.
+    """
+
+    space: ControlSpace
+    shard: str
+    holds: Mapping[str, QueuedKey]
+    chunks: tuple[str, ...]
+
+    def actions(
+        self,
+        change: PendingChange,
+        key: ItemKey,
+        outcome: Outcome,
+        begun: tuple[Mapping[str, QueuedKey], dict[str, QueuedKey]],
+        now: float,
+    ) -> list[Action]:
+        """Return the actions that park or queue a change.
+
+        `begun` are the queues of the changes that are planned already, and those of this change, to
+        which its queue is added. `now` is in epoch seconds.
+        """
+        planned, held = begun
+        handler = outcome.handler
+        queue = queue_name(handler.name, key)
+        if handler.commutes:
+            queue = f"{queue}-{change.position}"  # a queue of its own: nothing waits behind it
+        parked = _parked(change, outcome, self.shard, now)
+        known = planned.get(queue)
+        hold = known or self.holds.get(queue)
+        if hold is None:
+            chunk = self._chunk(queue, {**planned, **held})
+            held[queue] = QueuedKey(chunk, change.position)
+            return park(self.space, queue, parked, chunk)
+        if hold.tail is None:
+            raise InvariantError(f"queue {queue} was planned before its tail was read")
+        held[queue] = QueuedKey(hold.chunk, change.position)
+        return queue_behind(self.space, queue, parked, hold.tail, guarded=known is None)
+
+    def _chunk(self, queue: str, begun: Mapping[str, QueuedKey]) -> str:
+        """Return the name of the holds item that a new parked queue goes to."""
+        if self.chunks:
+            return chunk_of(queue, self.chunks)
+        mine = [
+            hold.chunk
+            for hold in (*self.holds.values(), *begun.values())
+            if hold.chunk.startswith(f"{self.shard}.")
+        ]
+        return f"{self.shard}.{len(mine) // CHUNK_QUEUES}"
+
+
+def _parked(change: PendingChange, outcome: Outcome, shard: str, now: float) -> ParkedRecord:
+    if change.record is None or change.entity is None:
+        raise InvariantError("a high-water mark cannot be parked")
+    policy, failure = outcome.handler.policy, outcome.failure
+    # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
+    lasts = outcome.deferred or outcome.handler.broadcast is not None
+    payload = payload_of(change.record, "whole" if lasts else policy.payload)
+    return ParkedRecord(
+        handler=outcome.handler.name,
+        entity=change.entity.__name__,
+        shard=shard,
+        position=change.position,
+        record=stored(change.record, payload),
+        failure=failure,
+        at=int(now),
+        due=0 if failure is None else next_due(policy, failure, 0, now),
+        payload=payload,
+        build=outcome.handler.build,
+    )
