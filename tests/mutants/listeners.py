@@ -69,9 +69,9 @@ MUTANTS = (
     ),
     Mutant(
         "old-page-seen-now",
-        "stream/reader.py",
-        "                self.seen = max(self.seen, page.read_at or self.clock.time())\n",
-        "                self.seen = self.clock.time()\n",
+        "stream/read_progress.py",
+        "            self.seen = max(self.seen, read_at or self.clock.time())\n",
+        "            self.seen = self.clock.time()\n",
         "a page that another consumer read long ago says that everything up to now was read",
         test="tests/unit/test_shared_reads.py::test_an_empty_page_of_another_says_when_it_was_read_and_not_now",
     ),

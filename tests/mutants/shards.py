@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlap-not-dropped",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "        if self.position != START and records[0].position <= self.position:\n",
         "        if not self.shard_id:\n",
         "records of a page that is served twice are processed twice",
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-record-decides-overlap",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "            records = tuple(r for r in records if r.position > self.position)\n",
         "            records = ()\n",
         "a page that overlaps with the last one is dropped whole",
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "loss-at-the-horizon-hidden",
         "stream/reader.py",
-        "            if trouble_of(error) is not ErrorKind.TRIMMED or not self._is_explained():\n",
+        "            if trouble_of(error) is not ErrorKind.TRIMMED or not self.is_explained():\n",
         "            if trouble_of(error) is not ErrorKind.TRIMMED:\n",
         "records trimmed behind a position are skipped in silence",
         "peers",
@@ -270,7 +270,7 @@ MUTANTS = (
     Mutant(
         "loss-of-a-first-record-hidden",
         "stream/reader.py",
-        "            if self._read_up_to and self.clock.time() - self._read_up_to > _UNREAD_SECONDS:\n",
+        "            if self.may_be_trimmed_unread:\n",
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
         "peers",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "quiet-shard-called-lost",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "        return self._is_fresh() and not self._is_young()\n",
         "        return False\n",
         "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-trim-jumped-over",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "        return self._is_fresh() and not self._is_young()\n",
         "        return self._is_fresh()\n",
         "a recent position behind a trim jumps to the oldest record in silence",
@@ -296,7 +296,7 @@ MUTANTS = (
     ),
     Mutant(
         "young-consumer-loses-nothing",
-        "stream/reader.py",
+        "stream/read_progress.py",
         " and self._is_fresh() and not had_time\n",
         " and self._is_fresh()\n",
         "a shard that goes unread within a day of the founding is passed over in silence",
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-records-by-an-exact-clock",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "_UNREAD_SECONDS = RETENTION_SECONDS - 900\n",
         "_UNREAD_SECONDS = RETENTION_SECONDS\n",
         "a machine whose clock is behind skips the first records of a shard that was never read",
@@ -312,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "fresh-for-25-hours",
-        "stream/reader.py",
+        "stream/read_progress.py",
         "_SAFE_SECONDS = RETENTION_SECONDS - 3600\n",
         "_SAFE_SECONDS = RETENTION_SECONDS + 3600\n",
         "a shard last seen at its tip 23 to 25 hours ago counts as read up to the horizon",
