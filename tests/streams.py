@@ -35,7 +35,8 @@ def page_of(*numbers, pk="PK"):
 class ShortStream:
     """Has the records behind `gone` up to `end`, one page for all.
 
-    `missing` says that the service has forgotten it.
+    `missing` says that the service has forgotten it. The service refuses to open it behind a record
+    that is trimmed itself; it is `strict` about that.
 
     """
 
@@ -44,6 +45,7 @@ class ShortStream:
     closed: bool = False
     missing: bool = False
     opened: int = 0
+    strict: bool = False
 
     async def get_iterator(self, **where) -> str:
         self.opened += 1
@@ -51,7 +53,8 @@ class ShortStream:
             raise _error("ResourceNotFoundException")
         kind, number = where["ShardIteratorType"], int(where.get("SequenceNumber", self.gone))
         after = number - 1 if kind == "AT_SEQUENCE_NUMBER" else number
-        if after < self.gone:
+        begins_there = kind == "AFTER_SEQUENCE_NUMBER" and self.strict
+        if after < self.gone or (begins_there and 0 < self.gone == after):
             raise _error("TrimmedDataAccessException")
         return f"{after}/{self.opened}"
 
@@ -61,7 +64,8 @@ class ShortStream:
             raise _error("TrimmedDataAccessException")
         page = page_of(*range(after + 1, self.end + 1))
         following = None if self.closed else f"{max(after, self.end)}/{self.opened}"
-        return msgspec.structs.replace(page, next_iterator=following)
+        read_at = float(CREATED + self.end) + 0.5
+        return msgspec.structs.replace(page, next_iterator=following, read_at=read_at)
 
 
 def _error(code):

@@ -71,9 +71,14 @@ class Link(Struct, frozen=True, kw_only=True):
     def sealed(self, body: bytes) -> tuple[Self, bytes]:
         """Return the link with its hash, and the object: the description, then the records."""
         link = msgspec.structs.replace(self, sha256=_hash_of(self, body))
-        text = msgspec.json.encode(link)
+        return link, link.header + body
+
+    @property
+    def header(self) -> bytes:
+        """Return the description as it is stored before the records."""
+        text = msgspec.json.encode(self)
         field = _FIELD + struct.pack("<H", len(text)) + text
-        return link, b"".join((_MEMBER, struct.pack("<H", len(field)), field, _EMPTY, body))
+        return b"".join((_MEMBER, struct.pack("<H", len(field)), field, _EMPTY))
 
     @classmethod
     def opened(cls, name: str, stored: bytes) -> tuple["Link", bytes]:
@@ -84,7 +89,7 @@ class Link(Struct, frozen=True, kw_only=True):
         """
         link, begin = cls._head(name, stored)
         body = stored[begin:]
-        if _hash_of(link, body) != link.sha256:
+        if _hash_of(link, body) != link.sha256 or not stored.startswith(link.header):
             raise DamagedLink(f"object {name} is damaged: its content does not have its hash")
         if link.format > FORMAT:
             raise DamagedLink(f"object {name} is of a newer format, {link.format}: upgrade")

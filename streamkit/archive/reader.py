@@ -231,6 +231,8 @@ class LongPages:
             hole = msgspec.structs.replace(self.chain.link(begin, last), kind="hole", until=until)
             there = await self.chain.add(msgspec.structs.replace(hole, reason=_UNARCHIVED))
             log.error("archive.hole", shard=self.chain.shard, last=there.last)
+        elif last == position:
+            self._hole = position  # nothing is lost: the oldest record is the next one
         self._asked = ""
 
     async def _oldest(self) -> Page:

@@ -27,6 +27,14 @@ class ReadLink:
     link: Link
     lines: Lines
 
+    def behind(self, position: str) -> "ReadLink":
+        """Return what is behind a position up to which others have stored."""
+        if position <= self.link.after:
+            return self
+        last = max(self.link.last, position)
+        link = msgspec.structs.replace(self.link, after=position, last=last)
+        return ReadLink(link, self.lines.behind(position))
+
 
 class Tail:
     """What was read of one shard behind `begin`, up to `last`; `dated` is of its last record.

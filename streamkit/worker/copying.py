@@ -81,8 +81,13 @@ class CopyStage(CommitStage):
             if self._closed:
                 return
             dated = int(self.tail.dated)
+            reached = ""
             for part in self.tail.take("end" if end else "data"):
-                there = await self.tail.chain.extend(part.link, part.lines)
+                if part.link.kind == "data" and part.link.last <= reached:
+                    continue  # another worker has stored it, with what is a hole to this one
+                rest = part.behind(reached)
+                there = await self.tail.chain.extend(rest.link, rest.lines)
+                reached = there.last
                 if part.link.kind == "hole":
                     log.error("archive.hole", shard=self.shard, last=there.last)
                 else:

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "archive-hashes-not-looked-at",
         "archive/link.py",
-        "        if _hash_of(link, body) != link.sha256:\n",
+        "        if _hash_of(link, body) != link.sha256 or not stored.startswith(link.header):\n",
         "        if not link.sha256:\n",
         "a damaged object is applied",
         test="tests/unit/archive/test_links.py::test_every_altered_byte_is_found",
@@ -58,6 +58,22 @@ MUTANTS = (
         "        elif not text and cursor is not None:\n",
         "a reader believes what the writer has seen at another position",
         test="tests/unit/archive/test_long_reader.py::test_what_a_writer_has_seen_elsewhere_says_nothing",
+    ),
+    Mutant(
+        "archive-link-inside-another",
+        "worker/copying.py",
+        "                rest = part.behind(reached)\n",
+        "                rest = part\n",
+        "a writer whose hole is refused stores a link that overlaps what another one has stored",
+        test="tests/models/test_archive_chain.py::test_a_writer_whose_hole_is_refused_goes_on_behind_all_that_is_there",
+    ),
+    Mutant(
+        "archive-reader-asks-for-ever",
+        "archive/reader.py",
+        "            self._hole = position  # nothing is lost: the oldest record is the next one\n",
+        "            pass\n",
+        "a reader that stands right before the oldest record asks the stream for ever",
+        test="tests/models/test_archive_chain.py::test_the_code_goes_where_random_schedules_go",
     ),
     Mutant(
         "archive-nobody-decides",

@@ -87,14 +87,11 @@ def test_a_large_link_is_read_in_pages():
 
 def test_every_altered_byte_is_found():
     stored = sealed(1, 2, count=2)
-    read = Link.opened("name", stored)
     for place, bits in product(range(len(stored)), (0x01, 0x80, 0xFF)):
         altered = bytearray(stored)
         altered[place] ^= bits
-        try:
-            assert Link.opened("name", bytes(altered)) == read  # a byte that nobody reads
-        except DamagedLink:
-            continue
+        with pytest.raises(DamagedLink):
+            Link.opened("name", bytes(altered))
     for size in range(len(stored)):
         with pytest.raises(DamagedLink):
             Link.opened("name", stored[:size])
