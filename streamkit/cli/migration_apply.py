@@ -11,19 +11,18 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import (
-    AtOnceOption,
-    PageOption,
+    FIRST,
+    JOIN,
+    LIMITS,
+    MAX_ERRORS,
     SegmentsOption,
-    StayOption,
     ToOption,
     app_with_migrations,
     limit_of,
-    with_first,
-    with_limits,
-    with_max_errors,
+    taking,
 )
 from streamkit.cli.migration_steps import change_and_join, join_to_rest
-from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say
 from streamkit.cli.running import exit_with, with_aws
 
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.order import MigrationOrder
 
 
-@with_first
-@with_max_errors
-@with_limits
+@taking(LIMITS, MAX_ERRORS, FIRST, JOIN)
 def apply(
     app: RequiredApp,
     number: Annotated[
@@ -48,11 +45,7 @@ def apply(
     *,
     to: ToOption = None,
     segments: SegmentsOption = None,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
-    json: JsonOption = False,
-    **limits: Any,
+    **given: Any,
 ) -> None:
     """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
 
@@ -65,8 +58,8 @@ def apply(
     if number is not None and to is not None:
         raise typer.BadParameter("name one migration, or say --to")
     loaded = app_with_migrations(app)
-    begin_once = partial(_begin_once, app, loaded, segments=segments, limits=limits)
-    manner: dict[str, Any] = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
+    manner = {name: given.pop(name) for name in JOIN}
+    begin_once = partial(_begin_once, app, loaded, segments=segments, limits=given)
     if number is not None:
         change_and_join(loaded, number, partial(begin_once, number), **manner)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.options import JsonOption
 from streamkit.cli.running import app_named
 
 if TYPE_CHECKING:
@@ -69,7 +70,18 @@ DetachOption = Annotated[
     typer.Option("--detach", help="Only change the state; processes that run `join` do the work."),
 ]
 
-_LIMITS: dict[str, Any] = {
+OptionGroup = Mapping[str, Any]
+"""Options that several commands have, by name."""
+
+_DEFAULTS = {"at_once": 4, "page": 200, "stay": False, "json": False}
+JOIN: OptionGroup = {
+    "at_once": AtOnceOption,
+    "page": PageOption,
+    "stay": StayOption,
+    "json": JsonOption,
+}
+"""How a process works on a migration; see `migration_run.Manner`."""
+LIMITS: OptionGroup = {
     "max_wcu": Annotated[
         float | None,
         typer.Option(
@@ -95,9 +107,7 @@ _LIMITS: dict[str, Any] = {
         ),
     ],
 }
-
-
-_MAX_ERRORS: dict[str, Any] = {
+MAX_ERRORS: OptionGroup = {
     "max_errors": Annotated[
         str | None,
         typer.Option(
@@ -107,7 +117,7 @@ _MAX_ERRORS: dict[str, Any] = {
         ),
     ],
 }
-_FIRST: dict[str, Any] = {
+FIRST: OptionGroup = {
     "first": Annotated[
         int | None,
         typer.Option(
@@ -117,30 +127,23 @@ _FIRST: dict[str, Any] = {
 }
 
 
-def with_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that limit a migration; the command takes them as `**limits`."""
-    return _with(command, _LIMITS)
+def taking(*groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of groups; the command takes them by `**`."""
 
+    def given(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        options = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option
+            )
+            for group in groups
+            for name, option in group.items()
+        ]
+        command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        return command
 
-def with_max_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that has limits --max-errors, too."""
-    return _with(command, _MAX_ERRORS)
-
-
-def with_first(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that has limits --first, too."""
-    return _with(command, _FIRST)
-
-
-def _with(command: Callable[..., None], more: Mapping[str, Any]) -> Callable[..., None]:
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in more.items()
-    ]
-    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    return command
+    return given
 
 
 async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit":

@@ -43,7 +43,7 @@ class Manner:
     at_once: int = 4
     page: int = 200
     stay: bool = False
-    as_json: bool = False
+    json: bool = False
 
 
 async def run_to_rest(
@@ -65,7 +65,7 @@ async def run_to_rest(
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
     final = await reader.read(migration.id)
-    say(json.dumps(final.to_dict()) if manner.as_json else progress_line(final))
+    say(json.dumps(final.to_dict()) if manner.json else progress_line(final))
     return state
 
 
@@ -100,8 +100,8 @@ def exit_code_of(state: State) -> ExitCode:
 
 async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
     """Show the progress until cancelled."""
-    if manner.as_json or not is_rich():
-        await show_lines(_looks(reader, migration, _LINE_SECONDS), as_json=manner.as_json)
+    if manner.json or not is_rich():
+        await show_lines(_looks(reader, migration, _LINE_SECONDS), as_json=manner.json)
     else:
         await show_live(_looks(reader, migration, _SHOW_SECONDS))
 

@@ -13,21 +13,20 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import (
+    FIRST,
+    JOIN,
+    LIMITS,
+    MAX_ERRORS,
     AcceptOption,
     AnywayOption,
-    AtOnceOption,
     DetachOption,
     NumberArgument,
-    PageOption,
     SegmentsOption,
-    StayOption,
     app_with_migrations,
     limit_of,
-    with_first,
-    with_limits,
-    with_max_errors,
+    taking,
 )
-from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say
 from streamkit.cli.running import exit_with, settings, with_aws
 
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.state import State
 
 
-@with_first
-@with_max_errors
-@with_limits
+@taking(LIMITS, MAX_ERRORS, FIRST)
 def begin(
     app: RequiredApp,
     number: NumberArgument,
@@ -66,14 +63,11 @@ def begin(
     _told(app, number, change)
 
 
+@taking(JOIN)
 def join(
     app: RequiredApp,
     number: NumberArgument,
-    *,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
-    json: JsonOption = False,
+    **manner: Any,
 ) -> None:
     """Work on a migration that was begun, until it is done or waits for a decision.
 
@@ -83,7 +77,7 @@ def join(
     and 130 if it was stopped before the end.
     """
     loaded = app_with_migrations(app)
-    change_and_join(loaded, number, None, at_once=at_once, page=page, stay=stay, as_json=json)
+    change_and_join(loaded, number, None, **manner)
 
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
@@ -109,8 +103,7 @@ def resume(
     )
 
 
-@with_max_errors
-@with_limits
+@taking(LIMITS, MAX_ERRORS)
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
     from streamkit.migrate.steps import set_limit
@@ -125,16 +118,14 @@ def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     _told(app, number, change)
 
 
+@taking(JOIN)
 def switch(
     app: RequiredApp,
     number: NumberArgument,
     *,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
     detach: DetachOption = False,
     anyway: AnywayOption = None,
-    json: JsonOption = False,
+    **manner: Any,
 ) -> None:
     """Switch a migration that is ready to its new items, which count from then on."""
     from streamkit.cli.migration_status import tell_old_writes
@@ -151,39 +142,33 @@ def switch(
         await tell_old_writes(loaded, aws, number)
         return await switch_it(loaded, aws, number, anyway=anyway)
 
-    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
     change_and_join(loaded, number, change, detach=detach, **manner)
 
 
+@taking(JOIN)
 def rollback(
     app: RequiredApp,
     number: NumberArgument,
     *,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
     accept_change: AcceptOption = False,
     detach: DetachOption = False,
-    json: JsonOption = False,
+    **manner: Any,
 ) -> None:
     """Roll a migration back: delete its copies, or undo it with its reverse=."""
     from streamkit.migrate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change)
-    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
     _step(app, number, roll_back, detach=detach, **manner)
 
 
+@taking(JOIN)
 def contract(
     app: RequiredApp,
     number: NumberArgument,
     *,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
     detach: DetachOption = False,
     anyway: AnywayOption = None,
-    json: JsonOption = False,
+    **manner: Any,
 ) -> None:
     """Delete the old items of a migration that is soaking; after this there is no way back."""
     from streamkit.cli.migration_status import tell_old_writes
@@ -193,7 +178,6 @@ def contract(
         await tell_old_writes(loaded, aws, number)
         return await contract_it(loaded, aws, number, anyway=anyway)
 
-    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
     _step(app, number, told, detach=detach, **manner)
 
 

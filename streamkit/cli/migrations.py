@@ -8,11 +8,12 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
 from streamkit.cli.migration_options import (
+    LIMITS,
     NumberArgument,
     ToOption,
     app_with_migrations,
     limit_of,
-    with_limits,
+    taking,
 )
 from streamkit.cli.migration_steps import (
     begin,
@@ -147,7 +148,7 @@ def check(
 
 
 @migrate.command()
-@with_limits
+@taking(LIMITS)
 def plan(
     app: RequiredApp,
     number: NumberArgument,

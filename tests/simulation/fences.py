@@ -7,8 +7,8 @@ results of the same names; what a case makes of them is the same in each.
 
 import random
 from collections import Counter
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -33,12 +33,21 @@ from streamkit.aws_lambda.environment import open_environment
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.core.ledger import entry_ref, written
+from streamkit.errors import LeaseLost
+from streamkit.fleet.generation import (
+    Generation,
+    newest_generation,
+    same_builds,
+    write_generation,
+)
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.aggregate.backfill import Backfill
-from streamkit.model.builds import pass_name
+from streamkit.kinds.aggregate.reset import Reset
+from streamkit.model.builds import pass_name, reset_name
 from streamkit.operate.redrive import redrive
-from streamkit.progress.actions import render
+from streamkit.progress.actions import Action, ItemRef, Verb, render
 from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
 from streamkit.progress.scan.scan import TableScan
 from streamkit.settings import Settings
 from streamkit.worker.worker import Worker
@@ -54,6 +63,8 @@ ITEMS, FULL = 40, 99
 """Of a result: two of them fit in one transaction; or one alone fills it to the last place."""
 SALES = 60
 """Items that a scan counts, each with two actions: 49 of them fit in one transaction."""
+COUNTS = 120
+"""Groups that a reset deletes: 99 of them fit in one transaction."""
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 
 CASES = {
@@ -233,6 +244,16 @@ def sales(harness, case):
         put(harness, {"PK": {"S": "OF#050"}, "SK": {"S": "SALES"}, "sales": {"S": "no number"}})
 
 
+def counts(harness, case):
+    """Let there be counts of an earlier build, which a reset deletes."""
+    for number in range(COUNTS):
+        key = {"PK": {"S": f"OF#{number:03d}"}, "SK": {"S": "SALES"}}
+        put(harness, key | {"number": {"N": str(number)}, "sales": {"N": "7"}})
+    store = CursorStore(harness._aws.dynamodb, harness.tables.space(harness.app))
+    first = Generation(1, "one", ("one",), {}, frozenset())
+    harness._run(write_generation(store, None, first))
+
+
 # -- hosts -----------------------------------------------------------------------------------------
 
 
@@ -271,6 +292,27 @@ async def in_scan(harness, aws, _):
     assert await scan.run(backfill.pages, backfill.visit, new_worker_name())
 
 
+async def in_reset(harness, aws, _):
+    """Delete what is stored, as a rebuild does; the step after that lets a count begin anew."""
+    clock, rng = harness.world.clock, random.Random(random.random())
+    tables = harness.tables
+    store = CursorStore(aws.dynamodb, tables.space(harness.app))
+    counted = Action(
+        ItemRef(tables.table.name, ("S", "OF#050"), ("S", "SALES")),
+        Verb.PUT,
+        {"number": {"N": "50"}, "sales": {"N": "1"}},
+    )
+    while (now := await newest_generation(store)).number == 1:
+        reset = Reset(Sales, now, aws, store, tables.schemas, rng, clock)
+        fence = Fenced(store, same_builds(now), rng)
+        name = reset_name("Sales", 1)
+        scan = TableScan(store, name, 1, clock, rng, tables.schemas, fence=fence)
+        with suppress(LeaseLost):  # another process has taken the step
+            await reset.drop()
+            assert await scan.run(reset.pages, reset.visit, new_worker_name())
+            await write_generation(store, now, replace(now, number=2), [counted])
+
+
 # -- the table of fences ---------------------------------------------------------------------------
 
 
@@ -304,6 +346,7 @@ NO_DEADLINE = "its host waits for the application's code as long as that takes"
 ONE_OWNER = "while its worker lives, and beats, no other one has the cursor"
 NO_SENDS = "what an aggregate contributes is never delivered"
 NO_PARKING = "nothing can be parked, so that an invalid action ends the run"
+NO_RESULTS = "it deletes what is stored, and commits no results of handlers"
 
 FENCES = (
     Fence(
@@ -348,5 +391,13 @@ FENCES = (
             "sends": NO_SENDS,
             "invalid": NO_PARKING,
         },
+    ),
+    Fence(
+        "reset",
+        counting,
+        counts,
+        in_reset,
+        3,
+        dict.fromkeys([case for case in CASES if case != "plain"], NO_RESULTS),
     ),
 )

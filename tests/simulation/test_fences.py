@@ -108,6 +108,11 @@ def test_one_pass_applies_each_result_once_and_leaves_out_what_a_case_says(fence
         found = sum("'sales': {'N': '1'}" in item for item in items)
         assert found == SALES - (case == "condition")
         return
+    if fence.name == "reset":
+        assert [("OF#050" in item, "'sales': {'N': '1'}" in item) for item in items] == [
+            (True, True)
+        ], "what was stored is gone, and what was counted since is there"
+        return
     without = case in ("condition", "invalid", "sends")
     each = {"several": 3 * ITEMS, "full": FULL}.get(case, ITEMS)
     assert counted == {1: each * (len(NAMES) - without)}, "each exactly once"
@@ -249,7 +254,7 @@ def no_loop_has_a_deadline(fence, monkeypatch):
         monkeypatch.setattr(CommitLoop, "run", noted)
         within(harness, None, lambda aws: fence.drive(harness, aws, pending))
     assert all(loop.deadline == math.inf for loop in made)
-    assert made or fence.name == "segment"
+    assert made or fence.name in ("segment", "reset")
 
 
 def a_result_that_is_too_large_fails_where_it_is_made(fence, monkeypatch):
@@ -273,6 +278,11 @@ def no_rival_comes(fence, monkeypatch):
         assert (found, others) == (undisturbed(fence, "plain")[0], 0)
 
 
+def no_results_are_committed(fence, monkeypatch):
+    no_loop_has_a_deadline(fence, monkeypatch)
+    assert fence.app("plain").fingerprint() == fence.app("sends").fingerprint()
+
+
 def nothing_is_sent(fence, monkeypatch):
     assert not fence.app("sends").sinks
 
@@ -292,6 +302,7 @@ CLAIMS = {
     fences.ONE_RESULT: a_result_that_is_too_large_fails_where_it_is_made,
     fences.ONE_ITEM: a_scan_ends_where_an_item_does_not_fit,
     fences.NO_SENDS: nothing_is_sent,
+    fences.NO_RESULTS: no_results_are_committed,
     fences.NO_PARKING: an_invalid_action_ends_the_run,
     fences.ONE_OWNER: no_rival_comes,
 }
