@@ -182,9 +182,15 @@ class Planner:
             self._note_writes(change, todo, draft, written)
         holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
         then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
-        batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
-        batch.plain, batch.written = list(draft.plain.values()), written
-        return batch
+        return Batch(
+            then,
+            list(draft.actions.values()),
+            taken,
+            draft.held,
+            sends=draft.sends,
+            plain=list(draft.plain.values()),
+            written=written,
+        )
 
     def _not_ready(
         self,

@@ -78,8 +78,6 @@ def create_table(engine: "Engine", payload: Payload) -> Payload:
         lag=engine.lag,
         options=options,
     )
-    if on_demand:
-        table.on_demand_since = created
     for index in indexes:
         table.add_index(index)
     if view is not None:

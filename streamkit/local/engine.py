@@ -8,6 +8,7 @@ repeated. Everything happens within a call; there are no threads and no timers.
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -62,6 +63,15 @@ class CallRecord(NamedTuple):
     units: dict[str, float]
 
 
+@dataclass(slots=True)
+class EngineCommons:
+    """What the engines of all Regions and accounts share; each puts itself into `engines`."""
+
+    lag: IndexLag
+    observers: "list[Callable[[CallRecord], None]]" = field(default_factory=list)
+    engines: "dict[tuple[str, str], Engine]" = field(default_factory=dict)
+
+
 class Engine:
     """An account's tables and streams in one Region, with access to other Regions and accounts.
 
@@ -72,6 +82,7 @@ class Engine:
         region: the Region in ARNs and stream records.
         shards: how many shards a new stream has.
         settings: how streams behave.
+        commons: of the engine that this one stands beside, in another Region or account.
 
     Attributes:
         tables: the tables by name.
@@ -88,6 +99,7 @@ class Engine:
         region: str = "us-east-1",
         shards: int = 1,
         settings: StreamSettings | None = None,
+        commons: EngineCommons | None = None,
     ) -> None:
         self.clock = clock
         self.rng = rng or random.Random()
@@ -102,15 +114,15 @@ class Engine:
             settings=settings,
         )
         self.tables: dict[str, EngineTable] = {}
-        self.observers: list[Callable[[CallRecord], None]] = []
         self.meter = Meter()
         self.tokens = RequestTokens(clock)
-        self.lag = IndexLag(clock)
-        self._everywhere = {(account, region): self}
+        self._commons = commons or EngineCommons(IndexLag(clock))
+        self.lag, self.observers = self._commons.lag, self._commons.observers
+        self._commons.engines[account, region] = self
 
     def everywhere(self) -> "list[Engine]":
         """Return this engine and the engines of all Regions and accounts called so far."""
-        return list(self._everywhere.values())
+        return list(self._commons.engines.values())
 
     def at(self, region: str | None = None, account: str | None = None) -> "Engine":
         """Return the engine of a Region of an account; None means this one's.
@@ -119,18 +131,17 @@ class Engine:
         clock, the source of randomness, the stream settings, the index lag and the observers.
         """
         place = (account or self.account, region or self.region)
-        found = self._everywhere.get(place)
+        found = self._commons.engines.get(place)
         if found is None:
-            found = self._everywhere[place] = Engine(
+            found = Engine(
                 clock=self.clock,
                 rng=self.rng,
                 account=place[0],
                 region=place[1],
                 shards=self.streams.default_shards,
                 settings=self.streams.settings,
+                commons=self._commons,
             )
-            found.observers, found.lag = self.observers, self.lag
-            found._everywhere = self._everywhere
         return found
 
     @property

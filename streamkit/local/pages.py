@@ -5,7 +5,7 @@ or the last row; then they filter, project and count. `PageRequest` holds the de
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamkit.local.capacity import read_units
@@ -125,9 +125,9 @@ def plan(
         projection,
         payload.get("Select") == "COUNT",
     )
-    if index is not None:
-        _check_projected(reading, index, payload.get("Select"))
-    return reading
+    if index is None:
+        return reading
+    return replace(reading, fetches=_fetches(reading, index, payload.get("Select")))
 
 
 def check_select(payload: Payload) -> None:
@@ -169,9 +169,9 @@ def _index(payload: Payload, table: EngineTable) -> TableIndex | None:
     return index
 
 
-def _check_projected(reading: PageRequest, index: TableIndex, select: str | None) -> None:
+def _fetches(reading: PageRequest, index: TableIndex, select: str | None) -> bool:
     if index.projected is None:
-        return
+        return False
     if index.is_global:
         if select == "ALL_ATTRIBUTES":
             raise validation(
@@ -185,8 +185,8 @@ def _check_projected(reading: PageRequest, index: TableIndex, select: str | None
                 "One or more parameter values were invalid: Global secondary index "
                 f"{index.name} does not project [{', '.join(missing)}]"
             )
-        return
-    reading.fetches = select == "ALL_ATTRIBUTES" or bool(
+        return False
+    return select == "ALL_ATTRIBUTES" or bool(
         _beyond(index.projected, reading.projection) or _beyond(index.projected, reading.condition)
     )
 

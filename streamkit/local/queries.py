@@ -1,6 +1,7 @@
 """Query: the items of one partition, in order."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamkit.local.errors import ApiError, validation
@@ -76,12 +77,13 @@ def _parse(payload: Payload, table: EngineTable) -> tuple[PageRequest, KeyCondit
     if condition is not None:
         _check_filter(condition, keys)
     elif payload.get("QueryFilter") is not None:
-        reading.condition = filter_condition(
+        asked = filter_condition(
             payload["QueryFilter"],
             payload.get("ConditionalOperator"),
             kind="QueryFilter",
             keys=keys.names,
         )
+        reading = replace(reading, condition=asked)
     return reading, wanted
 
 

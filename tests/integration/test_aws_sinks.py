@@ -11,12 +11,10 @@ from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain
-from urllib.request import Request, urlopen
 
 import anyio
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from streamkit import (
     App,
@@ -63,25 +61,11 @@ ORDERS = [
 BODIES = [each.body and each.body | {"price": "1.50"} for each in ORDERS]
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    # moto keeps one world for a process, and other tests have used the same names.
-    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def client_of(endpoint, monkeypatch):
-    """Gives clients of moto's services; the sinks find it by the SDK's own variables."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+def client_of(endpoint, found_by_sdk, monkeypatch):
+    """Gives clients of moto's services; the sinks find it as well."""
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     opened = []
 
     def client_of(service):

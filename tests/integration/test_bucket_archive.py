@@ -6,12 +6,10 @@ client between it and the archive does that.
 
 import gzip
 import json
-from urllib.request import Request, urlopen
 
 import anyio
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
-from moto.server import ThreadedMotoServer
 
 from streamkit.archive import BucketArchive
 from streamkit.archive import bucket as module
@@ -26,22 +24,9 @@ from tests.unit.archive.test_links import lines_of
 REGION = "us-east-1"
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-async def bucket(endpoint, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+async def bucket(found_by_sdk, monkeypatch):
     monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     async with open_client("s3", read_seconds=5) as client:
         await client.create_bucket(Bucket="changes")
         yield client

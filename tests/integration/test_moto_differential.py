@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from moto.server import ThreadedMotoServer
 
 from tests.integration.moto_known import KNOWN, H, R
 from tests.integration.moto_pair import Pair
@@ -22,13 +21,10 @@ SEEDS = range(5)
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+def client(endpoint) -> Iterator[Any]:
     made = boto3.client(
         "dynamodb",
-        endpoint_url=f"http://{host}:{port}",
+        endpoint_url=endpoint,
         region_name="us-east-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",
@@ -36,7 +32,6 @@ def client() -> Iterator[Any]:
     )
     yield made
     made.close()
-    server.stop()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -24,7 +24,6 @@ import pytest
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from streamkit import (
     Add,
@@ -195,19 +194,8 @@ class Shop:
         return [item for item in own if name in item]
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def shop(endpoint, monkeypatch, request):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+def shop(endpoint, found_by_sdk, monkeypatch, request):
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     keys = LAYOUTS[getattr(request, "param", "with a sort key")]
     config = Config(retries={"total_max_attempts": 1})

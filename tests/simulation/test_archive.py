@@ -30,6 +30,16 @@ from tests.simulation.archived import (
 )
 
 
+def counted(app):
+    """Let an app count the notes that are made."""
+
+    @app.on
+    def count(change: Inserted[Note]) -> Add[Total]:
+        return Add(Total.key(), count=1)
+
+    return app
+
+
 def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), settings=RARELY)
@@ -107,12 +117,7 @@ def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):
 
 def test_a_change_is_made_once_on_the_border_of_archive_and_stream(harness_of):
     archive = MemoryArchive()
-    app = App("notes", table="Notes", archive=archive)
-
-    @app.on
-    def count(change: Inserted[Note]) -> Add[Total]:
-        return Add(Total.key(), count=1)
-
+    app = counted(App("notes", table="Notes", archive=archive))
     harness = harness_of(app, shards=1, settings=RARELY)
     harness.settle()
     dormant(harness)
@@ -192,12 +197,7 @@ def read_back(harness):
 
 
 def counted_of_memory():
-    app = app_of(MemoryArchive())
-
-    @app.on
-    def count(change: Inserted[Note]) -> Add[Total]:
-        return Add(Total.key(), count=1)
-
+    app = counted(app_of(MemoryArchive()))
     return Harness(app, shards=1, settings=RARELY)
 
 
@@ -240,12 +240,7 @@ def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harne
 
 def test_an_object_that_is_there_twice_is_read_once(harness_of):
     archive = MemoryArchive()
-    app = app_of(archive)
-
-    @app.on
-    def count(change: Inserted[Note]) -> Add[Total]:
-        return Add(Total.key(), count=1)
-
+    app = counted(app_of(archive))
     harness = harness_of(app, shards=1, settings=RARELY)
     harness.settle()
     dormant(harness)

@@ -103,8 +103,7 @@ def bound_tree(
 def _parsed(
     text: str, kind: str, names: tuple[tuple[str, str], ...], redundant_parentheses: bool
 ) -> ConditionTree:
-    parser = _ConditionParser(text, kind, dict(names))
-    parser.allows_redundant_parentheses = redundant_parentheses
+    parser = _ConditionParser(text, kind, dict(names), redundant_parentheses)
     return parser.parse()
 
 
@@ -131,8 +130,15 @@ class _ConditionParser(Parser):
     keywords = frozenset({"AND", "BETWEEN", "IN", "NOT", "OR"})
     fault_order = ("parentheses", "function", "misuse", "reserved")
 
-    def __init__(self, text: str, kind: str, names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        text: str,
+        kind: str,
+        names: Mapping[str, str],
+        redundant_parentheses: bool,
+    ) -> None:
         super().__init__(text, kind, names)
+        self.allows_redundant_parentheses = redundant_parentheses
         self._leaves: list[Leaf] = []
         self._calls = 0
 
