@@ -35,6 +35,14 @@ class Mortal(Process):
 
     in_commit: Moment | None = None
 
+    def doom(self, rng: random.Random, calls: int) -> None:
+        """Tell it to die at one of its next calls, or in its next commit."""
+        moment: Moment = rng.choice(("before", "after"))
+        if rng.random() < 0.5:
+            self.in_commit = moment
+        else:
+            self.crash = CrashPoint(self.calls + rng.randrange(1, calls), moment)
+
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
         """Stand between this process's clients and the engine."""
         if self.in_commit is not None and call.operation == "TransactWriteItems":
@@ -87,11 +95,7 @@ class TrialCrew:
         if not self._alive:
             return
         process, _ = rng.choice(list(self._alive.values()))
-        moment: Moment = rng.choice(("before", "after"))
-        if rng.random() < 0.5:
-            process.in_commit = moment
-        else:
-            process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
+        process.doom(rng, 40)
 
     def close(self) -> None:
         """Kill every process, so that no call is made any more; the table stays as it is."""

@@ -24,10 +24,10 @@ from streamkit.aws_lambda.environment import Environment, open_environment
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import parked_queues
-from streamkit.testing.crew import Moment, Mortal
+from streamkit.testing.crew import Mortal
 from streamkit.testing.faults import Faults
 from streamkit.testing.mapping import Event, EventSourceMapping, Habits
-from streamkit.testing.world import CrashPoint, World
+from streamkit.testing.world import World
 
 T = TypeVar("T")
 
@@ -140,12 +140,7 @@ class Function:
         instances = [*self._busy, *self._free]
         if not instances:
             return
-        process = rng.choice(instances).process
-        moment: Moment = rng.choice(("before", "after"))
-        if rng.random() < 0.5:
-            process.in_commit = moment
-        else:
-            process.crash = CrashPoint(process.calls + rng.randrange(1, 20), moment)
+        rng.choice(instances).process.doom(rng, 20)
 
     async def rests(self) -> bool:
         """Return whether everything is delivered, and no parked queue is tried again soon.

@@ -16,9 +16,9 @@ from streamkit.fleet.cursors import LISTER
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import Cursor, read_cursor
 from streamkit.settings import Settings
-from streamkit.testing.invariants import Fencing, Leases, Positions, Referee
 from streamkit.testing.sightings import shard_read
 from streamkit.testing.world import Process, World
+from tests.simulation.invariants import Fencing, Leases, Positions, Referee
 from tests.tables import streamed
 
 TABLE = "Fleet"

@@ -10,7 +10,7 @@ seconds.
 import random
 
 from streamkit.testing.faults import KINDS, LATE_KINDS
-from streamkit.testing.plan import Plan, PlannedEvent
+from tests.simulation.plan import Plan, PlannedEvent
 
 PATIENT = {
     "heartbeat": 600.0,

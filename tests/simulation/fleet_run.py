@@ -18,15 +18,16 @@ from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import read_cursor
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
-from streamkit.testing.coverage import Coverage
-from streamkit.testing.faults import OVERDUE_SECONDS, PlannedFaults
-from streamkit.testing.invariants import Leases, Referee, Violation, usual
+from streamkit.testing.faults import OVERDUE_SECONDS
 from streamkit.testing.loop import EPOCH, run_virtually
-from streamkit.testing.plan import Plan
-from streamkit.testing.retention import Retention
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.coverage import Coverage
 from tests.simulation.fleet_lives import Life, describe, events_seen
 from tests.simulation.fleet_shop import Books, expected, found, make_app
+from tests.simulation.invariants import Leases, Referee, Violation, usual
+from tests.simulation.plan import Plan
+from tests.simulation.planned_faults import PlannedFaults
+from tests.simulation.retention import Retention
 from tests.simulation.shop import TABLE, Traffic, create_table
 
 VERSIONS = (1, 2)

@@ -5,8 +5,8 @@ A new one is what `make simulate` prints of a seed that fails; its name says wha
 
 from dataclasses import dataclass
 
-from streamkit.testing.plan import Plan, PlannedEvent
 from tests.simulation.fleet_plan import PATIENT
+from tests.simulation.plan import Plan, PlannedEvent
 
 
 @dataclass(frozen=True)

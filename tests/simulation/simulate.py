@@ -21,9 +21,9 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
 from streamkit.testing.faults import KINDS, LATE_KINDS
-from streamkit.testing.plan import Plan, shrunk
 from tests.simulation.fleet_plan import draw
 from tests.simulation.fleet_run import Outcome, run
+from tests.simulation.plan import Plan, shrunk
 
 WANTED = (
     *KINDS,

@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from streamkit.progress.control import START
-from streamkit.testing.coverage import Coverage
-from streamkit.testing.invariants import (
+from streamkit.testing.sightings import SeenCall, SeenWrite
+from streamkit.testing.world import World
+from tests.simulation.coverage import Coverage
+from tests.simulation.fleet_shop import Books, make_app, step
+from tests.simulation.invariants import (
     Fencing,
     HotLoop,
     Leases,
@@ -17,10 +20,7 @@ from streamkit.testing.invariants import (
     ServiceLimits,
     usual,
 )
-from streamkit.testing.iterators import Iterators
-from streamkit.testing.sightings import SeenCall, SeenWrite
-from streamkit.testing.world import World
-from tests.simulation.fleet_shop import Books, make_app, step
+from tests.simulation.iterators import Iterators
 from tests.simulation.made_up import (
     FREE,
     HELD,

@@ -17,12 +17,12 @@ from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Pacing
 from streamkit.stream.reader import ShardReader
-from streamkit.testing.plan import Plan, PlannedEvent
 from streamkit.worker.pipeline import ShardPipeline
 from streamkit.worker.shardset import ShardSet
 from tests.simulation import simulate
 from tests.simulation.fleet_plan import LATE_AT, LATE_EVERY, PATIENT, draw
 from tests.simulation.fleet_run import FleetRun, run
+from tests.simulation.plan import Plan, PlannedEvent
 from tests.simulation.shop import TABLE
 
 HOUR = 3600.0

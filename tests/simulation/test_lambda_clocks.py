@@ -19,12 +19,12 @@ from streamkit.aws_lambda.maintenance import maintain
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.testing.chance import repeatable
-from streamkit.testing.faults import LateCalls
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import SkewedClock, run_virtually
 from streamkit.testing.mapping import EventSourceMapping, Habits
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.lambdas import own_items
+from tests.simulation.planned_faults import LateCalls
 from tests.simulation.test_lambda import (
     TABLE,
     Function,

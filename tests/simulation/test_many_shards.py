@@ -6,10 +6,10 @@ everything for each shard that ends.
 
 import anyio
 
-from streamkit.testing.invariants import Lineage, Referee
 from streamkit.testing.loop import run_virtually
 from tests.simulation.crew import TABLE, Fleet
 from tests.simulation.fleet_lives import events_seen
+from tests.simulation.invariants import Lineage, Referee
 
 WORKERS = ("a", "b", "c")
 MOST = 20

@@ -15,9 +15,9 @@ from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing.loop import VirtualClock, run_virtually
-from streamkit.testing.plan import Plan, PlannedEvent
 from streamkit.testing.world import Process, World
 from tests.simulation.fleet_run import run
+from tests.simulation.plan import Plan, PlannedEvent
 from tests.tables import streamed
 
 SEEDS = range(3)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.testing.plan import Plan, PlannedEvent
 from tests.mutants.mutants import MUTANTS
 from tests.simulation.fleet_run import run
+from tests.simulation.plan import Plan, PlannedEvent
 from tests.simulation.regressions import REGRESSIONS
 
 ROOT = Path(__file__).parents[2]

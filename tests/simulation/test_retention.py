@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.local.shards import HashRange
-from streamkit.testing.retention import Retention
 from streamkit.testing.sightings import SeenCall, SeenWrite
 from tests.simulation.made_up import HELD, call, read, wrote
+from tests.simulation.retention import Retention
 
 HOUR = 3600.0
 LOW, HIGH = HashRange().divide(2)

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamkit.progress.control import START, Cursor
-from streamkit.testing.iterators import Iterators
 from streamkit.testing.sightings import SeenCall, moved, shard_read, taken
+from tests.simulation.iterators import Iterators
 
 _ACTIONS_MAX = 100
 _TRANSACTION_MAX = 4 << 20
