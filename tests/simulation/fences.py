@@ -300,7 +300,7 @@ async def in_reset(harness, aws, _):
     counted = Action(
         ItemRef(tables.table.name, ("S", "OF#050"), ("S", "SALES")),
         Verb.PUT,
-        {"number": {"N": "50"}, "sales": {"N": "1"}},
+        {"PK": {"S": "OF#050"}, "SK": {"S": "SALES"}, "number": {"N": "50"}, "sales": {"N": "1"}},
     )
     while (now := await newest_generation(store)).number == 1:
         reset = Reset(Sales, now, aws, store, tables.schemas, rng, clock)
@@ -398,6 +398,9 @@ FENCES = (
         counts,
         in_reset,
         3,
-        dict.fromkeys([case for case in CASES if case != "plain"], NO_RESULTS),
+        {
+            **dict.fromkeys([case for case in CASES if case != "plain"], NO_RESULTS),
+            "rival-answered": ONE_OWNER,
+        },
     ),
 )
