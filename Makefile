@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.txt
 
+# Tests start many processes, and each would compile streamkit again if bytecode were not kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock pages hooks clean help
 .DEFAULT_GOAL := help
 
