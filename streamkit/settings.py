@@ -118,6 +118,12 @@ class Settings(BaseSettings):
     health: str | None = Field(
         None, description="Serve /livez, /readyz, /metrics and a status page at this HOST:PORT."
     )
+    health_token: str | None = Field(
+        None,
+        min_length=16,
+        repr=False,
+        description="Ask for this token before the status page is shown, and allow actions on it.",
+    )
     ready_lag: float = Field(
         3600.0, ge=0, description="Seconds of lag above which /readyz fails; 0 allows any lag."
     )

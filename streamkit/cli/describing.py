@@ -94,7 +94,9 @@ def describe_status(status: Status) -> None:
 def _describe_operations(status: Status) -> None:
     for one in status.operations:
         paused = ", paused" if one.paused else ""
-        say(f"{one.kind} of {one.name} is under way: {one.phase}{paused}")
+        done = "" if one.share is None else f", {one.share:.0%} done"
+        left = "" if one.left is None else f", about {seconds(one.left)} left"
+        say(f"{one.kind} of {one.name} is under way: {one.phase}{paused}{done}{left}")
     if not status.operations:
         say("no migration, rebuild, move or rewind is under way")
 

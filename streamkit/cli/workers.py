@@ -115,7 +115,7 @@ class _Process:
                 self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
                 site.attach(self._workers, aws)
             workers = self._workers
-            self.drained = workers is None or await self._work(workers, until_idle)
+            self.drained = workers is None or await self._work(workers, until_idle, site)
             if not self.drained or (until_idle and self._interrupted):
                 return ExitCode.INTERRUPTED
             if not until_idle or self.errors:
@@ -134,7 +134,8 @@ class _Process:
 
     @asynccontextmanager
     async def _health(self, registry: Registry) -> AsyncIterator[Site]:
-        site = Site(registry, self._settings.ready_lag)
+        settings = self._settings
+        site = Site(registry, settings.ready_lag, token=settings.health_token)
         if self._settings.health is None:
             yield site
             return
@@ -146,11 +147,13 @@ class _Process:
                 raise typer.BadParameter(text) from None
             yield site
 
-    async def _work(self, workers: Workers, until_idle: bool) -> bool:
+    async def _work(self, workers: Workers, until_idle: bool, site: Site) -> bool:
         drained = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._limit_draining, workers, group.cancel_scope)
             group.start_soon(sample_for_ever, workers.workers)
+            if self._settings.health is not None:
+                group.start_soon(site.remember_for_ever)
             try:
                 await workers.run(until_idle=until_idle)
             except Exception:

@@ -158,7 +158,9 @@ class Dispatcher:
         """Record that a change is finished: its effects are in the table, or it is parked."""
         self.shadows.committed(change)
         for outcome in change.outcomes:
-            self.meters.handler(outcome.handler.name).changes.add(outcome.times)
+            meters = self.meters.handler(outcome.handler.name)
+            meters.changes.add(outcome.times)
+            meters.effects.add(len(outcome.actions))
 
     def wants(self, record: Record) -> bool:
         """Return whether a handler listens to such a change; its `when` is not evaluated."""

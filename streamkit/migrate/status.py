@@ -21,13 +21,19 @@ _LEFT_OUT = frozenset({"done", "rolled back"})
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One migration: `phase` with what operators want of it, `share` of its pass in words."""
+    """One migration: `phase` with what operators want of it, `share` of its pass in words.
+
+    `done` is the same share, 0 to 1, and `left` how many seconds the pass still takes; None where
+    that is not known.
+    """
 
     migration: str
     phase: str
     share: str
     errors: int
     note: str
+    done: float | None = None
+    left: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -65,4 +71,12 @@ def line_of(progress: Progress) -> Line:
     if progress.desired == "pause":
         phase = f"{phase}, paused"
     share = "-" if progress.share is None else f"{progress.share:.1%}"
-    return Line(progress.migration, phase, share, progress.open_errors, progress.note)
+    return Line(
+        progress.migration,
+        phase,
+        share,
+        progress.open_errors,
+        progress.note,
+        progress.share,
+        progress.eta,
+    )

@@ -16,6 +16,7 @@ EVENTS: Mapping[str, str] = {
     "process.unfinished": "workers are idle, but changes are parked or the consumer is paused",
     "health.listening": "probes, metrics and the status page are served at this address",
     "health.unread": "the status page could not read the table, and shows the rest",
+    "health.acted": "somebody with the token has used an action of the status page",
     "health.failed": "a request to the health server failed; other requests are answered",
     "worker.started": "a worker is alive and has checked its table",
     "worker.stands_by": "an older version stands by, because the newest one still runs",
@@ -110,6 +111,7 @@ ACTIONS: Mapping[str, str] = {
     "process.stalled": "the same, before the process ends because of it",
     "process.unfinished": "`streamkit parked list`, or `streamkit consumers resume`",
     "health.unread": "check the worker's permissions with `streamkit check`",
+    "health.acted": "nothing, if you know who it was",
     "health.failed": "report it: it is a defect",
     "worker.stands_by": "nothing in a roll-out; else start the newest version, or let this one take"
     " over with `STREAMKIT_TAKE_OVER=1`",

@@ -5,18 +5,20 @@ AWS: a worker sets it for all of its tasks, because the workers of a process sha
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamkit.observe.metrics import Counter, Histogram, Metrics, NoMetrics
+from streamkit.observe.registry import Number
 from streamkit.observe.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerMeters:
-    """The instruments of one handler."""
+    """The instruments of one handler; `effects` counts its writes, for its share of the cost."""
 
     changes: Counter
     seconds: Histogram
+    effects: Number = field(default_factory=Number)
 
 
 class Meters:

@@ -6,7 +6,7 @@ On failure: the errors of a read of the table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from streamkit.app import App
@@ -16,9 +16,14 @@ from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state import StateBook
+from streamkit.model.builds import pass_name
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.scan.places import strided
 
 Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
 
+_SEGMENTS_SEEN = 256
+"""Segments of a scan that are read to say how far it is."""
 _OVER = frozenset({"new", "done", "rolled back"})
 
 
@@ -26,19 +31,25 @@ _OVER = frozenset({"new", "done", "rolled back"})
 class OperationStatus:
     """One operation that is under way; `name` is a migration's number, or an aggregate.
 
-    `paused`: a person has told it to wait, and it waits.
+    `paused`: a person has told it to wait, and it waits. `share` is how much of a rebuild's scan is
+    done, 0 to 1, and `left` about how many seconds the rest takes; None where that is not known.
     """
 
     kind: Kind
     name: str
     phase: str
     paused: bool = False
+    share: float | None = None
+    left: float | None = None
 
 
 async def operations(
-    app: App, aws: Aws, tables: AppTables, newest: Generation | None
+    app: App, aws: Aws, tables: AppTables, newest: Generation | None, now: float
 ) -> tuple[OperationStatus, ...]:
-    """Return what is under way for an app's consumer, as `newest` and its migrations say."""
+    """Return what is under way for an app's consumer, as `newest` and its migrations say.
+
+    `now` is in epoch seconds.
+    """
     book = StateBook(aws.dynamodb, tables.control, app.name)
     states = await book.read_all(sorted(app.migrations, key=rank))
     migrations = [
@@ -46,7 +57,25 @@ async def operations(
         for state in states.values()
         if state.phase not in _OVER
     ]
-    return (*migrations, *(_of_consumer(app, newest) if newest is not None else ()))
+    if newest is None:
+        return tuple(migrations)
+    store = CursorStore(aws.dynamodb, tables.space(app))
+    found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
+    return (*migrations, *found)
+
+
+async def _measured(
+    store: CursorStore, newest: Generation, one: OperationStatus, now: float
+) -> OperationStatus:
+    """Add how far the scan of a rebuild is, by its segments, or a regular choice of them."""
+    build = newest.builds.get(one.name) if one.kind == "rebuild" else None
+    if build is None or build.state != "scanning" or not build.segments:
+        return one
+    numbers = list(strided(build.segments))[:_SEGMENTS_SEEN]
+    cursors = await store.read_many([f"{pass_name(one.name, build.number)}.{n}" for n in numbers])
+    share = sum(cursor.finished for cursor in cursors.values()) / len(numbers)
+    left = (now - build.begun) * (1 - share) / share if share and build.begun else None
+    return replace(one, share=share, left=left)
 
 
 def _of_consumer(app: App, newest: Generation) -> Iterator[OperationStatus]:

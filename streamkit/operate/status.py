@@ -190,7 +190,7 @@ async def read_status(
             for _, cursor in in_tree_order(cursors)
             if not cursor.finished and cursor.owner not in seen.members
         ),
-        operations=await operations(app, aws, tables, generation),
+        operations=await operations(app, aws, tables, generation, clock.time()),
         audit=generation.audit if generation else (),
     )
 

@@ -114,6 +114,7 @@ class QueueRetries:
         self._due: dict[str, float] = {}
         self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
         self._handlers: dict[str, str] = {}
+        self._since: dict[str, int] = {}
         self._busy: set[str] = set()
         self._serving: set[str] = set()
         self._stuck: set[str] = set()
@@ -190,6 +191,15 @@ class QueueRetries:
         """Return how many of them wait for a person, as far as this worker knows."""
         return len(self._holders.queues & self._stuck)
 
+    @property
+    def oldest(self) -> dict[str, int]:
+        """Return since when the oldest parked queue of each handler is there, in epoch seconds."""
+        found: dict[str, int] = {}
+        for name in self._since.keys() & self._holders.queues:
+            handler, since = self._handlers[name], self._since[name]
+            found[handler] = min(since, found.get(handler, since))
+        return found
+
     def unwatch(self, shard: str) -> None:
         """Leave a shard's queues to its next owner; a queue under way is finished first."""
         self._holders.remove(shard)
@@ -222,6 +232,7 @@ class QueueRetries:
         held = self._holders.queues
         self._due = {name: due for name, due in self._due.items() if name in held}
         self._handlers = {name: self._handlers[name] for name in self._due.keys() & self._handlers}
+        self._since = {name: self._since[name] for name in self._due.keys() & self._since}
         self._serving &= held
         self._stuck &= held
         await self._learn(name for name in held if name not in self._due)
@@ -258,7 +269,7 @@ class QueueRetries:
             else:
                 stuck = self._clock.time() + STUCK_SECONDS
                 self._due[name] = stuck if queue.stuck else float(queue.due)
-                self._handlers[name] = queue.handler
+                self._handlers[name], self._since[name] = queue.handler, queue.since
                 if queue.stuck:
                     self._stuck.add(name)
 

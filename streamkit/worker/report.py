@@ -29,7 +29,7 @@ class WorkerReport:
     `ended`. `lags` are those of the shards that it reads, in seconds, NaN where nothing is known
     yet. `paused` is since when it reads nothing, in epoch seconds. Only the leader knows which
     shards no worker reads: `unread` counts them, and `unread_lag` is at most how far the oldest one
-    is behind.
+    is behind. `oldest` is since when a handler has parked changes, in epoch seconds.
     """
 
     consumer: str
@@ -41,6 +41,7 @@ class WorkerReport:
     unread_lag: float = 0.0
     paused: int = 0
     leads: bool = False
+    oldest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def lag(self) -> float:
@@ -85,6 +86,7 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
         unread_lag=max((age for age in ages if age is not None), default=math.nan),
         paused=coordinator.paused,
         leads=me.leads,
+        oldest=shards.retries.oldest,
     )
 
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -59,6 +61,60 @@ def test_a_worker_serves_probes_metrics_and_a_page_without_item_data(shop):
             assert "ORDER#" not in text
         worker.signal(signal.SIGTERM)
         assert worker.exit_code() == 0
+
+
+TOKEN = "a-token-of-enough-letters"
+
+
+class Reader(Site):
+    """The page of a worker that has a token, as somebody who knows it uses it."""
+
+    def ask(self, path="/", *, token=TOKEN, origin=None, **form):
+        headers = {"Authorization": f"Bearer {token}"}
+        if origin is not None:
+            headers["Origin"] = origin
+        body = urllib.parse.urlencode(form).encode() if form else None
+        request = urllib.request.Request(self.url + path, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+def test_with_its_token_the_page_explains_an_item_pauses_and_redrives(shop):
+    shop.touch("broken")
+    options = {"STREAMKIT_HEALTH_TOKEN": TOKEN}
+    with shop.start("worker", "shop", "--health", "127.0.0.1:0", **options) as worker:
+        site = Reader(worker)
+        shop.put(1, "SECRETSTATUS")
+        shop.until(lambda: site.metric("streamkit_stuck") == 1)
+        assert site.get("/")[0] == 401
+        assert site.ask(token="a-token-of-other-letters")[0] == 401
+        assert site.get("/livez") == (200, "ok\n")
+        status, page = site.ask("/?errors=shop")
+        assert status == 200
+        assert "the downstream is broken" in page
+        proof = re.search('name="proof" value="([0-9a-f]{64})"', page)[1]
+
+        explained = site.ask(pk="ORDER#1", sk="ORDER")[1]
+        assert "shop/journal" in explained
+        assert "SECRETSTATUS" not in explained
+        assert "has a sort key" in site.ask(pk="ORDER#1")[1]
+
+        deed = {"consumer": "shop", "proof": proof}
+        assert site.ask(act="pause", consumer="shop")[0] == 403
+        assert site.ask(act="pause", origin="http://evil.example", **deed)[0] == 403
+        assert "no such consumer" in site.ask(act="erase", **deed)[1]
+        assert "shop is paused" in site.ask(act="pause", **deed)[1]
+        assert shop.json("status", "shop")["paused"]
+        assert "shop continues" in site.ask(act="resume", **deed)[1]
+        shop.remove("broken")
+        done = site.ask(act="redrive", handler="journal", **deed)[1]
+        assert "1 parked changes of journal are done, 0 failed again" in done
+        assert shop.journal(1) == "SECRETSTATUS"
+        assert "health.acted" in "\n".join(worker.lines)
 
 
 def test_a_worker_that_drains_is_not_ready_and_lives_on(shop):

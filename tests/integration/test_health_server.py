@@ -17,7 +17,10 @@ LARGE = 30_000_000
 """Bytes: more than a connection has room for on its way."""
 
 
-async def answer(path):
+async def answer(request):
+    path = request.path
+    if request.method == "POST":
+        return PageReply(200, f"{sorted(request.form.items())}\n")
     if path == "/broken":
         raise RuntimeError("a defect")
     if path == "/hangs":
@@ -196,3 +199,31 @@ def test_an_address_is_a_host_and_a_port(text, address):
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(ValueError, match="HOST:PORT"):
         read_address(text)
+
+
+def post(body, path="/", kind="application/x-www-form-urlencoded", length=None):
+    size = len(body) if length is None else length
+    head = f"POST {path} HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n"
+    return head.encode() + body
+
+
+async def test_a_form_is_taken_by_the_page_and_by_nothing_else(address):
+    status, _, body = await ask(address, post(b"pk=a%23b&sk=c+d"))
+    assert (status, body) == (200, b"[('pk', 'a#b'), ('sk', 'c d')]\n")
+    assert (await ask(address, post(b"pk=a", "/metrics")))[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (post(b"{}", kind="application/json"), 415),
+        (post(b"pk=a", length="many"), 411),
+        (post(b"pk=a", length=9_000_000_000), 413),
+        (post(b"pk=" + b"a" * 9000), 413),
+        (post(b"pk=\xff"), 400),
+    ],
+    ids=["json", "no length", "huge", "long", "bytes"],
+)
+async def test_a_form_that_is_none_is_refused(address, sent, status):
+    found, _, _ = await ask(address, sent)
+    assert found == status

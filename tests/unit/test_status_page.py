@@ -1,27 +1,33 @@
 """The status page: what it shows is escaped, complete and without item data."""
 
+import base64
 import re
 from html.parser import HTMLParser
+from urllib.parse import urlencode
 
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
+from streamkit.core.parking import Parked
 from streamkit.migrate.status import Line
+from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
+from streamkit.operate.operations import OperationStatus
 from streamkit.operate.spending import Spending
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 from streamkit.operate.status_page.checks import Verdict
+from streamkit.operate.status_page.history import POINTS, STEP_SECONDS, History
 from streamkit.operate.status_page.markup import Markup, duration, element
-from streamkit.operate.status_page.page import (
-    ConsumerView,
-    HandlerView,
-    ProcessFacts,
-    render,
-    short,
-)
+from streamkit.operate.status_page.page import render
+from streamkit.operate.status_page.requests import BrowserRequest, Gate, comes_from_here
 from streamkit.operate.status_page.style import CSS, POLICY
+from streamkit.operate.status_page.tables import short
+from streamkit.operate.status_page.views import Asked, ConsumerView, HandlerView, ProcessFacts
 from streamkit.worker.report import WorkerReport
 
+SHARD_HEADS = [
+    *("shard", "behind", "last hour", "state", "owner", "held items", "parked", "epoch"),
+]
 EVIL = "<script>alert('x')</script>\"&"
 
 
@@ -48,7 +54,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append(tag)
         if tag == "tr":
             self.rows.append([])
@@ -81,13 +87,13 @@ def status(*shards, **facts):
     )
 
 
-def page(*views, ready=(), **process):
+def page(*views, ready=(), asked=None, **process):
     known = {"version": "1.0", "worker": "host/1/worker", "at": "now"} | process
-    return render(ProcessFacts(ready=Verdict(ready), **known), views)
+    return render(ProcessFacts(ready=Verdict(ready), **known), views, asked)
 
 
 def view(found=None, *, report=None, **facts):
-    handlers = [HandlerView(handler, 5, 0.0123, 4) for handler in app.handlers]
+    handlers = [HandlerView(handler, 5, 0.0123, 4, 3, 2.0) for handler in app.handlers]
     return ConsumerView(
         report or WorkerReport("deals", "active", {"shard-1": 2.0}), handlers, found, **facts
     )
@@ -99,13 +105,34 @@ def test_shards_stand_as_the_tree_of_their_splits_with_what_is_known_here():
         shard("shard-1", depth=1, held_lanes=2, parked={"notify": 3}),
         shard("shard-2", depth=1),
     )
-    rows = Reader(page(view(found))).rows
-    start = rows.index(["shard", "behind", "state", "owner", "held items", "parked", "epoch"])
+    rows = Reader(page(view(found), asked=Asked(finished=True))).rows
+    start = rows.index(SHARD_HEADS)
     assert rows[start + 1 : start + 4] == [
-        ["shard-0", "\u2013", "finished", "host/1/worker", "0", "0", "3"],
-        ["\u2514\u00a0shard-1", "2.0 s", "active", "host/1/worker", "2", "3", "3"],
-        ["\u2514\u00a0shard-2", "7.0 s", "active", "host/1/worker", "0", "0", "3"],
+        ["shard-0", "\u2013", "", "finished", "host/1/worker", "0", "0", "3"],
+        ["\u2514\u00a0shard-1", "2.0 s", "", "active", "host/1/worker", "2", "3", "3"],
+        ["\u2514\u00a0shard-2", "7.0 s", "", "active", "host/1/worker", "0", "0", "3"],
     ], "the lag of a shard that is read here is the worker's own"
+
+
+def test_open_shards_stand_first_those_behind_above_and_finished_ones_are_folded_away():
+    done = [shard(f"old-{n}", state="finished") for n in range(64)]
+    found = status(*done, shard("shard-1"), shard("shard-2", lag_seconds=90.0), shard("other"))
+    text = page(view(found))
+    rows = Reader(text).rows
+    start = rows.index(SHARD_HEADS)
+    assert [row[0] for row in rows[start + 1 : start + 4]] == ["shard-2", "other", "shard-1"]
+    assert "old-1" not in text
+    assert 'href="/?finished=1">show 64 finished' in text
+    some = Reader(page(view(found), asked=Asked(shards="shard-"))).rows
+    assert [row[0] for row in some[some.index(SHARD_HEADS) + 1 :][:2]] == ["shard-2", "shard-1"]
+    assert "other" not in [row[0] for row in some]
+
+
+def test_what_was_opened_stays_open_when_the_page_comes_back():
+    asked = Asked(shards="a b", finished=True, errors="deals")
+    tags = Reader(page(view(status(shard("a b"), parked={"notify": 1})), asked=asked)).tags
+    (again,) = [a["content"] for _, a in tags if a.get("http-equiv") == "refresh"]
+    assert again == "10;url=/?shards=a+b&finished=1&errors=deals"
 
 
 def test_handlers_parked_changes_fan_outs_workers_and_migrations_have_their_rows():
@@ -114,14 +141,19 @@ def test_handlers_parked_changes_fan_outs_workers_and_migrations_have_their_rows
         parked={"notify": 12},
         fan_outs=(FanOutStatus("lane", "notify", "serving", 1500, 2, 3, 0),),
         workers=(worker,),
+        operations=(OperationStatus("rebuild", "Sales", "scanning", share=0.25, left=600.0),),
     )
-    migrations = [Line("0003", "backfill", "50.0%", 7, "captures")]
-    rows = Reader(page(view(found, migrations=migrations))).rows
-    assert ["notify", "Deal: inserted", "exactly once", "4", "5", "12.3 ms", ""] in rows
-    assert ["notify", "12"] in rows
-    assert ["notify", "serving", "1,500", "2", "3"] in rows
+    migrations = [Line("0003", "backfill", "50.0%", 7, "captures", 0.5, 90.0)]
+    rows = Reader(page(view(found, migrations=migrations), asked=Asked(now=100.0))).rows
+    assert [
+        *("notify", "Deal: inserted", "exactly once", "2.0 s", "", "4", "", "5", "12.3 ms"),
+        *("100%", "\u2013", ""),
+    ] in rows
+    assert ["notify", "12", ""] in rows
+    assert ["notify", "serving", "", "1,500", "15.0", "2", "3"] in rows
     assert ["host/1/worker", "active", "2", "4", "1.0 s ago", "leads"] in rows
-    assert ["0003", "backfill", "50.0%", "7", "captures"] in rows
+    assert ["0003", "backfill", "50%", "50.0%", "1 min 30 s", "7", "captures"] in rows
+    assert ["rebuild of Sales", "scanning", "25%", "25%", "10 min", "\u2013", ""] in rows
 
 
 def test_what_an_operator_has_to_see_is_on_the_page():
@@ -152,7 +184,7 @@ def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():
 
 def test_a_shard_that_waits_for_a_handler_names_it():
     rows = Reader(page(view(status(shard("shard-1", waits_for=("confirm",)))))).rows
-    assert ["shard-1", "2.0 s", "waits for confirm", "host/1/worker", "0", "0", "3"] in rows
+    assert ["shard-1", "2.0 s", "", "waits for confirm", "host/1/worker", "0", "0", "3"] in rows
 
 
 @pytest.mark.parametrize(
@@ -195,14 +227,17 @@ def test_the_page_loads_nothing_and_may_load_nothing():
     assert names.isdisjoint({"src", "style", "onclick", "onload"})
     links = {attributes.get("href") for tag, attributes in reader.tags if tag in ("a", "link")}
     assert links == {"/metrics"}
+    assert {a["action"] for tag, a in reader.tags if tag == "form"} == {"/"}
     assert "url(" not in CSS
     assert "@import" not in CSS
-    assert re.fullmatch(r"default-src 'none'; style-src 'sha256-[\w+/]{43}='", POLICY)
+    assert re.fullmatch(
+        r"default-src 'none'; form-action 'self'; style-src 'sha256-[\w+/]{43}='", POLICY
+    )
 
 
 def test_the_page_comes_back_by_itself_and_fits_a_phone():
     tags = Reader(page(view())).tags
-    assert ("meta", {"http-equiv": "refresh", "content": "10"}) in tags
+    assert ("meta", {"http-equiv": "refresh", "content": "10;url=/"}) in tags
     assert any(a.get("name") == "viewport" for tag, a in tags if tag == "meta")
     assert "prefers-color-scheme: dark" in CSS
 
@@ -245,3 +280,154 @@ def test_durations_are_said_in_two_units(seconds, text):
 def test_long_names_keep_their_end():
     assert short("shardId-00000001795296965923-be4f9a60") == "…96965923-be4f9a60"
     assert short("shardId-1") == "shardId-1"
+
+
+# -- an hour of numbers ----------------------------------------------------------------------------
+
+
+def hour(points=POINTS + 40, **values):
+    kept = History()
+    for number in range(points):
+        noted = {name: value(number) for name, value in values.items()}
+        kept.note(1_000 + number * STEP_SECONDS, noted, {"total": 30.0 * number})
+    return kept
+
+
+def test_more_than_an_hour_is_kept_and_then_the_oldest_is_overwritten():
+    kept = hour(lag=float)
+    found = kept.points("lag")
+    assert len(found) == POINTS
+    assert [value for _, value in found] == [float(n) for n in range(40, POINTS + 40)]
+    assert found[-1][0] - found[0][0] >= 3600
+    assert [at for at, _ in found] == sorted(at for at, _ in found)
+
+
+def test_totals_are_kept_as_what_they_grow_by_in_a_second():
+    assert {value for _, value in hour().points("total")} == {pytest.approx(2.0)}
+
+
+def test_what_is_not_known_is_left_out_and_forgotten_names_take_no_room():
+    kept = hour(POINTS + 1, gone=lambda n: 1.0 if n < 5 else float("nan"))
+    assert len(kept.points("gone")) == 4, "the first was overwritten"
+    for number in range(2 * POINTS):
+        kept.note(1e6 + number, {"other": 1.0}, {})
+    assert kept.points("gone") == ()
+    assert list(kept._values) == ["other"]
+
+
+def test_charts_show_the_last_hour_of_each_consumer_shard_and_handler():
+    kept = History()
+    for number in range(20):
+        lag = float(number % 7)
+        values = {"deals:lag": lag, "deals:shard:shard-1": lag, "deals:notify:behind": lag}
+        totals = {"deals:changes": 60.0 * number, "deals:notify:changes": 60.0 * number}
+        kept.note(number * STEP_SECONDS, values, totals)
+    text = page(view(status(shard("shard-1"))), asked=Asked(history=kept))
+    for label in (
+        *("seconds behind, last hour", "changes a second, last hour", "seconds behind, shard-1"),
+        *("seconds, notify", "a second, notify"),
+    ):
+        assert f"<title>{label}</title>" in text
+    assert "up to 6.0" in text
+    assert "<b>4.0</b><span>changes a second, here</span>" in text
+    Reader(text)
+
+
+# -- what only a token opens -----------------------------------------------------------------------
+
+TOKEN = "a-token-of-enough-letters"
+PARKED = Parked(
+    *("queue-1", "notify", "Deal", "shard-1", "7", 0), error="ValueError", detail="SECRET"
+)
+
+
+def logged_in(**headers):
+    word = base64.b64encode(f"ann:{TOKEN}".encode()).decode()
+    return {"authorization": f"Basic {word}", "host": "here:8080"} | headers
+
+
+def form(headers, **fields):
+    return BrowserRequest("/", "POST", headers=headers, body=urlencode(fields))
+
+
+def test_without_a_token_all_may_look_and_none_may_act():
+    gate = Gate()
+    assert gate.admits(BrowserRequest("/"))
+    assert not gate.lets_act(form({}, act="pause", proof=""))
+    text = page(view(status(shard("s"), parked={"notify": 1}), parked=[PARKED]))
+    assert "pause" not in text
+    assert "redrive" not in text
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Basic", "Basic !!!", "Basic YW5uOng=", "Bearer x", "Digest a", "Basic \xff"]
+)
+def test_a_page_with_a_token_is_shown_to_those_who_have_it(header):
+    gate = Gate(TOKEN)
+    assert not gate.admits(BrowserRequest("/", headers={"authorization": header}))
+    assert gate.admits(BrowserRequest("/", headers=logged_in()))
+    assert gate.admits(BrowserRequest("/", headers={"authorization": f"Bearer {TOKEN}"}))
+
+
+def test_an_action_needs_the_token_a_form_of_the_page_and_a_browser_that_came_from_it():
+    gate = Gate(TOKEN)
+    assert gate.lets_act(form(logged_in(), act="pause", proof=gate.proof))
+    own = {"origin": "http://here:8080", "sec-fetch-site": "same-origin"}
+    assert gate.lets_act(form(logged_in(**own), act="pause", proof=gate.proof))
+    assert not gate.lets_act(form(logged_in(), act="pause"))
+    assert not gate.lets_act(form(logged_in(), act="pause", proof="x" * 64))
+    assert not gate.lets_act(form({}, act="pause", proof=gate.proof))
+    for header in ({"origin": "http://evil"}, {"sec-fetch-site": "cross-site"}):
+        assert not comes_from_here(form(logged_in(**header)))
+        assert not gate.lets_act(form(logged_in(**header), act="pause", proof=gate.proof))
+    assert TOKEN not in gate.proof
+
+
+def test_errors_stand_behind_a_click_and_their_texts_behind_the_token():
+    found = view(status(shard("s"), parked={"notify": 1}), parked=[PARKED])
+    assert "ValueError" not in page(found)
+    opened = page(found, asked=Asked(errors="deals"))
+    assert ["notify", "queue-1", "ValueError", "", "0"] in Reader(opened).rows
+    assert "SECRET" not in opened
+    known = page(found, asked=Asked(errors="deals", proof="proof"))
+    assert ["notify", "queue-1", "ValueError", "SECRET", "0"] in Reader(known).rows
+
+
+def test_actions_carry_the_proof_and_name_what_they_act_on():
+    tags = Reader(page(view(status(parked={"notify": 1})), asked=Asked(proof="p"))).tags
+    hidden = [(a["name"], a["value"]) for tag, a in tags if a.get("type") == "hidden"]
+    assert {("act", "pause"), ("act", "redrive"), ("consumer", "deals"), ("handler", "notify")} <= {
+        *hidden
+    }
+    assert hidden.count(("proof", "p")) == 2
+    paused = page(view(report=WorkerReport("deals", "active", paused=1)), asked=Asked(proof="p"))
+    assert 'value="resume"' in paused
+
+
+def test_a_search_shows_an_item_by_its_hash_and_the_state_of_each_handler():
+    waits = (Waiting("1", "ValueError", 3, 0),)
+    facts = dict.fromkeys(Explanation.__dataclass_fields__)
+    listening = (Listening("deals", "notify", (), None, "", "queue-1", "stuck", parked=waits),)
+    known = {"entity": "Deal", "digest": "ab12", "exists": True, "attributes": ("number",)}
+    found = Explanation(**facts | known | {"listening": listening})
+    text = page(view(status()), asked=Asked(explained=found))
+    assert "Deal, hash ab12: 1 attributes." in text
+    assert ["deals/notify", "stuck", "queue-1", "1", "ValueError"] in Reader(text).rows
+    assert "refresh" not in {a.get("http-equiv") for _, a in Reader(text).tags}
+    assert "no such key" in page(view(status()), asked=Asked(explained="no such key"))
+
+
+def test_writes_are_shared_out_by_the_effects_of_each_handler():
+    spending = Spending("deals", 1, 900, {"read": 0.0, "write": 4e6, "stream": 0.0}, 0.2)
+    handlers = [HandlerView(h, 5, 0.01, 4, effects) for h in app.handlers for effects in (3, 1)]
+    found = ConsumerView(WorkerReport("deals", "active"), handlers, status(), spending)
+    rows = Reader(page(found)).rows
+    assert [row[10] for row in rows if row[0] == "notify"] == ["about $1.88", "about $0.62"]
+    assert "a day \u00b120%" in page(found)
+
+
+def test_an_archive_says_how_many_shards_it_has_copied_up_to_now():
+    report = WorkerReport("deals.archive", "active", {"a": 1.0, "b": 900.0})
+    text = page(ConsumerView(report, (), status(), copies=True))
+    assert "1 of 2 shards read here are stored up to now" in text
+    assert ("progress", {"max": "1", "value": "0.500", "title": "50.0%"}) in Reader(text).tags

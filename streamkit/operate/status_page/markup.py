@@ -17,7 +17,7 @@ class Markup(str):
 Child = str | float | None
 """An element may hold text, a number or another element; None is left out."""
 
-_VOID = frozenset({"meta"})
+_VOID = frozenset({"input", "meta"})
 
 UNKNOWN = "\u2013"
 """A dash stands for a value that is not known or does not apply."""
