@@ -158,9 +158,7 @@ class Dispatcher:
         """Record that a change is finished: its effects are in the table, or it is parked."""
         self.shadows.committed(change)
         for outcome in change.outcomes:
-            meters = self.meters.handler(outcome.handler.name)
-            meters.changes.add(outcome.times)
-            meters.effects.add(len(outcome.actions))
+            self.meters.done(outcome.handler.name, outcome.times, len(outcome.actions))
 
     def wants(self, record: Record) -> bool:
         """Return whether a handler listens to such a change; its `when` is not evaluated."""

@@ -55,6 +55,12 @@ class Meters:
             )
         return found
 
+    def done(self, name: str, changes: int, effects: int) -> None:
+        """Count changes that are committed for a handler, and what it wrote for them."""
+        meters = self.handler(name)
+        meters.changes.add(changes)
+        meters.effects.add(effects)
+
     def throttles(self, operation: str) -> Counter:
         """Return the counter of throttled calls of an operation."""
         return self._of_operation("streamkit_throttles_total", operation, self._throttles)

@@ -2,6 +2,10 @@
 
 The SDK that the program sets up, as `opentelemetry-instrument` does, exports them. Without an SDK
 the API's own instruments do nothing.
+
+Names follow OpenTelemetry's semantic conventions: dots for namespaces, and neither `_total` nor a
+unit in a name. Prometheus' own rules for OTLP add both again, so that the names there are those of
+`METRICS`, whichever way they took; the rules and dashboards of `deploy/` fit both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +48,7 @@ class _Histogram:
 
 
 class OpenTelemetryMetrics:
-    """A hook that passes every metric on under its own name.
+    """A hook that passes every metric on, under the name of `otel_name`.
 
     Args:
         provider: the meter provider; by default the one that the program has set.
@@ -61,27 +65,37 @@ class OpenTelemetryMetrics:
     def counter(self, name: str, labels: Mapping[str, str], /) -> Counter:
         """Return the counter with these labels."""
         if name not in self._counters:
-            self._counters[name] = self._meter.create_counter(name, *_said_of(name))
+            self._counters[name] = self._meter.create_counter(otel_name(name), *_said_of(name))
         return _Counter(self._counters[name], labels)
 
     def gauge(self, name: str, labels: Mapping[str, str], /) -> Gauge:
         """Return the gauge with these labels."""
         if name not in self._gauges:
-            self._gauges[name] = self._meter.create_gauge(name, *_said_of(name))
+            self._gauges[name] = self._meter.create_gauge(otel_name(name), *_said_of(name))
         return _Gauge(self._gauges[name], labels)
 
     def histogram(self, name: str, labels: Mapping[str, str], /) -> Histogram:
         """Return the histogram with these labels."""
         if name not in self._histograms:
             self._histograms[name] = self._meter.create_histogram(
-                name, *_said_of(name), explicit_bucket_boundaries_advisory=SECONDS
+                otel_name(name), *_said_of(name), explicit_bucket_boundaries_advisory=SECONDS
             )
         return _Histogram(self._histograms[name], labels)
 
 
+def otel_name(name: str) -> str:
+    """Return the name of a metric in OpenTelemetry: `streamkit.lag` for `streamkit_lag_seconds`."""
+    return name.removesuffix("_total").removesuffix("_seconds").replace("_", ".", 1)
+
+
+_ONE = {"losses": "loss"}
+"""Singular forms that are not the plural without its last letter."""
+
+
 def _said_of(name: str) -> tuple[str, str]:
     metric = METRICS[name]
-    return "s" if metric.unit == "seconds" else f"{{{metric.unit}}}", metric.text
+    one = _ONE.get(metric.unit, metric.unit.removesuffix("s"))
+    return "s" if metric.unit == "seconds" else f"{{{one}}}", metric.text
 
 
 class OpenTelemetryTracer:

@@ -1,5 +1,7 @@
 """OpenTelemetry: through its API alone, with the SDK's own memory as the witness."""
 
+import re
+
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -9,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from streamkit.observe.meters import Meters
-from streamkit.observe.metrics import SECONDS
+from streamkit.observe.metrics import METRICS, SECONDS
 from streamkit.observe.otel import (
     OpenTelemetryMetrics,
     OpenTelemetryTracer,
@@ -71,7 +73,35 @@ def test_an_error_is_told_by_its_class_and_never_by_what_it_says(spans):
     assert SECRET not in span.to_json()
 
 
-def test_every_metric_is_handed_on_under_its_own_name():
+CONVENTION = re.compile(r"[a-z][a-z0-9]*(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+")
+UNITS = ("seconds", "total", "bytes", "ratio")
+
+
+def in_prometheus(name, kind, unit):
+    """What Prometheus calls a metric that comes by OTLP: units in braces are left out."""
+    seconds = "_seconds" if unit == "s" else ""
+    return name.replace(".", "_") + seconds + ("_total" if kind == "counter" else "")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_names_follow_the_semantic_conventions_and_are_the_same_in_prometheus(metric):
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    hook = OpenTelemetryMetrics(provider)
+    made = getattr(hook, metric.kind)(metric.name, dict.fromkeys(metric.labels, "x"))
+    (made.set if metric.kind == "gauge" else made.add if metric.kind == "counter" else made.record)(
+        1
+    )
+    (resource,) = reader.get_metrics_data().resource_metrics
+    (found,) = resource.scope_metrics[0].metrics
+    provider.shutdown()
+    assert CONVENTION.fullmatch(found.name)
+    assert not found.name.endswith(UNITS), "neither unit nor total"
+    assert found.unit == "s" or re.fullmatch(r"\{[a-z]*[^s]\}|\{loss\}", found.unit), "one of them"
+    assert in_prometheus(found.name, metric.kind, found.unit) == metric.name
+
+
+def test_every_metric_is_handed_on_with_its_numbers():
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     meters = Meters(OpenTelemetryMetrics(provider), "shop")
@@ -83,14 +113,14 @@ def test_every_metric_is_handed_on_under_its_own_name():
     (resource,) = reader.get_metrics_data().resource_metrics
     found = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
     provider.shutdown()
-    assert "streamkit_shards" not in found, "it is not known"
-    (commits,) = found["streamkit_commits_total"].data.data_points
+    assert "streamkit.shards" not in found, "it is not known"
+    (commits,) = found["streamkit.commits"].data.data_points
     assert (commits.value, dict(commits.attributes)) == (2, {"consumer": "shop"})
-    (lag,) = found["streamkit_lag_seconds"].data.data_points
-    assert (lag.value, found["streamkit_lag_seconds"].unit) == (1.5, "s")
-    (seconds,) = found["streamkit_handler_seconds"].data.data_points
+    (lag,) = found["streamkit.lag"].data.data_points
+    assert (lag.value, found["streamkit.lag"].unit) == (1.5, "s")
+    (seconds,) = found["streamkit.handler"].data.data_points
     assert (seconds.count, tuple(seconds.explicit_bounds)) == (1, SECONDS)
-    assert found["streamkit_throttles_total"].unit == "{calls}"
+    assert found["streamkit.throttles"].unit == "{call}"
 
 
 def test_where_it_is_not_installed_nothing_is_found(monkeypatch):

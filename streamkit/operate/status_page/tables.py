@@ -97,20 +97,23 @@ def _handler(seen: HandlerView, view: ConsumerView, history: History) -> Markup:
     kinds = ", ".join(sorted(kind.value for kind in handler.kinds))
     note = "needs rebuild" if handler.name in rebuild else "shadow" if handler.shadow else ""
     time = sum(one.mean * one.runs for one in view.handlers)
-    return row(
+    behind = chart(history.points(f"{name}:behind"), f"seconds, {handler.name}", small=True)
+    speed = chart(history.points(f"{name}:changes"), f"a second, {handler.name}", small=True)
+    cells: list[tuple[Child, str]] = [
         (element("code", handler.name), ""),
         (f"{handler.entity.__name__}: {'all' if len(handler.kinds) == len(Kind) else kinds}", ""),
         (handler.delivered.replace("_", " "), ""),
         (duration(seen.behind), "number"),
-        (chart(history.points(f"{name}:behind"), f"seconds, {handler.name}", small=True), ""),
+        (behind, ""),
         (seen.changes, "number"),
-        (chart(history.points(f"{name}:changes"), f"a second, {handler.name}", small=True), ""),
+        (speed, ""),
         (seen.runs, "number"),
         (f"{seen.mean * 1000:.1f} ms" if seen.runs else UNKNOWN, "number"),
         (f"{seen.mean * seen.runs / time:.0%}" if time else UNKNOWN, "number"),
         (_writes(seen, view), "number"),
         (element("span", note, class_="warn"), ""),
-    )
+    ]
+    return row(*cells)
 
 
 def _writes(seen: HandlerView, view: ConsumerView) -> str:
