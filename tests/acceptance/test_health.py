@@ -114,7 +114,7 @@ def test_with_its_token_the_page_explains_an_item_pauses_and_redrives(shop):
         done = site.ask(act="redrive", handler="journal", **deed)[1]
         assert "1 parked changes of journal are done, 0 failed again" in done
         assert shop.journal(1) == "SECRETSTATUS"
-        assert "health.acted" in "\n".join(worker.lines)
+        worker.wait_for("health.acted")
 
 
 def test_a_worker_that_drains_is_not_ready_and_lives_on(shop):

@@ -221,7 +221,7 @@ def test_a_process_that_stands_still_does_no_harm_to_the_other_version(operation
 
 
 _MIGRATION = {("migration", f"state.{name}") for name in ("first", "max_errors", "refused")}
-GAINED = _MIGRATION | {("consumer", "audit")}
+GAINED = _MIGRATION | {("consumer", "audit"), ("member", "lately")}
 """Kinds of control items and names in them that the released version does not know.
 
 It goes on beside them: it may leave them as they are, or write the item without them.
