@@ -28,9 +28,9 @@ from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.settings import Settings
 from streamkit.table import Table
-from streamkit.testing.final import Comparison, Final
+from streamkit.testing.final import Comparison, Final, Written
 from streamkit.testing.recording import Recorder, recording
-from streamkit.testing.traffic import Traffic, Writer, Written
+from streamkit.testing.traffic import Traffic, Writer
 
 WORKERS = 2
 WRITERS = 8

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
 from streamkit.entity import Entity, Index, Key, Query, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate.aggregate import Aggregate, aggregate_handler
-from streamkit.kinds.aggregate.contributions import stored_as
+from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
+from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
 from streamkit.kinds.mirror import mirror_handlers, read_mirror

@@ -8,23 +8,28 @@ runs the comparisons does.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from streamkit.core.tables import Tables
-from streamkit.effects import Put
+from streamkit.effects import Effect, Put
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.table import Table
 from streamkit.testing.recording import Recorder
 
-if TYPE_CHECKING:
-    from streamkit.testing.traffic import Written
-
 E = TypeVar("E", bound=Entity)
 
 Items = Sequence[Mapping[str, Any]]
 """The items of one table, in wire form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write of the application that succeeded."""
+
+    effect: Effect
+    at: datetime
 
 
 @dataclass
@@ -66,7 +71,7 @@ class Final:
     """
 
     now: datetime
-    log: "Sequence[Written]"
+    log: Sequence[Written]
     sent: Mapping[str, Recorder]
     tables: Tables
     items: Mapping[str, Items]

@@ -29,20 +29,12 @@ from streamkit.entity import Entity
 from streamkit.model.keys import Key
 from streamkit.progress.actions import OURS, compile_effect, render
 from streamkit.table import Table
-from streamkit.testing.final import Comparison, Final
+from streamkit.testing.final import Comparison, Final, Written
 
 E = TypeVar("E", bound=Entity)
 
 _CALLS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 _REFUSED = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException"})
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One write of the application that succeeded."""
-
-    effect: Effect
-    at: datetime
 
 
 @dataclass

@@ -29,7 +29,7 @@ from streamkit import (
 from streamkit.changes import Kind
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables, Tables
-from streamkit.kinds.aggregate.aggregate import contributions, difference
+from streamkit.kinds.aggregate.contributions import contributions, difference
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import SystemClock

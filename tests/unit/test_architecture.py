@@ -98,7 +98,7 @@ PRIVATE_FROM_OUTSIDE = {
 
 PURE = """
     changes core.by_item core.cascades core.handler core.outcome core.parking core.planning
-    core.querying core.reading core.writes effects entity kinds.aggregate.aggregate
+    core.querying core.queueing core.reading core.writes effects entity kinds.aggregate.aggregate
     kinds.aggregate.buckets kinds.aggregate.contributions kinds.aggregate.entries
     kinds.aggregate.extremes kinds.aggregate.measures kinds.aggregate.options
     kinds.aggregate.recount kinds.aggregate.soundness model.builds model.keys model.origin

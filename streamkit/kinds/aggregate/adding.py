@@ -6,20 +6,18 @@ speed: most changes of a page leave nothing but a number to add to.
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamkit.changes import Change
 from streamkit.core.handler import Adder
 from streamkit.effects import Accumulate, Effect
 from streamkit.entity import Entity, spec_of
-from streamkit.kinds.aggregate.contributions import difference, placed, stored_as
+from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
+from streamkit.kinds.aggregate.contributions import difference, placed
 from streamkit.kinds.aggregate.measures import Count, Sum
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import NUMBERS
 from streamkit.model.keys import Key
-
-if TYPE_CHECKING:
-    from streamkit.kinds.aggregate.aggregate import Aggregate
 
 Delta = tuple[Key[Any], Mapping[str, int | Decimal]]
 """What a change adds to one group, by attribute."""
@@ -36,7 +34,7 @@ stored.
 class EffectsOf:
     """Makes the effects of one change; the `run` of an aggregate that has further options."""
 
-    def __init__(self, aggregate: "type[Aggregate[Any]]") -> None:
+    def __init__(self, aggregate: type[Aggregate[Any]]) -> None:
         self._aggregate = aggregate
 
     def __call__(self, change: Change[Any], /) -> list[Effect]:
@@ -47,7 +45,7 @@ class EffectsOf:
 class Adding(EffectsOf, Adder):
     """The `run` of an aggregate whose effects are plain sums."""
 
-    def __init__(self, aggregate: "type[Aggregate[Any]]", *, derived: bool) -> None:
+    def __init__(self, aggregate: type[Aggregate[Any]], *, derived: bool) -> None:
         """Make it; `derived` says that an item's group follows from the fields of the key."""
         super().__init__(aggregate)
         measures = aggregate.__measures__
@@ -168,7 +166,7 @@ class GroupTotals:
         )
 
 
-def effects_of(aggregate: "type[Aggregate[Any]]", *, derived: bool) -> EffectsOf:
+def effects_of(aggregate: type[Aggregate[Any]], *, derived: bool) -> EffectsOf:
     """Return the `run` of an aggregate's handler; `derived`: its group follows from its key."""
     is_plain = aggregate.__options__ == Options() and aggregate.__until__ is None
     return Adding(aggregate, derived=derived) if is_plain else EffectsOf(aggregate)

@@ -12,31 +12,21 @@ need no special case. The items belong to streamkit: nothing else should write t
 Class keywords say how the items are kept: see `Aggregate`.
 """
 
-import ast
 import builtins
-import hashlib
 import inspect
-import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from types import UnionType
 from typing import Any, ClassVar, Generic, TypeVar, Union, Unpack, get_args, get_origin
 
 from pydantic import ConfigDict
 
-from streamkit.changes import Kind
-from streamkit.core.handler import Handler, Policy
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate.adding import effects_of
 from streamkit.kinds.aggregate.buckets import Until
-from streamkit.kinds.aggregate.contributions import contributions, difference, stored_as
-from streamkit.kinds.aggregate.counting import counting_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.aggregate.measures import MEASURES, Avg, Distinct, Measure, adds_up
 from streamkit.kinds.aggregate.options import Missing, Options
-from streamkit.kinds.aggregate.soundness import check_aggregate, check_group
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
 from streamkit.model.parts import Parts
@@ -158,6 +148,11 @@ def _read_measures(measures: dict[str, Avg | Distinct], item: dict[str, Any]) ->
     return item
 
 
+def stored_as(aggregate: type[Aggregate[Any]]) -> type[Entity]:
+    """Return the entity whose items hold an aggregate: itself, or the entity of `onto`."""
+    return aggregate.__options__.onto or aggregate
+
+
 def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
     """Return the entity that an aggregate counts.
 
@@ -181,7 +176,7 @@ def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
     )
 
 
-def _is_derived(aggregate: type[Aggregate[Any]]) -> bool:
+def is_derived(aggregate: type[Aggregate[Any]]) -> bool:
     """Return whether an item's group follows from the fields of the key."""
     group = inspect.unwrap(aggregate.group)
     return group.__func__ is Aggregate.group.__func__  # type: ignore[attr-defined]
@@ -194,7 +189,7 @@ def fields_read(aggregate: type[Aggregate[Any]]) -> tuple[str, ...] | None:
     item has to fit. Whoever counts an item, in whatever way, asks here, so that all agree on which
     items count.
     """
-    if not _is_derived(aggregate) or extremes_of(aggregate):
+    if not is_derived(aggregate) or extremes_of(aggregate):
         return None
     fields = dict.fromkeys(spec_of(stored_as(aggregate)).key_names)
     for measure in aggregate.__measures__.values():
@@ -203,68 +198,3 @@ def fields_read(aggregate: type[Aggregate[Any]]) -> tuple[str, ...] | None:
             return None
         fields |= {} if value is None else {value: None}
     return tuple(fields)
-
-
-def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler:
-    """Make the handler that keeps an aggregate.
-
-    Raises:
-        DeclarationError: it has no measure, no source, or no group that can be found, or its
-            options do not fit.
-    """
-    declared = Declaration.of(aggregate)
-    source = source_of(aggregate)
-    if not (aggregate.__measures__ or extremes_of(aggregate)):
-        raise DeclarationError(
-            f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"
-        )
-    if not inspect.ismethod(inspect.unwrap(aggregate.group)):
-        raise DeclarationError(f"{declared}: group() is a @classmethod")
-    derived = _is_derived(aggregate)
-    if derived:
-        check_group(stored_as(aggregate), source, declared)
-    check_aggregate(aggregate, source, declared)
-
-    if aggregate.__options__.approximate:
-        policy = replace(policy, on_failure="skip")
-    stored = stored_as(aggregate)
-    plain = Handler(
-        name=aggregate.__name__,
-        entity=source,
-        kinds=frozenset(Kind),
-        run=effects_of(aggregate, derived=derived),
-        declared=declared,
-        policy=policy,
-        commutes=True,
-        is_aggregate=True,
-        definition=_definition(aggregate),
-        writes=frozenset({stored}),
-        fields=fields_read(aggregate),
-        causes={stored: frozenset({Kind.INSERTED, Kind.MODIFIED})},
-    )
-    return replace(plain, in_build=partial(counting_handler, aggregate, plain))
-
-
-def _definition(aggregate: type[Aggregate[Any]]) -> str:
-    """Return a digest that changes when the aggregate's value would; comments do not change it."""
-    stored = stored_as(aggregate)
-    spec = spec_of(stored)
-    try:
-        text = ast.dump(ast.parse(textwrap.dedent(inspect.getsource(aggregate))))
-    except (OSError, TypeError, SyntaxError):
-        text = repr([aggregate.group.__func__.__code__.co_code, sorted(aggregate.__measures__)])  # type: ignore[attr-defined]
-    templates = (spec.pk.text, spec.sk.text if spec.sk else "")
-    # A keyword's value may be inherited, or defined elsewhere: the source text alone is not enough.
-    said = (aggregate.__options__.text, repr(aggregate.__until__))
-    return hashlib.blake2b(repr((text, templates, *said)).encode(), digest_size=8).hexdigest()
-
-
-__all__ = [
-    "Aggregate",
-    "aggregate_handler",
-    "contributions",
-    "difference",
-    "fields_read",
-    "source_of",
-    "stored_as",
-]

@@ -9,30 +9,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamkit.changes import Change
 from streamkit.effects import Accumulate, Effect, Otherwise
 from streamkit.entity import Entity
+from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.model.codec import NUMBERS, AttributeValue
 from streamkit.model.conditions import present
 from streamkit.model.keys import Key
 from streamkit.model.parts import part_of_shard
 
-if TYPE_CHECKING:
-    from streamkit.kinds.aggregate.aggregate import Aggregate
-
 LAST_CHANGE = "_sk_last"
 """The attribute that holds the id of the last change that added, if emptied groups are removed."""
 
 
-def stored_as(aggregate: "type[Aggregate[Any]]") -> type[Entity]:
-    """Return the entity whose items hold an aggregate: itself, or the entity of `onto`."""
-    return aggregate.__options__.onto or aggregate
-
-
 def contributions(
-    aggregate: "type[Aggregate[Any]]", item: Entity | None
+    aggregate: type[Aggregate[Any]], item: Entity | None
 ) -> dict[Key[Any], dict[str, Decimal]]:
     """Return what one item image adds, by group and attribute; nothing for no item."""
     if item is None:
@@ -53,7 +46,7 @@ def contributions(
 
 
 def difference(
-    aggregate: "type[Aggregate[Any]]", old: Entity | None, new: Entity | None
+    aggregate: type[Aggregate[Any]], old: Entity | None, new: Entity | None
 ) -> list[Accumulate]:
     """Return the effects that turn the contributions of `old` into those of `new`."""
     return between(contributions(aggregate, old), contributions(aggregate, new))
@@ -88,7 +81,7 @@ def _not_zero(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
 
 
 def placed(
-    aggregate: "type[Aggregate[Any]]", effects: Iterable[Accumulate], change: Change[Any]
+    aggregate: type[Aggregate[Any]], effects: Iterable[Accumulate], change: Change[Any]
 ) -> list[Effect]:
     """Return contributions as the aggregate's options store them, without expired buckets.
 
@@ -99,7 +92,7 @@ def placed(
 
 
 def placed_by(
-    aggregate: "type[Aggregate[Any]]",
+    aggregate: type[Aggregate[Any]],
     effects: Iterable[Accumulate],
     writer: str,
     event: str,

@@ -33,14 +33,14 @@ from streamkit.core.handler import Handler
 from streamkit.core.ledger import LIVE, Ledger, written
 from streamkit.effects import Effect, Noted
 from streamkit.entity import Entity
-from streamkit.kinds.aggregate.contributions import between, contributions, placed, stored_as
+from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
+from streamkit.kinds.aggregate.contributions import between, contributions, placed
 from streamkit.model.builds import Build
 from streamkit.model.codec import decode, encode
 from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.keys import Key
 
 if TYPE_CHECKING:
-    from streamkit.kinds.aggregate.aggregate import Aggregate
     from streamkit.table import Table
 
 Extremes = Callable[[Change[Any], "Table"], Awaitable[list[Effect]]]
@@ -48,7 +48,7 @@ Extremes = Callable[[Change[Any], "Table"], Awaitable[list[Effect]]]
 
 
 def counting_handler(
-    aggregate: "type[Aggregate[Any]]",
+    aggregate: type[Aggregate[Any]],
     plain: Handler,
     build: Build,
     extremes: Extremes | None = None,
@@ -74,7 +74,7 @@ def counting_handler(
 
 
 async def _by_ledger(
-    aggregate: "type[Aggregate[Any]]", build: Build, change: Change[Any], ledger: Ledger
+    aggregate: type[Aggregate[Any]], build: Build, change: Change[Any], ledger: Ledger
 ) -> list[Effect]:
     place = aggregate.__name__, build.number, change.key
     entry = await ledger.entry(*place) if build.state == "emptying" else None
@@ -92,7 +92,7 @@ async def _by_ledger(
     return [*effects, Noted(written(entry.ref, LIVE))]
 
 
-def entry_text(aggregate: "type[Aggregate[Any]]", item: Entity) -> str:
+def entry_text(aggregate: type[Aggregate[Any]], item: Entity) -> str:
     """Return what an image contributes, as an entry stores it."""
     stored = stored_as(aggregate)
     return json.dumps(
@@ -113,7 +113,7 @@ def entry_text(aggregate: "type[Aggregate[Any]]", item: Entity) -> str:
 
 
 def read_entry(
-    aggregate: "type[Aggregate[Any]]", text: str | None
+    aggregate: type[Aggregate[Any]], text: str | None
 ) -> Mapping[Key[Any], dict[str, Decimal]]:
     """Return what an entry says that an item contributes, by group and attribute."""
     stored = stored_as(aggregate)

@@ -19,8 +19,7 @@ from streamkit.core.tables import Tables
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.generation import Generation, same_builds
-from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.kinds.aggregate.contributions import stored_as
+from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.conditions import Attr, present
 from streamkit.progress.actions import LEASE, OURS, Action, GuardSource, Verb, Wire, item_ref

@@ -12,7 +12,7 @@ from typing import Literal
 
 from streamkit.app import App, consumers_of
 from streamkit.entity import spec_of
-from streamkit.kinds.aggregate.contributions import stored_as
+from streamkit.kinds.aggregate.aggregate import stored_as
 from streamkit.operate.permissions.access import (
     READS,
     WRITES,

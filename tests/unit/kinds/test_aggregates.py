@@ -29,8 +29,8 @@ from streamkit import (
 )
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Policy
-from streamkit.kinds.aggregate.aggregate import aggregate_handler, difference
-from streamkit.kinds.aggregate.contributions import LAST_CHANGE
+from streamkit.kinds.aggregate.contributions import LAST_CHANGE, difference
+from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.model.codec import decode_item
 from streamkit.model.parts import part_of_shard
 
