@@ -52,8 +52,8 @@ class App(Registration):
         control_table: where streamkit keeps its own items, instead of in `table`; it needs a
             string partition key.
         entities: entities without a handler that share key shapes with others.
-        tables: other tables of the account and Region that effects go to: they are described when
-            a worker starts; tables not named here when the first effect goes there.
+        tables: other tables of the account and Region that effects go to. A worker describes them
+            when it starts; a table that is not named here is described at its first effect.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
         start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
             or a datetime. It counts when the consumer's first worker starts, and never again.
@@ -61,8 +61,9 @@ class App(Registration):
             `resume` at the oldest one there is, or an async function that is called with a `Loss`
             and a `Table` first.
         telemetry: hooks for metrics and traces, and where writers leave their trace.
-        require_migrations: the last migration, or several, that the code needs: without it neither
-            workers nor functions start, nor before all of a lower number and those that they need.
+        require_migrations: the last migration, or several, that the code needs. Workers and
+            functions do not start before these are done, and all of lower numbers, and what they
+            need.
         archive: where the stream's changes are kept for longer than a day: a `BucketArchive` or a
             `DirectoryArchive`. A consumer of its own, `APP.archive`, writes it.
 

@@ -4,7 +4,7 @@ Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
 
 * `ConfigurationError`: fix the declaration, the table or the settings, and start again.
 * `RetryableError`: wait and try again; nothing is wrong with the data.
-* `PoisonChange`: this change alone cannot be processed; it is parked, others flow on.
+* `PoisonChange`: this change alone cannot be processed; it is parked, and other changes go on.
 * `LeaseLost`: another worker owns the cursor now; stop quietly, nothing is lost.
 * `RetentionLost`: stream records may be gone for good; a person decides.
 * `InvariantError`: streamkit or the table's control items are wrong; stop and page someone.

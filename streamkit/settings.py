@@ -51,7 +51,7 @@ service allows five."""
 
 
 class _PresetSource(PydanticBaseSettingsSource):
-    """Reads what the chosen preset sets, whichever source named it."""
+    """Reads what the chosen preset sets; any source may name the preset."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the interface
         """Return one setting; the base class wants it."""
