@@ -237,6 +237,33 @@ def check(
 
 
 @program.command()
+def describe(
+    app: AppArgument = None,
+    *,
+    listener: ListenerOption = None,
+    json: JsonOption = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print a picture in Mermaid's language.")
+    ] = False,
+) -> None:
+    """Show what an app declares, without a look at any table.
+
+    Lists its entities with keys and indexes, and its handlers with what they read, write and send,
+    as far as their declarations and code say.
+    """
+    from streamkit.cli.describe_app import describe_outline, mermaid_of
+    from streamkit.operate.outline import outline_of
+
+    found = outline_of(app_named(app, listener))
+    if mermaid:
+        typer.echo(mermaid_of(found))
+    elif json:
+        print_json(found.to_dict())
+    else:
+        describe_outline(found)
+
+
+@program.command()
 def local(
     *,
     host: Annotated[

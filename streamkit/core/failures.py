@@ -15,6 +15,7 @@ from streamkit.core.outcome import Outcome
 from streamkit.core.parking import Failure
 from streamkit.core.shadow import ShadowCounts
 from streamkit.errors import TooManyHops
+from streamkit.observe.frames import tell_raised
 from streamkit.observe.logger import get_logger
 from streamkit.observe.repeats import OUTAGE_SECONDS
 from streamkit.progress.clock import Clock
@@ -72,6 +73,7 @@ class Failures:
     def raised(self, handler: Handler, error: Exception) -> None:
         """Log where a handler raised, at the level debug alone: its message may hold data."""
         name = handler.name
+        tell_raised(name, error)
         log.often("handler.raised", level="debug", by=name, handler=name, raised=error)
 
     def failed(self, handler: Handler) -> None:

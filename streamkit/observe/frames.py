@@ -8,6 +8,9 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from streamkit.observe.redaction import chain_of, name_of
@@ -20,6 +23,29 @@ _LIBRARIES = ("streamkit", "anyio", "aiobotocore", "botocore", "pydantic", "http
 """What stands in a traceback between streamkit and the user's code, or below it. They are told by
 where they were imported from: a package for Lambda holds them beside the user's modules, and a
 user's folder may have the name of one."""
+
+
+Note = Callable[[str, BaseException], None]
+"""Is told the name of a handler, and what it raised."""
+
+_watcher: ContextVar[Note | None] = ContextVar("_watcher", default=None)
+
+
+@contextmanager
+def watching(note: Note) -> Iterator[None]:
+    """Tell `note` what handlers raise meanwhile, and in tasks that begin meanwhile."""
+    before = _watcher.set(note)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+def tell_raised(handler: str, error: BaseException) -> None:
+    """Tell whoever watches this task that a handler raised."""
+    note = _watcher.get()
+    if note is not None:
+        note(handler, error)
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -6,55 +6,42 @@
         harness.settle()
         assert harness.get(BrandLikes.key(brand="APPLE")).likes == 1
 
-The real worker runs, through the real AWS client. The harness is plain and synchronous. Time stands
-still between its calls, and within a call it passes at next to no cost: `advance("25h")` takes a
-second. One seed gives one order of events.
+The real worker runs, through the real AWS client. The app's sinks are replaced by recorders. A
+change that is parked fails the test, unless the test expects it. The harness is plain and
+synchronous.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, TypeVar
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 from streamkit.app import App
-from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.parking import Parked
-from streamkit.core.table_shape import TableShape, entities_of
-from streamkit.core.tables import AppTables, survey
+from streamkit.core.table_shape import TableShape
+from streamkit.effects import Effect
 from streamkit.entity import Entity
-from streamkit.errors import ConfigurationError
+from streamkit.model.codec import encode
 from streamkit.model.keys import Key, Query
+from streamkit.observe.frames import user_traceback
 from streamkit.operate.redrive import redrive
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.table import Table
-from streamkit.testing.archives import MemoryArchive
-from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
-from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
-from streamkit.testing.world import CrashPoint, Process, World
-from streamkit.worker.worker import Worker
+from streamkit.testing.loop import seconds_of
+from streamkit.testing.recording import Recorder, recording
+from streamkit.testing.rig import NotSettledError, Rig, table_of
+from streamkit.testing.traffic import Writer
 
 E = TypeVar("E", bound=Entity)
-T = TypeVar("T")
-
-_PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120)
-"""Virtual waiting costs nothing, but each poll does. With these settings a day has some thousand
-calls, and takes a second."""
-_SETTLE_SECONDS = 4 * 3600.0
-"""`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
-_PAGES = 3
-_IDLE_STEP = 1.0
 
 
-class NotSettledError(AssertionError):
-    """The worker still has something to do after hours of virtual time."""
+class UnexpectedlyParked(AssertionError):
+    """A change was parked, or was not, other than the test expects; the message has the error."""
 
 
-class Harness:
+class Harness(Rig):
     """Run one app. Use it as a context manager, or through the pytest fixture `harness_of`.
 
     Args:
@@ -66,6 +53,10 @@ class Harness:
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: the worker's settings; by default it polls seldom, so that days pass quickly.
+        lenient: keeps the app's own sinks, and lets changes be parked.
+
+    Attributes:
+        sent: the recorder of each sink, by the sink's name.
     """
 
     def __init__(
@@ -78,60 +69,65 @@ class Harness:
         seed: int = 0,
         shards: int = 2,
         settings: Settings | None = None,
+        lenient: bool = False,
     ) -> None:
-        self.app = app
-        self._loop = VirtualLoop(seed)
-        self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
-        self._settings = settings or _PATIENT
-        self._process = Process("worker", clock=self.world.clock)
-        self._task: asyncio.Task[bool] | None = None
-        self._workers: list[Worker] = []
-        self._alive = asyncio.Event()
-        self.restarts = 0
-        self._declared = app.archive
-        if app.archive is not None and not isinstance(app.archive, MemoryArchive):
-            app.use_archive(MemoryArchive(flush=app.archive.flush))
-        self._thaw: Thaw = "end"
-        self._zombies = Zombies(self.world, 2 * self._settings.lease)
-        self.operations = Operations(self.world, self._zombies)
-        requests = [create_table or table_of(app, shape), *_others(app, others)]
-        expiry = None if shape is None else shape.time_to_live(app.table)
-        self._run(self._open(requests, expiry))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._lenient = lenient
+        self._known: set[tuple[str, str]] = set()
+        self._stack = ExitStack()
+        recorders = {} if lenient else self._stack.enter_context(recording(app))
+        self.sent: Mapping[str, Recorder] = recorders
+        super().__init__(
+            app,
+            create_table=create_table,
+            shape=shape,
+            others=others,
+            seed=seed,
+            shards=shards,
+            settings=settings,
+        )
+        self._writer = Writer(
+            self.table, self._aws.dynamodb, random.Random(seed), self.world.clock.time
+        )
 
     def close(self) -> None:
-        """End the worker without waiting, and close the loop."""
-        if self._declared is not None:
-            self.app.use_archive(self._declared)
-        self._drop_worker()
-        for task in self._zombies.close():
-            with suppress(asyncio.CancelledError, Exception):
-                self._loop.run_until_complete(task)
-        self._run(self._clients.__aexit__(None, None, None))
-        self._loop.close()
+        """End the worker without waiting, close the loop, and give the app its sinks back."""
+        with self._stack:
+            super().close()
 
-    # -- the table -----------------------------------------------------------------------------
+    # -- what the application does -------------------------------------------------------------
 
-    def put(self, *items: Entity) -> None:
-        """Write whole items, as the application would."""
+    def put(self, *items: Entity | Mapping[str, Any]) -> None:
+        """Write whole items, as the application would: entities, or attributes with Python values.
+
+        harness.put({"PK": "CUSTOMER#ann", "SK": "#ORDER#7", "status": "PLACED"})
+        """
         for item in items:
-            wire = item.attributes(self.tables.table)
+            if isinstance(item, Entity):
+                wire = item.attributes(self.tables.table)
+            else:
+                wire = {name: encode(value) for name, value in item.items()}
             self._run(self._aws.dynamodb.put_item(TableName=self.app.table, Item=wire))
 
-    def delete(self, key: Key[Any]) -> None:
-        """Delete an item, as the application would."""
-        wire = key.wire(self.tables.table)
-        self._run(self._aws.dynamodb.delete_item(TableName=self.app.table, Key=wire))
+    def update(self, key: Key[Any], **fields: Any) -> None:
+        """Set some fields of an item, as the application would; None removes one."""
+        self._run(self._writer.update(key, **fields))
+
+    def delete(self, *keys: Key[Any]) -> None:
+        """Delete items, as the application would."""
+        self._run(self._writer.delete(*keys))
+
+    def transact(self, *effects: Effect) -> bool:
+        """Write in one transaction, as the application would; return whether its conditions held.
+
+        harness.transact(Put(order), Add(customer.item_key, orders=1))
+        """
+        return self._run(self._writer.transact(*effects))
+
+    def expire(self) -> int:
+        """Delete the items whose time to live has passed; return how many."""
+        return self.world.control.expire(self.app.table)
+
+    # -- what is in the table ------------------------------------------------------------------
 
     def get(self, key: Key[E], *, table: str | None = None) -> E | None:
         """Read one item of the app's table, or of another table that it knows."""
@@ -158,242 +154,78 @@ class Harness:
         items = [i for name in (self.app.table, *self.app.tables) for i in self.world.items(name)]
         return [item for item in items if CONTROL_ATTRIBUTE + "kind" not in item]
 
-    def expire(self) -> int:
-        """Delete the items whose time to live has passed; return how many."""
-        return self.world.control.expire(self.app.table)
+    # -- the worker, and what it parks ---------------------------------------------------------
 
-    # -- time and the worker -------------------------------------------------------------------
-
-    def settle(self) -> None:
+    def settle(self, *, parks: bool | str = False) -> None:
         """Run the worker until it has processed everything.
 
+        Args:
+            parks: True if the test expects that a change is parked, or the name of the handler.
+
         Raises:
+            UnexpectedlyParked: a change is parked, and the test does not expect it; or it does, and
+                none is. The message has the error with the traceback of the user's code.
             NotSettledError: the worker is not done within four hours of virtual time.
             StreamkitError: the error that ended the worker.
         """
-        self._run(self._settle())
+        super().settle()
+        self._judge(parks)
 
-    def advance(self, duration: str | float) -> None:
-        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. A live worker goes on running."""
-        self._run(asyncio.sleep(seconds_of(duration)))
-
-    def crash(
-        self, *, at: int | None = None, moment: Moment = "before", part: Part = "worker"
-    ) -> None:
-        """Kill the worker as `kill -9` does; the next `settle` starts another.
-
-        Args:
-            at: kill it at its n-th call from now (from 0) instead, while a later `settle` runs.
-            moment: whether the engine applies that call.
-            part: the process that is killed; an operation can only be killed at a call.
-        """
-        if at is None:
-            self._drop_worker()
-            return
-        self._stop_at(CrashPoint(at, moment), part)
-
-    def freeze(
-        self, *, at: int, moment: Moment = "before", thaw: Thaw = "lease", part: Part = "worker"
-    ) -> None:
-        """Freeze the worker, or an operation, at its n-th call from now.
-
-        Another one takes its place. The frozen process continues later where it stopped.
-
-        Args:
-            at: the call, from 0.
-            moment: whether the engine applies the call before the freeze, or when it thaws.
-            thaw: when it thaws, see `streamkit.testing.stops`.
-            part: the process that is frozen.
-        """
-        self._thaw = thaw
-        self._stop_at(CrashPoint(at, moment, freezes=True), part)
-
-    def _stop_at(self, point: CrashPoint, part: Part) -> None:
-        call = point.call
-        if part == "operation":
-            there = replace(point, call=self.operations.calls + call)
-            self.operations.stop_at(there, self._thaw)
-        else:
-            self._ensure_worker()
-            self._process.crash = replace(point, call=self._process.calls + call)
-
-    def operate(self, work: Callable[[Aws], Awaitable[T]]) -> T:
-        """Run an operation beside the worker in a process of its own, as a command does.
-
-            harness.operate(lambda aws: pause_consumer(app, aws))
-
-        If `crash` or `freeze` stops its process, the operation runs again in another process.
-
-        Returns:
-            The result of the operation.
+    def advance(self, duration: str | float, *, parks: bool | str = False) -> None:
+        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. A live worker goes on running.
 
         Raises:
-            Exception: the error of the operation.
+            UnexpectedlyParked: as `settle`.
         """
-        return self._run(self.operations.run(work))
+        super().advance(duration)
+        self._judge(parks)
 
-    def outlive(self) -> None:
-        """Thaw every frozen process and run it to its end.
+    def redeliver(self, *, parks: bool | str = False) -> None:
+        """Process everything, and let the worker die before its commit, so that it comes again.
+
+        Handlers run twice for the same changes, as after a crash; sends are delivered twice.
 
         Raises:
-            TimeoutError: an operation runs for hours of virtual time.
+            UnexpectedlyParked: as `settle`.
         """
-        self._zombies.thaw()
-        self._run(self._zombies.wait(_SETTLE_SECONDS))
-        if self._task is not None:
-            self.settle()
-        self.advance(self._settings.lease)
-
-    def stop(self) -> None:
-        """Stop the worker gracefully, as SIGTERM does."""
-        if self._task is not None:
-            self._run(self._stop())
-
-    @property
-    def calls(self) -> int:
-        """Return how many calls the worker's process has made."""
-        return self._process.calls
-
-    @property
-    def is_dead(self) -> bool:
-        """Return whether the worker's process was killed, and none was started since."""
-        return self._process.dead.is_set()
-
-    @property
-    def writes(self) -> list[int]:
-        """Return the numbers of the calls in which the worker's process may have written."""
-        return self._process.writes
-
-    # -- the stream ----------------------------------------------------------------------------
-
-    def split(self) -> None:
-        """Split every open shard in two."""
-        self.world.control.split(self.app.table)
-
-    def roll(self) -> None:
-        """Close every open shard, each followed by one child."""
-        self.world.control.roll(self.app.table)
-
-    def archive(self) -> MemoryArchive:
-        """Return the app's archive, which is in memory here, whatever it is declared as."""
-        if not isinstance(self.app.archive, MemoryArchive):
-            raise ConfigurationError(f"{self.app.declared} has no archive=")
-        return self.app.archive
-
-    # -- parked changes ------------------------------------------------------------------------
+        process = self.die_in_commit()
+        super().settle()
+        if not process.dead.is_set():  # nothing was written: the position is in memory alone
+            self.crash()
+            super().settle()
+        self._judge(parks)
 
     def parked(self) -> list[Parked]:
-        """Return the parked changes, each parked queue in order."""
-        store = CursorStore(self._aws.dynamodb, self.tables.space(self.app))
-        return self._run(list_parked(store))
+        """Return the parked changes, each parked queue in order; those of listeners, too."""
+        found = []
+        for one in (self.app, *self.app.listeners.values()):
+            store = CursorStore(self._aws.dynamodb, self.tables.space(one))
+            found += self._run(list_parked(store))
+        return found
 
     def redrive(self) -> None:
         """Run the parked changes again, in order."""
-        self._run(redrive(self.app, self._aws))
+        for one in (self.app, *self.app.listeners.values()):
+            self._run(redrive(one, self._aws))
 
-    # -- inside --------------------------------------------------------------------------------
-
-    async def _open(
-        self, requests: Iterable[dict[str, Any]], expiry: dict[str, Any] | None
-    ) -> None:
-        self._clients = self.world.clients()
-        self._aws: Aws = await self._clients.__aenter__()
-        for request in requests:
-            await self._aws.dynamodb.create_table(**request)
-        if expiry is not None:
-            await self._aws.dynamodb.update_time_to_live(**expiry)
-        self.tables: AppTables = await survey(self.app, self._aws)
-        self.table = Table(self._aws.dynamodb, self.tables.table, tables=self.tables.schemas)
-
-    async def _settle(self) -> None:
-        self._ensure_worker()
-        for worker in self._workers:
-            worker.count_anew()
-        self._zombies.count_anew()
-        deadline = self._loop.time() + _SETTLE_SECONDS
-        quiet = False
-        while not quiet:
-            await asyncio.sleep(_IDLE_STEP)
-            if self._task is None or self._task.done():
-                self._revive()
-            elif self._process.frozen is not None:
-                self._replace_frozen(self._task)
-            quiet = bool(self._workers) and all(w.is_idle(_PAGES) for w in self._workers)
-            quiet = quiet and not self._zombies.is_busy(_PAGES)
-            if self._loop.time() > deadline:
-                raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
-        self._zombies.thaw("phase")
-
-    def _replace_frozen(self, task: "asyncio.Task[bool]") -> None:
-        """Start another worker beside a frozen one."""
-        self._zombies.add(Zombie("worker", self._process, task, self._thaw, self._workers))
-        self._task = None
-        self.restarts += 1
-        self._ensure_worker()
-
-    def _revive(self) -> None:
-        """Start another worker after a kill; raise the worker's own error, if it has one."""
-        if self._task is not None and not self._process.dead.is_set():
-            self._task.result()
-        self._drop_worker()
-        self.restarts += 1
-        self._ensure_worker()
-
-    def _ensure_worker(self) -> None:
-        if self._task is None:
-            self._process = Process("worker", clock=self.world.clock)
-            self._alive = alive = asyncio.Event()
-            self._workers = workers = []
-
-            async def started(worker: Worker) -> None:
-                workers.append(worker)
-                alive.set()
-
-            self._task = self._loop.create_task(
-                self.world.run_worker(
-                    self.app,
-                    process=self._process,
-                    settings=self._settings,
-                    until_idle=False,
-                    started=started,
-                )
-            )
-
-    async def _stop(self) -> None:
-        await self._alive.wait()
-        task, self._task = self._task, None
-        if task is not None:
-            self._workers[0].stop()
-            await task
-
-    def _drop_worker(self) -> None:
-        task, self._task = self._task, None
-        if task is None:
+    def _judge(self, parks: bool | str) -> None:
+        """Compare what is parked anew with what the test expects."""
+        if self._lenient:
             return
-        self._process.kill()
-        task.cancel()
-        if not self._loop.is_running():
-            with suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(task)
+        new = [one for one in self.parked() if (one.lane, one.position) not in self._known]
+        self._known |= {(one.lane, one.position) for one in new}
+        if parks and not new:
+            raise UnexpectedlyParked("the test expects that a change is parked, and none is")
+        wrong = [one for one in new if parks is not True and one.handler != parks and one.error]
+        if wrong:
+            raise UnexpectedlyParked("\n".join(map(self._told, wrong)))
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
-
-
-def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
-    """Return the `CreateTable` request of a table that fits an app and its listeners.
-
-    By default its keys are `PK` and `SK`. It has the indexes that the entities declare; where they
-    do not name attributes, these are `<index>PK` and `<index>SK`. The stream carries both images.
-    """
-    return (shape or TableShape()).create_table(app.table, entities_of(app))
+    def _told(self, parked: Parked) -> str:
+        error = self._raised.get(parked.handler)
+        text = f"{parked.handler} parked a {parked.entity}: {parked.error}: {parked.detail}"
+        if error is None or type(error).__name__ != parked.error:
+            return text
+        return f"{text}\n{user_traceback(error)}"
 
 
-def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the `CreateTable` requests of all tables but the app's own."""
-    known = {request["TableName"] for request in given} | {app.table}
-    plain = TableShape().create_table(app.table, (), stream=False)
-    return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]
-
-
-__all__ = ["Harness", "NotSettledError", "seconds_of", "table_of"]
+__all__ = ["Harness", "NotSettledError", "UnexpectedlyParked", "seconds_of", "table_of"]

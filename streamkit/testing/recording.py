@@ -15,7 +15,7 @@ from typing import Self
 
 from streamkit.app import App
 from streamkit.errors import RetryableError
-from streamkit.sinks.sink import Delivery, Limits
+from streamkit.sinks.sink import Delivery, Limits, Sink
 
 
 @dataclass
@@ -59,19 +59,23 @@ class Recorder:
 def recording(
     app: App, *, trouble: float = 0.0, rng: random.Random | None = None
 ) -> Iterator[dict[str, Recorder]]:
-    """Replace the sinks of an app and its listeners by recorders; yield these by name."""
+    """Replace the sinks of an app and its listeners by recorders; yield these by name.
+
+    A sink that is a recorder already stays.
+    """
     consumers = [app, *app.listeners.values()]
-    before = [list(one.sinks) for one in consumers]
     known: dict[str, Recorder] = {}
+    declared: dict[tuple[int, int], Sink] = {}
     for one in consumers:
-        one.sinks[:] = [
-            known.setdefault(
-                sink.name, Recorder(sink.name, sink.limits, trouble, rng or random.Random(0))
-            )
-            for sink in one.sinks
-        ]
+        for place, sink in enumerate(one.sinks):
+            if isinstance(sink, Recorder):
+                known[sink.name] = sink
+                continue
+            recorder = Recorder(sink.name, sink.limits, trouble, rng or random.Random(0))
+            recorder = known.setdefault(sink.name, recorder)
+            one.sinks[place], declared[id(one), id(recorder)] = recorder, sink
     try:
         yield known
     finally:
-        for one, sinks in zip(consumers, before, strict=True):
-            one.sinks[:] = sinks
+        for one in consumers:
+            one.sinks[:] = [declared.get((id(one), id(sink)), sink) for sink in one.sinks]

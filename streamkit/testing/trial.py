@@ -20,11 +20,14 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import Selection
+from streamkit.core.parked.queues import Selection, list_parked
+from streamkit.core.parking import Parked
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import AppTables, survey
+from streamkit.observe.frames import user_traceback, watching
 from streamkit.operate.redrive import redrive
 from streamkit.progress.activity import first_error
+from streamkit.progress.cursor import CursorStore
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.crew import Host, MakeHost, TrialCrew
@@ -72,11 +75,42 @@ class Trouble:
 
 @dataclass
 class Ran:
-    """What a trial met and compared, by name, and its end; tests check that they met an event."""
+    """What a trial met and compared, by name, and its end; tests check that they met an event.
 
+    `parked` are the changes that are parked at the end, and `raised` is the last error of each
+    handler. Printed, it is a summary of a few lines.
+    """
+
+    seed: int = 0
+    acts: int = 0
     met: Counter[str] = field(default_factory=Counter)
     comparisons: list[Comparison] = field(default_factory=list)
     final: Final | None = None
+    parked: list[Parked] = field(default_factory=list)
+    raised: dict[str, BaseException] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the summary: what was done, met, sent and compared, and what is parked."""
+        written = len(self.final.log) if self.final else 0
+        met = ", ".join(f"{name} {count}" for name, count in sorted(self.met.items()) if count)
+        sent = self.final.sent if self.final else {}
+        lines = [f"seed {self.seed}: {self.acts} acts, {written} writes; met {met or 'nothing'}"]
+        for name, recorder in sent.items():
+            again = len(recorder.deliveries) - len(recorder.once)
+            lines.append(f"sent to {name}: {len(recorder.once)}, and {again} again")
+        lines += [
+            f"{one.title}: {one.compared} compared, {len(one.differences)} differ"
+            for one in self.comparisons
+        ]
+        return "\n".join([*lines, *map(self._told, self.parked), *self._nothing_parked()])
+
+    def _nothing_parked(self) -> list[str]:
+        return [] if self.parked else ["nothing is parked"]
+
+    def _told(self, parked: Parked) -> str:
+        error = self.raised.get(parked.handler)
+        text = f"parked for {parked.handler}: {parked.error}: {parked.detail}"
+        return text if error is None else f"{text}\n{user_traceback(error)}"
 
 
 def trial(  # noqa: PLR0913 - each sets one thing of the run
@@ -117,7 +151,9 @@ def trial(  # noqa: PLR0913 - each sets one thing of the run
             world = World.create(seed)
             async with world.clients() as aws:
                 play = _Play(app, traffic, world, aws, rng, trouble, sent, host)
-                return await play.run(shapes, acts, workers)
+                play.ran.seed, play.ran.acts = seed, acts
+                with watching(play.ran.raised.__setitem__):
+                    return await play.run(shapes, acts, workers)
 
         return run_virtually(main, seed=seed)
 
@@ -165,7 +201,10 @@ class _Play:
         )
         self.ran.final = await final.read(entities)
         self.ran.comparisons = list(self.traffic.expected(final))
-        require_same(self.ran.comparisons)
+        for consumer in (self.app, *self.app.listeners.values()):
+            store = CursorStore(self.aws.dynamodb, tables.space(consumer))
+            self.ran.parked += await list_parked(store)
+        require_same(self.ran.comparisons, summary=str(self.ran))
         return self.ran
 
     async def _happen(self, crew: Host, quarter: int) -> None:
@@ -217,16 +256,16 @@ def open_shards(world: World, table: str) -> list[str]:
     return [shard["id"] for shard in world.control.shards(table) if shard["open"]]
 
 
-def require_same(comparisons: list[Comparison], most: int = 20) -> None:
+def require_same(comparisons: list[Comparison], most: int = 20, summary: str = "") -> None:
     """Raise an error if there are differences.
 
     Raises:
-        Different: there are differences; the message lists the first ones.
+        Different: there are differences; the message lists the first ones, then the summary.
     """
     lines = [f"{c.title}: {text}" for c in comparisons for text in c.differences]
     if lines:
         shown = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
-        raise Different("\n".join([f"{len(lines)} differences", *shown]))
+        raise Different("\n".join([f"{len(lines)} differences", *shown, summary]).rstrip())
 
 
 __all__ = ["Different", "Ran", "Trouble", "require_same", "trial"]

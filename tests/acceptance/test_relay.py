@@ -88,7 +88,7 @@ def test_an_index_that_is_down_holds_up_nobody_else_and_catches_up_later(relay):
     relay.sent["documents"].trouble, relay.sent["documents"].rng = 1.0, Unlucky()
     orders = [an_order(str(number)) for number in range(20)]
     relay.put(*orders)
-    relay.advance("10m")
+    relay.advance("10m", parks="follow_documents")
     assert bodies(relay, "documents") == []
     assert len(bodies(relay, "rows")) == len(bodies(relay, "queue")) == 20
     assert relay.get(CustomerOrders.key(customer="ann")).orders == 20

@@ -160,7 +160,7 @@ def test_a_second_customer_with_an_email_is_parked_and_has_it_once_it_is_free(sh
     shop.put(ann())
     shop.settle()
     shop.put(ann(username="bob"))
-    shop.advance("1m")
+    shop.advance("1m", parks="email_marker")
     (marker,) = shop.scan(CustomerEmail)
     assert marker.username == "ann"
     assert [parked.handler for parked in shop.parked()] == ["email_marker"]

@@ -24,6 +24,7 @@ from streamkit import (
 from streamkit.core import dispatch
 from streamkit.testing import Harness
 from streamkit.testing.chance import repeatable
+from tests.rigs import Rig
 
 GROUPS = 30
 
@@ -156,7 +157,7 @@ def runs_per_change(kinds: tuple[str, ...], backlog: int, groups: int = GROUPS) 
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(repeatable(0))
-        harness = stack.enter_context(Harness(app, shards=1))
+        harness = stack.enter_context(Rig(app, shards=1))
         harness.put(Follower(lot=1, name="ann"), Owner(lot=2, name="bob"))
         bids = [bid(number, groups) for number in range(backlog)]
         harness.put(*bids)

@@ -30,7 +30,8 @@ from streamkit import (
 )
 from streamkit.kinds.preflight import findings, require
 from streamkit.model.parts import is_part
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import every_crash
+from tests.rigs import Rig
 
 TABLE = "Shop"
 
@@ -431,7 +432,7 @@ def scenario(harness):
 
 
 def test_every_crash_leaves_spread_emptied_and_skipped_groups_right():
-    for _ in every_crash(scenario, lambda: Harness(app_of(Spread, OntoShop), shards=2)):
+    for _ in every_crash(scenario, lambda: Rig(app_of(Spread, OntoShop), shards=2)):
         pass
 
 

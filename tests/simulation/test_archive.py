@@ -12,8 +12,9 @@ from streamkit.operate.inspection import inspect_app
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
+from tests.rigs import Rig
 from tests.simulation.archived import (
     RARELY,
     Copy,
@@ -173,7 +174,7 @@ def rolled(harness):
 
 
 def of_memory():
-    return Harness(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    return Rig(app_of(MemoryArchive()), shards=1, settings=RARELY)
 
 
 def test_a_writer_survives_a_crash_at_any_call():
@@ -198,7 +199,7 @@ def read_back(harness):
 
 def counted_of_memory():
     app = counted(app_of(MemoryArchive()))
-    return Harness(app, shards=1, settings=RARELY)
+    return Rig(app, shards=1, settings=RARELY)
 
 
 def read_back_and_counted(harness):

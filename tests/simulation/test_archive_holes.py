@@ -7,9 +7,10 @@ import pytest
 from streamkit.archive.link import BEYOND
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.status import read_status
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from streamkit.worker import process
+from tests.rigs import Rig
 from tests.simulation.archived import (
     RARELY,
     app_of,
@@ -204,7 +205,7 @@ def lost_and_found(harness):
 
 def test_a_reader_that_decides_survives_a_crash_at_any_call(without_writer):
     def harness():
-        return Harness(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
+        return Rig(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
 
     without_writer()
     assert len([*every_crash(lost_and_found, harness, sample=4)]) > 1
@@ -212,7 +213,7 @@ def test_a_reader_that_decides_survives_a_crash_at_any_call(without_writer):
 
 def test_a_reader_that_decides_survives_a_freeze_at_any_call(without_writer):
     def harness():
-        return Harness(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
+        return Rig(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
 
     without_writer()
     assert len([*every_freeze(lost_and_found, harness, sample=2)]) > 1

@@ -31,8 +31,9 @@ from streamkit.operate.fan_outs import cancel_fan_out
 from streamkit.operate.redrive import discard, redrive
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.every import Stop
+from tests.rigs import Rig
 from tests.simulation import (
     migrating,
     operators,
@@ -103,7 +104,7 @@ def counting_by_migration():
 def of(make_app):
     def make():
         DOWN.clear()
-        return Harness(make_app(), shards=1, settings=SETTINGS)
+        return Rig(make_app(), shards=1, settings=SETTINGS)
 
     return make
 
@@ -324,7 +325,7 @@ ELSEWHERE = {
 }
 """Commands that write, and the tests in which they are killed and stand still at their calls."""
 READING = """
-    aggregate list, aggregate verify, archive verify, check, consumers list, cost, explain, fan-outs list, iam,
+    aggregate list, aggregate verify, archive verify, check, consumers list, cost, describe, explain, fan-outs list, iam,
     lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
     migrate new, migrate plan, migrate squash, migrate status, parked list, parked show, status
 """

@@ -6,9 +6,10 @@ import pytest
 
 from streamkit import App, Entity, Put
 from streamkit.operate.permissions.place import AccountPlace
-from streamkit.testing import Harness, every_crash, trial
+from streamkit.testing import every_crash, trial
 from streamkit.testing.hosts import Functions
 from tests.permissions import ACCOUNT, REGION, noted
+from tests.rigs import Rig
 
 
 class Customer(Entity, pk="CUSTOMER#{username}", sk="CUSTOMER#{username}"):
@@ -65,7 +66,7 @@ def test_derived_items_come_change_and_go_with_their_source(harness_of):
 
 
 def test_no_crash_leaves_a_derived_item_behind():
-    for _ in every_crash(live, lambda: Harness(make_app())):
+    for _ in every_crash(live, lambda: Rig(make_app())):
         pass
 
 
@@ -177,7 +178,7 @@ def test_sources_that_exchange_what_they_imply_in_one_transaction_all_complete(
 
 def test_no_crash_in_an_exchange_leaves_it_half_done():
     for _ in every_crash(
-        lambda harness: rotate(harness, "AB", "BA"), lambda: Harness(make_app(), shards=1)
+        lambda harness: rotate(harness, "AB", "BA"), lambda: Rig(make_app(), shards=1)
     ):
         pass
 

@@ -18,10 +18,10 @@ from streamkit import (
 )
 from streamkit.local.transport import Response
 from streamkit.settings import Settings
-from streamkit.testing import Harness
 from streamkit.testing.every import chosen
 from streamkit.worker.automatic_retries import AT_ONCE
 from tests.orders import Journal, Order
+from tests.rigs import Rig
 
 SETTINGS = Settings(poll_ceiling=2, heartbeat=60, lease=150, list_interval=60)
 PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=30)
@@ -230,7 +230,7 @@ def test_parked_changes_heal_after_the_worker_is_killed_and_its_shards_have_spli
 def test_changes_that_arrive_while_a_hold_is_lifted_are_neither_stranded_nor_overtake(seed):
     downstream = Downstream()
     app = journalling(downstream, pause=0.7, retry_seconds=3.0, retry_seconds_max=3.0)
-    with Harness(app, settings=SETTINGS, seed=seed, shards=1) as harness:
+    with Rig(app, settings=SETTINGS, seed=seed, shards=1) as harness:
         written = ""
         for step, status in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
             downstream.down = step % 5 < 2
@@ -249,7 +249,7 @@ def test_changes_that_arrive_while_a_hold_is_lifted_are_neither_stranded_nor_ove
 def test_a_crash_at_any_call_of_an_automatic_retry_loses_and_repeats_nothing():
     def scenario(crash):
         downstream = Downstream()
-        with Harness(counting(downstream), settings=BRISK, shards=1) as harness:
+        with Rig(counting(downstream), settings=BRISK, shards=1) as harness:
             harness.put(Order(number=1, status="A"), Order(number=1, status="B"))
             harness.settle()
             assert len(harness.parked()) == 2

@@ -5,7 +5,8 @@ import pytest
 from streamkit import App, Entity, Inserted, Key, Modified, Policy, Put, Query, Scan, Set, Table
 from streamkit.errors import DeclarationError
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import every_crash
+from tests.rigs import Rig
 from tests.simulation.watchers import (
     Deal,
     Note,
@@ -152,7 +153,7 @@ def crowd(harness):
 
 
 def test_no_crash_leaves_out_or_doubles_anybody():
-    for _ in every_crash(crowd, lambda: Harness(make_app(inline=2))):
+    for _ in every_crash(crowd, lambda: Rig(make_app(inline=2))):
         pass
 
 

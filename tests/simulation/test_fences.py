@@ -18,10 +18,11 @@ from streamkit.core.loop import CommitLoop
 from streamkit.core.planning import Draft
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate import backfill
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import inflict
 from streamkit.testing.world import Process
+from tests.rigs import Rig
 from tests.simulation import fences
 from tests.simulation.fences import CASES, FENCES, FULL, ITEMS, NAMES, ODD, SALES, SETTINGS, put
 
@@ -32,7 +33,7 @@ TRIES = 6
 
 
 def make(fence, case):
-    return Harness(fence.app(case), shards=1, settings=SETTINGS)
+    return Rig(fence.app(case), shards=1, settings=SETTINGS)
 
 
 def final(harness):

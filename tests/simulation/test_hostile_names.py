@@ -29,8 +29,8 @@ from streamkit import (
     Top,
     became,
 )
-from streamkit.testing.harness import Harness
 from streamkit.testing.migrations import migrate
+from tests.rigs import Rig
 
 NAMES = {
     "pk and sk": ("pk", "sk", "mirror", "source"),
@@ -132,7 +132,7 @@ def make_app(**options: Any) -> App:
 def test_every_kind_of_handler_works_whatever_attributes_are_called(names, typed):
     pk, sk, *index = NAMES[names]
     shape = TableShape(pk=pk, sk=sk, indexes={"GSI1": IndexShape(*index)})
-    with Harness(make_app(type_attribute=typed), shape=shape) as harness:
+    with Rig(make_app(type_attribute=typed), shape=shape) as harness:
         for order in range(4):
             shop = "ab"[order % 2]
             harness.put(Order(shop=shop, order=str(order), buyer="ann", amount=order))

@@ -18,9 +18,10 @@ from streamkit import (
     present,
 )
 from streamkit.aws_lambda.host import process_batch
-from streamkit.testing.harness import Harness, table_of
+from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.rigs import Rig
 from tests.simulation.lambdas import Stream, environment_of, event
 
 
@@ -97,7 +98,7 @@ KINDS = [on, put, read, fan_out, large_fan_out, mirror]
 def test_the_item_that_was_read_is_the_one_that_is_written(declare):
     app = App("cities", table="Cities", entities=[City, State])
     declare(app)
-    with Harness(app) as harness:
+    with Rig(app) as harness:
         wire = STORED | FIELDS
         harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Cities", "Item": wire})
         harness.put(State(state="CA", news="done"))
@@ -115,7 +116,7 @@ def test_an_item_is_deleted_where_it_was_read():
     def drop(change: Modified[City]) -> Delete[City]:
         return Delete(change.new.item_key)
 
-    with Harness(app) as harness:
+    with Rig(app) as harness:
         for note in ("one", "two"):
             wire = STORED | FIELDS | {"note": {"S": note}}
             harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Cities", "Item": wire})

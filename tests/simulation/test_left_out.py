@@ -11,7 +11,8 @@ from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.kinds.aggregate.verification import verify_aggregate
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import every_crash
+from tests.rigs import Rig
 from tests.simulation.rebuilds import FAST, rebuild, state_of, store_of
 
 TABLE = "Orders"
@@ -133,6 +134,6 @@ def test_a_scan_that_dies_at_any_call_counts_what_it_leaves_out_once(monkeypatch
     monkeypatch.setattr("streamkit.kinds.aggregate.backfill.Backfill.page_items", page)
 
     def make():
-        return Harness(make_app(), shards=1, settings=FAST)
+        return Rig(make_app(), shards=1, settings=FAST)
 
     assert list(every_crash(rebuilt, make, part="operation", sample=5))

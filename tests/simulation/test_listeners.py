@@ -12,8 +12,8 @@ from streamkit.local.iterators import ShardIterator
 from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.status import read_status
 from streamkit.settings import Settings
-from streamkit.testing import Harness
 from streamkit.worker.process import Workers
+from tests.rigs import Rig
 
 HOUR = 3600
 
@@ -97,7 +97,7 @@ def orders(*numbers):
 
 
 def quiet_reads(app):
-    with Harness(app, settings=SETTINGS) as harness:
+    with Rig(app, settings=SETTINGS) as harness:
         harness.put(*orders(1, 2, 3))
         harness.settle()
         harness.advance(60)
@@ -113,7 +113,7 @@ def test_a_quiet_shard_costs_three_consumers_as_many_reads_as_one():
 
 def test_a_blocked_listener_delays_no_other_and_catches_up_beside_them():
     gate = Gate()
-    with Harness(make_app(gates={"search": gate}), settings=SETTINGS) as harness:
+    with Rig(make_app(gates={"search": gate}), settings=SETTINGS) as harness:
         readers = AtOnce(harness.world)
         harness.put(*orders(0))
         harness.settle()
@@ -165,7 +165,7 @@ def resumed(harness, app):
 def test_a_listener_that_was_paused_misses_nothing_and_shows_how_long_it_may_wait():
     app = make_app(listeners=("search",))
     search = app.listeners["search"]
-    with Harness(app, settings=SETTINGS) as harness:
+    with Rig(app, settings=SETTINGS) as harness:
         harness.put(*orders(1, 2, 3))
         harness.settle()
         status, seen = paused_for(harness, search, 2 * HOUR)
@@ -187,7 +187,7 @@ def test_a_listener_that_lost_changes_halts_alone():
     slow = SETTINGS.model_copy(
         update={"poll_ceiling": 60, "lease": HOUR, "heartbeat": 600, "look_interval": 600}
     )
-    with Harness(app, settings=slow) as harness:
+    with Rig(app, settings=slow) as harness:
         harness.put(*orders(1))
         harness.settle()
         harness._run(pause_consumer(search, harness._aws, clock=harness.world.clock))
@@ -205,7 +205,7 @@ def test_a_listener_that_lost_changes_halts_alone():
 
 def test_a_paused_consumer_makes_no_call_for_its_shards_and_nothing_waits_for_it():
     app = make_app(listeners=())
-    with Harness(app, settings=SETTINGS) as harness:
+    with Rig(app, settings=SETTINGS) as harness:
         harness.put(*orders(1))
         harness.settle()
         harness._run(pause_consumer(app, harness._aws, clock=harness.world.clock))
@@ -234,7 +234,7 @@ def test_parked_changes_wait_while_their_consumer_is_paused():
             raise RuntimeError("not yet")
         return Put(Seen(by="shop", number=change.new.number))
 
-    with Harness(app, settings=SETTINGS) as harness:
+    with Rig(app, settings=SETTINGS) as harness:
         harness.put(*orders(1))
         harness.settle()
         harness._run(pause_consumer(app, harness._aws, clock=harness.world.clock))
@@ -268,7 +268,7 @@ def test_a_lifespan_is_run_once_for_an_app_and_its_listeners():
             assert mail is opened[0]
             return Put(Seen(by=by, number=change.new.number))
 
-    with Harness(app, settings=SETTINGS) as harness:
+    with Rig(app, settings=SETTINGS) as harness:
         harness.put(*orders(1))
         harness.settle()
         assert len(opened) == 1

@@ -19,9 +19,10 @@ from streamkit.migrate.view import Permit
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.chance import repeatable
 from streamkit.testing.every import Stop
+from tests.rigs import Rig
 from tests.simulation import migrating, operators
 from tests.simulation.migrating import OldOrder, Order
 
@@ -91,7 +92,7 @@ LIVES = {
 
 def scenario_of(life):
     make_app, names, end = LIVES[life]
-    return partial(through, names, end), lambda: Harness(make_app(), shards=1, settings=SETTINGS)
+    return partial(through, names, end), lambda: Rig(make_app(), shards=1, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("life", list(LIVES))
@@ -121,7 +122,7 @@ def test_a_process_that_asks_for_no_phase_before_it_writes_is_found(monkeypatch)
 
 
 def shared():
-    return Harness(migrating.in_place(), shards=1, settings=SETTINGS)
+    return Rig(migrating.in_place(), shards=1, settings=SETTINGS)
 
 
 def is_segment(item):

@@ -7,7 +7,8 @@ import pytest
 
 from streamkit import Add, App, Entity, Index, Key, Put, Query, Set
 from streamkit.errors import PoisonChange
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import every_crash
+from tests.rigs import Rig
 
 
 class User(Entity, pk="USER#{user}", sk="USER#{user}"):
@@ -170,5 +171,5 @@ def rename_twice(harness):
 
 
 def test_no_crash_leaves_a_copy_behind():
-    for _ in every_crash(rename_twice, lambda: Harness(make_app())):
+    for _ in every_crash(rename_twice, lambda: Rig(make_app())):
         pass

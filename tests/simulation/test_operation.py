@@ -19,8 +19,9 @@ from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Operation, Step
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.stops import THAWS
+from tests.rigs import Rig
 
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 STAGES = 3
@@ -32,7 +33,7 @@ class Notice(Entity, pk="NOTICE", sk="NOTICE"):
 
 
 def make():
-    return Harness(App("errands", table="Likes", entities=[Notice]), shards=1, settings=SETTINGS)
+    return Rig(App("errands", table="Likes", entities=[Notice]), shards=1, settings=SETTINGS)
 
 
 @dataclass(frozen=True)

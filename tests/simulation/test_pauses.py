@@ -15,10 +15,10 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate.consumers import pause_operation
 from streamkit.operate.status import read_status
-from streamkit.testing import Harness
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process
+from tests.rigs import Rig
 from tests.simulation import test_rewind as rewinds
 from tests.simulation.rebuilds import FAST, app_of, expected, open_existing, stored
 from tests.simulation.test_moving_rivals import (
@@ -123,7 +123,7 @@ def each_write(run, *, every=1):
 
 def test_a_rebuild_that_is_paused_at_any_write_goes_on_where_it_stood_when_it_is_resumed():
     def rebuilt(at):
-        with Harness(app_of(), shards=1, settings=FAST) as harness:
+        with Rig(app_of(), shards=1, settings=FAST) as harness:
             open_existing(harness)
             world, app = harness.world, harness.app
 
@@ -158,7 +158,7 @@ def test_a_rewind_that_is_paused_at_any_write_has_not_decided_until_it_is_resume
 
 
 def test_an_operation_that_is_not_under_way_is_neither_paused_nor_resumed():
-    with Harness(app_of(), shards=1, settings=FAST) as harness:
+    with Rig(app_of(), shards=1, settings=FAST) as harness:
         open_existing(harness)
         for operation, paused in itertools.product(("rebuild Sales", "move", "rewind"), (0, 1)):
             with pytest.raises(ConfigurationError, match=f"no {operation} that can be paused"):

@@ -21,8 +21,8 @@ from streamkit import (
     Sum,
     Top,
 )
-from streamkit.testing import Harness
 from streamkit.testing.loop import run_virtually
+from tests.rigs import Rig
 from tests.simulation.contest import Bid, Contest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -252,7 +252,7 @@ def test_the_group_is_read_as_it_is_committed_not_as_a_handler_will_leave_it(har
 
 def calls_until_committed():
     """Count the calls of a worker from a change in which the best leaves until it has committed."""
-    with Harness(make_app(Seen), shards=1) as harness:
+    with Rig(make_app(Seen), shards=1) as harness:
         before = prepare(harness)
         while harness.get(Seen.key(device="a")).latest[0].number == 5:
             harness.advance(0.1)
@@ -271,7 +271,7 @@ def prepare(harness):
 def test_a_worker_killed_at_any_call_leaves_the_extremes_right():
     calls = calls_until_committed()
     for call, moment in itertools.product(range(calls), ("before", "after")):
-        with Harness(make_app(Seen), shards=1) as harness:
+        with Rig(make_app(Seen), shards=1) as harness:
             prepare(harness)
             harness.crash(at=call, moment=moment)
             harness.settle()

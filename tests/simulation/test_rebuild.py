@@ -20,8 +20,8 @@ from streamkit.progress.operation import operator as operator_name
 from streamkit.progress.scan import pages
 from streamkit.settings import Settings
 from streamkit.stream.loss import mark_rebuild
-from streamkit.testing import Harness
 from streamkit.testing.world import CrashPoint, Process
+from tests.rigs import Rig
 from tests.simulation.rebuilds import (
     FAST,
     TABLE,
@@ -166,7 +166,7 @@ def scenario(harness, at, moment):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_it_goes_on_from_every_instant_at_which_it_was_killed(moment):
     def make():
-        return Harness(app_of(), shards=1, settings=FAST)
+        return Rig(app_of(), shards=1, settings=FAST)
 
     with make() as harness:
         writes = scenario(harness, None, moment).writes
@@ -259,7 +259,7 @@ def under_way(harness, at, moment):
 
 def test_a_worker_may_die_at_any_of_its_writes_meanwhile():
     def make():
-        return Harness(app_of(), shards=1, settings=FAST)
+        return Rig(app_of(), shards=1, settings=FAST)
 
     with make() as harness:
         writes = under_way(harness, None, "after")
@@ -647,7 +647,7 @@ class Distant(Process):
 @pytest.fixture
 def distant(monkeypatch, harness_of):
     """A shop at default settings, whose every call takes about 20 ms."""
-    monkeypatch.setattr("streamkit.testing.harness.Process", Distant)
+    monkeypatch.setattr("streamkit.testing.rig.Process", Distant)
     monkeypatch.setattr("streamkit.testing.stops.Process", Distant)
     harness = harness_of(app_of(), settings=Settings())
     open_existing(harness)

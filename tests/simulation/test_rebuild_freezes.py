@@ -13,8 +13,9 @@ from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.operate.consumers import delete_consumer
 from streamkit.progress.cursor import CursorStore
-from streamkit.testing import Harness, every_freeze
+from streamkit.testing import every_freeze
 from streamkit.testing.world import Process
+from tests.rigs import Rig
 from tests.simulation.rebuilds import (
     BROKEN,
     FAST,
@@ -409,7 +410,7 @@ class Lots(Aggregate[Bid], pk="LOTS#{lot}", sk="LOTS"):
 
 
 def a_shop_of_lots():
-    return Harness(app_of(Lots, policy=PATIENT), shards=1, settings=FAST)
+    return Rig(app_of(Lots, policy=PATIENT), shards=1, settings=FAST)
 
 
 def test_who_rebuilds_and_stands_still_at_any_call_changes_nothing_when_it_goes_on():

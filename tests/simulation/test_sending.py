@@ -8,8 +8,9 @@ import pytest
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
 from streamkit.errors import DeclarationError
 from streamkit.operate.inspection import inspect_app
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import every_crash
 from streamkit.worker.automatic_retries import AT_ONCE
+from tests.rigs import Rig
 from tests.simulation.memory import Memory
 
 
@@ -71,7 +72,7 @@ def test_no_crash_loses_a_delivery_and_a_repeated_one_keeps_its_key():
 
     def make():
         sinks.append(Memory())
-        return Harness(make_app(sinks[-1]))
+        return Rig(make_app(sinks[-1]))
 
     repeated = 0
     for _ in every_crash(scenario, make):

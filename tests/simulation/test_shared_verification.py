@@ -13,9 +13,10 @@ from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.world import CrashPoint, Process
 from tests.permissions import ACCOUNT, REGION, allows, noted
+from tests.rigs import Rig
 from tests.simulation import migrating, operators
 from tests.unit.migrate.test_migration_verification import (
     Filed,
@@ -42,7 +43,7 @@ def small_pages(monkeypatch):
 
 
 def make():
-    return Harness(migrating.rekey(), shards=1, settings=SETTINGS)
+    return Rig(migrating.rekey(), shards=1, settings=SETTINGS)
 
 
 def control(harness):

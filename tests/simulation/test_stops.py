@@ -14,9 +14,10 @@ from streamkit.progress import commit
 from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.every import EVERY_CALL, Stop, counted
 from streamkit.testing.stops import THAWS
+from tests.rigs import Rig
 
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 SAMPLE = 15
@@ -45,7 +46,7 @@ def make_app():
 
 
 def make():
-    return Harness(make_app(), shards=1, settings=SETTINGS)
+    return Rig(make_app(), shards=1, settings=SETTINGS)
 
 
 async def publish(edition, aws, *, fenced):

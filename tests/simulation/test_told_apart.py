@@ -16,8 +16,8 @@ from streamkit import (
     Table,
     TableShape,
 )
-from streamkit.testing.harness import Harness
 from streamkit.testing.migrations import migrate
+from tests.rigs import Rig
 
 
 class Session(Entity, pk="{token}"):
@@ -45,7 +45,7 @@ def test_what_a_handler_returns_is_not_taken_for_what_it_listens_to():
     def count(change: Inserted[Session]) -> Add[Ends]:
         return Add(Ends.key(user=change.new.user), sessions=1)
 
-    with Harness(app, shape=SIMPLE) as harness:
+    with Rig(app, shape=SIMPLE) as harness:
         harness.put(*(Session(token=f"t{n}", user="ann") for n in range(3)))
         harness.settle()
         assert not harness.parked()
@@ -63,7 +63,7 @@ def test_whom_a_fan_out_serves_is_not_taken_for_what_it_listens_to():
     def count(change: Inserted[Session], to: Ends) -> Add[Seen]:
         return Add(Seen.key(user=to.user), times=1)
 
-    with Harness(app, shape=SIMPLE) as harness:
+    with Rig(app, shape=SIMPLE) as harness:
         harness.put(Ends(user="ann"))
         harness.settle()
         harness.put(Session(token="t", user="ann"))
@@ -102,7 +102,7 @@ def test_reads_tell_apart_what_shares_a_prefix():
         seen.append(sorted(one.order for one in found))
         return Put(Line(user=order.user, order=order.order, line=1))
 
-    with Harness(app) as harness:
+    with Rig(app) as harness:
         for number in "12":
             harness.put(Order(user="ann", order=number))
             harness.settle()
@@ -155,7 +155,7 @@ def test_a_fan_outs_audience_is_its_own_items_alone():
     def mark(change: Inserted[Orders], to: Order) -> Set[Order]:
         return Set(to.item_key, state="SEEN")
 
-    with Harness(app) as harness:
+    with Rig(app) as harness:
         harness.put(Order(user="a", order="1"), Line(user="a", order="1", line=1))
         harness.put(Orders(user="a"))
         harness.settle()

@@ -6,8 +6,8 @@ import pytest
 
 from streamkit import App, Entity, Modified, Put, became, changed
 from streamkit.aws_lambda.host import process_batch
-from streamkit.testing.harness import Harness
 from streamkit.testing.loop import run_virtually
+from tests.rigs import Rig
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of
 
 
@@ -50,7 +50,7 @@ BROKEN = {"S": "much"}
     ],
 )
 def test_a_change_that_when_leaves_out_is_not_parked_for_what_cannot_be_read(when, parked):
-    with Harness(make_app(when)) as harness:
+    with Rig(make_app(when)) as harness:
         put(harness.world, "PLACED", {"N": "1"})
         put(harness.world, "LOST", BROKEN)
         harness.settle()

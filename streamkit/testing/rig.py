@@ -1,0 +1,371 @@
+"""The rig: an app's worker on the local engine, in virtual time, with its stops.
+
+What a `Harness` adds is the table, and what tests expect. Time stands still between calls of a rig,
+and within a call it passes at next to no cost: `advance("25h")` takes a second. One seed gives one
+order of events.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import msgspec
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.tables import AppTables, survey
+from streamkit.errors import ConfigurationError
+from streamkit.local.transport import Call, Response
+from streamkit.observe.frames import watching
+from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.settings import Settings
+from streamkit.table import Table
+from streamkit.testing.archives import MemoryArchive
+from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
+from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
+from streamkit.testing.world import CrashPoint, Process, World
+from streamkit.worker.worker import Worker
+
+T = TypeVar("T")
+
+_PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120)
+"""Virtual waiting costs nothing, but each poll does. With these settings a day has some thousand
+calls, and takes a second."""
+_SETTLE_SECONDS = 4 * 3600.0
+"""`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
+_PAGES = 3
+_IDLE_STEP = 1.0
+
+
+@dataclass(frozen=True)
+class DeathInCommit:
+    """Stands between a process's clients and the engine, and kills it before its next commit.
+
+    A commit without results of handlers is let through.
+    """
+
+    process: Process
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Pass a call on, or kill the process."""
+        if call.operation == "TransactWriteItems" and _writes_items(call):
+            self.process.kill()
+            await anyio.sleep_forever()
+        return apply()
+
+
+def _writes_items(call: Call) -> bool:
+    """Return whether a transaction has results of handlers, beside streamkit's own progress."""
+    entries = msgspec.json.decode(call.payload)["TransactItems"]
+    written = [one for entry in entries for verb, one in entry.items() if verb != "ConditionCheck"]
+    keys = [one.get("Key") or one["Item"] for one in written]
+    texts = map(str, keys)
+    return any(CONTROL_PREFIX not in text or "#done#" in text or "#lane#" in text for text in texts)
+
+
+class NotSettledError(AssertionError):
+    """The worker still has something to do after hours of virtual time."""
+
+
+class Rig:
+    """Run one app's worker, with the real AWS client; see `Harness`.
+
+    Args:
+        app: the app to run.
+        create_table: a `CreateTable` request, with a stream, if `shape` is not enough.
+        shape: the shape of the app's table, if its keys are not `PK` and `SK`, or items expire.
+        others: `CreateTable` requests of other tables. Tables in `App(tables=[...])` that are not
+            among them get the keys `PK` and `SK`.
+        seed: chooses the order of events.
+        shards: how many shards the stream begins with.
+        settings: the worker's settings; by default it polls seldom, so that days pass quickly.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        create_table: dict[str, Any] | None = None,
+        shape: TableShape | None = None,
+        others: Sequence[dict[str, Any]] = (),
+        seed: int = 0,
+        shards: int = 2,
+        settings: Settings | None = None,
+    ) -> None:
+        self.app = app
+        self._loop = VirtualLoop(seed)
+        self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
+        self._settings = settings or _PATIENT
+        self._process = Process("worker", clock=self.world.clock)
+        self._raised: dict[str, BaseException] = {}
+        self._task: asyncio.Task[bool] | None = None
+        self._workers: list[Worker] = []
+        self._alive = asyncio.Event()
+        self.restarts = 0
+        self._declared = app.archive
+        if app.archive is not None and not isinstance(app.archive, MemoryArchive):
+            app.use_archive(MemoryArchive(flush=app.archive.flush))
+        self._thaw: Thaw = "end"
+        self._zombies = Zombies(self.world, 2 * self._settings.lease)
+        self.operations = Operations(self.world, self._zombies)
+        requests = [create_table or table_of(app, shape), *_others(app, others)]
+        expiry = None if shape is None else shape.time_to_live(app.table)
+        self._run(self._open(requests, expiry))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker without waiting, and close the loop."""
+        if self._declared is not None:
+            self.app.use_archive(self._declared)
+        self._drop_worker()
+        for task in self._zombies.close():
+            with suppress(asyncio.CancelledError, Exception):
+                self._loop.run_until_complete(task)
+        self._run(self._clients.__aexit__(None, None, None))
+        self._loop.close()
+
+    # -- time and the worker -------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Run the worker until it has processed everything.
+
+        Raises:
+            NotSettledError: the worker is not done within four hours of virtual time.
+            StreamkitError: the error that ended the worker.
+        """
+        self._run(self._settle())
+
+    def advance(self, duration: str | float) -> None:
+        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. A live worker goes on running."""
+        self._run(asyncio.sleep(seconds_of(duration)))
+
+    def crash(
+        self, *, at: int | None = None, moment: Moment = "before", part: Part = "worker"
+    ) -> None:
+        """Kill the worker as `kill -9` does; the next `settle` starts another.
+
+        Args:
+            at: kill it at its n-th call from now (from 0) instead, while a later `settle` runs.
+            moment: whether the engine applies that call.
+            part: the process that is killed; an operation can only be killed at a call.
+        """
+        if at is None:
+            self._drop_worker()
+            return
+        self._stop_at(CrashPoint(at, moment), part)
+
+    def freeze(
+        self, *, at: int, moment: Moment = "before", thaw: Thaw = "lease", part: Part = "worker"
+    ) -> None:
+        """Freeze the worker, or an operation, at its n-th call from now.
+
+        Another one takes its place. The frozen process continues later where it stopped.
+
+        Args:
+            at: the call, from 0.
+            moment: whether the engine applies the call before the freeze, or when it thaws.
+            thaw: when it thaws, see `streamkit.testing.stops`.
+            part: the process that is frozen.
+        """
+        self._thaw = thaw
+        self._stop_at(CrashPoint(at, moment, freezes=True), part)
+
+    def _stop_at(self, point: CrashPoint, part: Part) -> None:
+        call = point.call
+        if part == "operation":
+            there = replace(point, call=self.operations.calls + call)
+            self.operations.stop_at(there, self._thaw)
+        else:
+            self._ensure_worker()
+            self._process.crash = replace(point, call=self._process.calls + call)
+
+    def operate(self, work: Callable[[Aws], Awaitable[T]]) -> T:
+        """Run an operation beside the worker in a process of its own, as a command does.
+
+            harness.operate(lambda aws: pause_consumer(app, aws))
+
+        If `crash` or `freeze` stops its process, the operation runs again in another process.
+
+        Returns:
+            The result of the operation.
+
+        Raises:
+            Exception: the error of the operation.
+        """
+        return self._run(self.operations.run(work))
+
+    def outlive(self) -> None:
+        """Thaw every frozen process and run it to its end.
+
+        Raises:
+            TimeoutError: an operation runs for hours of virtual time.
+        """
+        self._zombies.thaw()
+        self._run(self._zombies.wait(_SETTLE_SECONDS))
+        if self._task is not None:
+            self.settle()
+        self.advance(self._settings.lease)
+
+    def die_in_commit(self) -> Process:
+        """Tell the worker's process to die before its next commit that writes, and return it."""
+        self._ensure_worker()
+        self._process.faults = DeathInCommit(self._process)
+        return self._process
+
+    def stop(self) -> None:
+        """Stop the worker gracefully, as SIGTERM does."""
+        if self._task is not None:
+            self._run(self._stop())
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls the worker's process has made."""
+        return self._process.calls
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the worker's process was killed, and none was started since."""
+        return self._process.dead.is_set()
+
+    @property
+    def writes(self) -> list[int]:
+        """Return the numbers of the calls in which the worker's process may have written."""
+        return self._process.writes
+
+    # -- the stream ----------------------------------------------------------------------------
+
+    def split(self) -> None:
+        """Split every open shard in two."""
+        self.world.control.split(self.app.table)
+
+    def roll(self) -> None:
+        """Close every open shard, each followed by one child."""
+        self.world.control.roll(self.app.table)
+
+    def archive(self) -> MemoryArchive:
+        """Return the app's archive, which is in memory here, whatever it is declared as."""
+        if not isinstance(self.app.archive, MemoryArchive):
+            raise ConfigurationError(f"{self.app.declared} has no archive=")
+        return self.app.archive
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _open(
+        self, requests: Iterable[dict[str, Any]], expiry: dict[str, Any] | None
+    ) -> None:
+        self._clients = self.world.clients()
+        self._aws: Aws = await self._clients.__aenter__()
+        for request in requests:
+            await self._aws.dynamodb.create_table(**request)
+        if expiry is not None:
+            await self._aws.dynamodb.update_time_to_live(**expiry)
+        self.tables: AppTables = await survey(self.app, self._aws)
+        self.table = Table(self._aws.dynamodb, self.tables.table, tables=self.tables.schemas)
+
+    async def _settle(self) -> None:
+        self._ensure_worker()
+        for worker in self._workers:
+            worker.count_anew()
+        self._zombies.count_anew()
+        deadline = self._loop.time() + _SETTLE_SECONDS
+        quiet = False
+        while not quiet:
+            await asyncio.sleep(_IDLE_STEP)
+            if self._task is None or self._task.done():
+                self._revive()
+            elif self._process.frozen is not None:
+                self._replace_frozen(self._task)
+            quiet = bool(self._workers) and all(w.is_idle(_PAGES) for w in self._workers)
+            quiet = quiet and not self._zombies.is_busy(_PAGES)
+            if self._loop.time() > deadline:
+                raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
+        self._zombies.thaw("phase")
+
+    def _replace_frozen(self, task: "asyncio.Task[bool]") -> None:
+        """Start another worker beside a frozen one."""
+        self._zombies.add(Zombie("worker", self._process, task, self._thaw, self._workers))
+        self._task = None
+        self.restarts += 1
+        self._ensure_worker()
+
+    def _revive(self) -> None:
+        """Start another worker after a kill; raise the worker's own error, if it has one."""
+        if self._task is not None and not self._process.dead.is_set():
+            self._task.result()
+        self._drop_worker()
+        self.restarts += 1
+        self._ensure_worker()
+
+    def _ensure_worker(self) -> None:
+        if self._task is None:
+            self._process = Process("worker", clock=self.world.clock)
+            self._alive = alive = asyncio.Event()
+            self._workers = workers = []
+
+            async def started(worker: Worker) -> None:
+                workers.append(worker)
+                alive.set()
+
+            worker = self.world.run_worker(
+                self.app,
+                process=self._process,
+                settings=self._settings,
+                until_idle=False,
+                started=started,
+            )
+            with watching(self._raised.__setitem__):
+                self._task = self._loop.create_task(worker)
+
+    async def _stop(self) -> None:
+        await self._alive.wait()
+        task, self._task = self._task, None
+        if task is not None:
+            self._workers[0].stop()
+            await task
+
+    def _drop_worker(self) -> None:
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._process.kill()
+        task.cancel()
+        if not self._loop.is_running():
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(task)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+
+def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
+    """Return the `CreateTable` request of a table that fits an app and its listeners.
+
+    By default its keys are `PK` and `SK`. It has the indexes that the entities declare; where they
+    do not name attributes, these are `<index>PK` and `<index>SK`. The stream carries both images.
+    """
+    return (shape or TableShape()).create_table(app.table, entities_of(app))
+
+
+def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the `CreateTable` requests of all tables but the app's own."""
+    known = {request["TableName"] for request in given} | {app.table}
+    plain = TableShape().create_table(app.table, (), stream=False)
+    return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]
+
+
+__all__ = ["NotSettledError", "Rig", "table_of"]
