@@ -19,11 +19,11 @@ def page():
     return module_of(*PAGE)
 
 
-def tests_of_the_harness():
+def named_tests():
     return re.findall(r"def (test_\w+)\(harness_of\)", "\n".join(PAGE))
 
 
-@pytest.mark.parametrize("name", tests_of_the_harness())
+@pytest.mark.parametrize("name", named_tests())
 def test_each_test_of_the_page_that_uses_a_harness_passes(page, harness_of, name):
     page[name](harness_of)
 
