@@ -42,7 +42,7 @@ def watching(note: Note) -> Iterator[None]:
 
 
 def tell_raised(handler: str, error: BaseException) -> None:
-    """Tell whoever watches this task that a handler raised."""
+    """Tell the code that watches this task that a handler raised."""
     note = _watcher.get()
     if note is not None:
         note(handler, error)

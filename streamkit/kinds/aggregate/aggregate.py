@@ -186,7 +186,7 @@ def fields_read(aggregate: type[Aggregate[Any]]) -> tuple[str, ...] | None:
     """Return the fields of the source that decide what an item contributes.
 
     None: a function of the application's reads the item, or entries of it are kept; then all of the
-    item has to fit. Whoever counts an item, in whatever way, asks here, so that all agree on which
+    item has to fit. Changes, rebuilds and verifications all ask here, so that they agree on which
     items count.
     """
     if not is_derived(aggregate) or extremes_of(aggregate):

@@ -169,7 +169,7 @@ def action(consumer: str, what: str, text: str, asked: Asked, handler: str = "")
 
 
 def fan_outs_table(status: Status, now: float) -> Markup:
-    """Draw fan-outs; nobody knows how many recipients are left before the last page of them."""
+    """Draw fan-outs; how many recipients are left is not known before their last page is read."""
     heads = ("handler", "state", "", "#served", "#a second", "#parked", "#waiting changes")
     rows = [
         row(
