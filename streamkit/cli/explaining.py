@@ -29,6 +29,9 @@ def explain(
     pages: Annotated[
         int, typer.Option("--pages", min=1, help="Read at most this many pages of the stream.")
     ] = 200,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also list every change of it in the archive.")
+    ] = False,
     show_data: Annotated[
         bool, typer.Option("--show-data", help="Print the item's values.")
     ] = False,
@@ -37,7 +40,8 @@ def explain(
     """Explain an item: its entity, the handlers that listen, parked changes, and its last writer.
 
     The app's listeners are included. --records reads each shard from its oldest record; AWS allows
-    two readers of a shard, so it may slow down a worker.
+    two readers of a shard, so it may slow down a worker. --history also reads every object of the
+    app's archive.
     """
     from streamkit.cli.following import after_explanation
     from streamkit.operate.explanation import explain_item
@@ -50,7 +54,14 @@ def explain(
     pk, sk = key[0], key[1] if len(key) > 1 else None
     found = with_aws(
         lambda aws: explain_item(
-            loaded, aws, pk, sk, records=records, pages=pages, show_data=show_data
+            loaded,
+            aws,
+            pk,
+            sk,
+            records=records,
+            pages=pages,
+            show_data=show_data,
+            history=history,
         )
     )
     if json:
@@ -109,14 +120,15 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
             one.position.lstrip("0"),
             f"{one.origin} ({one.hops})" if one.hops else one.origin,
             ", ".join(f"{name}: {state}" for name, state in one.states.items()),
+            ", ".join(one.runs) or "-",
         )
         for one in found
     ]
     if rows:
-        table(("made (UTC)", "change", "shard", "position", "by", "consumers"), rows)
+        table(("made (UTC)", "change", "shard", "position", "by", "consumers", "runs"), rows)
     else:
-        say("no change of it is in the stream")
+        say("no change of it was found")
     if any("to come" in one.states.values() for one in found):
         say("to come: the stored position is before it; a change without effects is stored later")
     if not whole:
-        say("not all of the stream was read; --pages reads more")
+        say("not all of it was read; --pages reads more of the stream")

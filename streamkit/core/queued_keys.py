@@ -60,7 +60,10 @@ class QueuedKeys:
         if item is None:
             self.queues.pop(queue, None)
         else:
+            new = queue not in self.queues  # it was emptied, and began again, during the read
             self.queues[queue] = QueuedKey(item["chunk"]["S"], item["tail"]["S"])
+            if new:
+                self.began()
 
     async def learn_tails(self, pending: Iterable[PendingChange]) -> None:
         """Read the tails of the parked queues that pending changes will join, before planning.

@@ -9,7 +9,7 @@ so it is for commands of people. A worker knows the lag of its own shards withou
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -122,25 +122,29 @@ class Lag:
 
 def listens(app: Consumer, schema: TableSchema) -> Callable[[Record], bool]:
     """Return a function that tells whether a handler waits for a record and its `when` holds."""
+    wanting = listeners(app, schema)
+    return lambda record: next(wanting(record), None) is not None
+
+
+def listeners(app: Consumer, schema: TableSchema) -> Callable[[Record], Iterator[Handler]]:
+    """Return a function that names the handlers which wait for a record, and whose `when` holds."""
     route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
     raw = any(handler.raw for handler in app.handlers)
 
-    def wants(record: Record) -> bool:
+    def wanting(record: Record) -> Iterator[Handler]:
         entity = route(record)
         written = record if raw else record.counting()
         origin = read_origin(record.old_image, record.new_image)
         if not isinstance(entity, type) or written is None or (origin is None and not raw):
-            return False
+            return
         copied = origin is not None and origin.writer == "migration"
-        return any(
-            _holds(typed, written, entity, handler)
-            for handler in app.handlers
-            if handler.entity is entity
-            and written.kind in handler.kinds
-            and (handler.hears_migrations or not copied)
-        )
+        for handler in app.handlers:
+            heard = handler.entity is entity and written.kind in handler.kinds
+            hears = handler.hears_migrations or not copied
+            if heard and hears and _holds(typed, written, entity, handler):
+                yield handler
 
-    return wants
+    return wanting
 
 
 def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: Handler) -> bool:

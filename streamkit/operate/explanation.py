@@ -8,8 +8,8 @@ their keys.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -22,12 +22,15 @@ from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DecodeError
+from streamkit.fleet.lag import listeners
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.codec import decode_item, encode_key
 from streamkit.model.keys import Key
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
+from streamkit.operate.archives import open_archive
+from streamkit.operate.history import ItemHistory
 from streamkit.operate.sightings import (
     ItemView,
     ShardLook,
@@ -135,6 +138,7 @@ async def explain_item(
     records: bool = False,
     pages: int = PAGES_MAX,
     show_data: bool = False,
+    history: bool = False,
 ) -> Explanation:
     """Explain an item, by its key as text.
 
@@ -147,6 +151,7 @@ async def explain_item(
             advises no more than two readers a shard.
         pages: pages of the stream that are read at most.
         show_data: return the item's values.
+        history: read its changes in the app's archive, too: every object.
 
     Raises:
         ConfigurationError: the table has a sort key and none is given, or the other way round; it
@@ -154,7 +159,8 @@ async def explain_item(
     """
     tables = await survey(app, aws)
     looking = _Looking(app, aws, tables, _wire(tables.table, pk, sk))
-    return await looking.explain(pages if records else 0, show_data=show_data)
+    pages = pages if records or history else 0
+    return await looking.explain(pages, show_data=show_data, history=history)
 
 
 def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, Any]]:
@@ -179,7 +185,7 @@ class _Looking:
         self.consumers: Sequence[App] = consumers_of([self.app])
         self.route = self.app.router(self.schema).route
 
-    async def explain(self, pages: int, *, show_data: bool) -> Explanation:
+    async def explain(self, pages: int, *, show_data: bool, history: bool) -> Explanation:
         reply = await patiently(
             lambda: self.aws.dynamodb.get_item(
                 TableName=self.schema.name, Key=self.wire, ConsistentRead=True
@@ -197,6 +203,10 @@ class _Looking:
         sightings, whole = None, True
         if pages:
             sightings, whole = await self._sightings(key, [s.id for s in shards], views, pages)
+        if history:
+            ids = {shard.id for shard in shards}
+            sightings, kept = await self._history(key, views, sightings or (), ids)
+            whole = whole and kept
         carriers = carriers_of(shards, [one.shard for one in sightings or ()])
         return Explanation(
             table=self.schema.name,
@@ -233,13 +243,39 @@ class _Looking:
             share = max(1, left // (len(shards) - number)) if left else 0
             reading = ShardLook(self.aws, self.schema.stream_arn or "", shard, share)
             found += [
-                sighting_of(shard, record, views)
+                sighting_of(shard, record, views, self._runs(record))
                 async for record in reading.records()
                 if self.route(record) is not None and record.item_key == key
             ]
             left -= share - reading.pages
             whole &= reading.ended
         return tuple(sorted(found, key=lambda one: (one.created_at, one.position))), whole
+
+    async def _history(
+        self,
+        key: ItemKey,
+        views: Sequence[ItemView],
+        streamed: Sequence[Sighting],
+        listed: Collection[str],
+    ) -> tuple[tuple[Sighting, ...], bool]:
+        """Add the changes of the archive to those that the stream still has."""
+        found = {(one.shard, one.position): one for one in streamed}
+        async with open_archive(self.app, self.aws) as archive:
+            reading = ItemHistory(archive, key)
+            async for shard, record in reading.records():
+                seen = sighting_of(shard, record, views, self._runs(record))
+                if shard not in listed:  # its cursor may have been deleted long ago
+                    forgot = {v.consumer: "unknown" for v in views if shard not in v.cursors}
+                    seen = replace(seen, states=seen.states | forgot)
+                found.setdefault((shard, record.position), seen)
+        them = sorted(found.values(), key=lambda one: (one.created_at, one.position))
+        return tuple(them), not reading.gaps
+
+    def _runs(self, record: Record) -> Iterator[str]:
+        """Yield the handlers that listen to a change, as they are declared now."""
+        for consumer in self.consumers:
+            for handler in listeners(consumer, self.schema)(record):
+                yield f"{consumer.name}/{handler.name}"
 
 
 def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:

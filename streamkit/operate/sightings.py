@@ -34,13 +34,14 @@ _EMPTY_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A change of the item in the stream.
+    """A change of the item in the stream, or in the archive.
 
     `states` says for each consumer what became of it: `held for` or `stuck for` handlers that have
     parked it; `done`, if the written position, or on Lambda the item's high-water mark, is past it;
     `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
     written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
-    or `origin only`: no handler receives such a change.
+    or `origin only`: no handler receives such a change. `runs` are the handlers of the app as it is
+    now that listen to such a change, as `consumer/handler`.
     """
 
     shard: str
@@ -50,6 +51,7 @@ class Sighting:
     origin: str
     hops: int
     states: dict[str, str]
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,10 @@ def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
     return line
 
 
-def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighting:
-    """Return what a record of the item is, and what each consumer did with it."""
+def sighting_of(
+    shard: str, record: Record, views: Iterable[ItemView], runs: Iterable[str]
+) -> Sighting:
+    """Return what a record of the item is, what each consumer did with it, and what it `runs`."""
     origin = read_origin(record.old_image, record.new_image)
     return Sighting(
         shard=shard,
@@ -190,6 +194,7 @@ def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighti
         origin=origin.writer if origin else "origin only",
         hops=origin.hops if origin else 0,
         states={view.consumer: view.became(shard, record) for view in views},
+        runs=tuple(runs),
     )
 
 

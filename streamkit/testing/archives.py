@@ -17,6 +17,7 @@ import anyio
 
 from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 from streamkit.local.transport import Call, Response
+from streamkit.testing.faults import Interceptor
 
 T = TypeVar("T")
 
@@ -36,10 +37,12 @@ class MemoryArchive:
     Attributes:
         objects: the bytes of each object, by name.
         flush: when what was read is stored.
+        faults: what calls meet: a bucket is slow, answers 503, or 409, or its reply is lost.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
     flush: Flush = FLUSH
+    faults: Interceptor | None = None
 
     @property
     def place(self) -> str:
@@ -105,7 +108,6 @@ class MemoryArchive:
 
     async def _call(self, operation: str, work: Callable[[], T]) -> T:
         """Make a call until it is answered."""
-        passing = PASSING.get()
         while True:
             results: list[T] = []
 
@@ -114,15 +116,21 @@ class MemoryArchive:
                 return _DONE
 
             try:
-                if passing is None:
-                    apply()
-                    return results[0]
-                reply = await passing(Call("", "s3", operation, b""), apply)
+                reply = await self._sent(Call("", "s3", operation, b""), apply)
                 if reply.status < 300:
                     return results[0]
             except OSError:  # the reply was lost: it may have been applied
                 await anyio.sleep(_PAUSE_SECONDS)
             await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _sent(self, call: Call, apply: Callable[[], Response]) -> Response:
+        passing = PASSING.get()
+        if passing is None:
+            return apply()
+        if self.faults is None:
+            return await passing(call, apply)
+        await passing(call, lambda: _DONE)  # its process may end here
+        return await self.faults.intercept(call, apply)
 
 
 def _tag(body: bytes) -> str:

@@ -249,6 +249,8 @@ class QueueRetries:
 
     def _rest(self) -> float:
         """Return the seconds until the next round."""
+        if not (self._holders.queues or self._foreign):
+            return math.inf  # `wake` tells of new ones
         soonest = min((at for name, at in self._due.items() if name not in self._busy), default=0.0)
         wait = soonest - self._clock.time() if soonest else LOOK_SECONDS
         return min(max(wait, _SHORTEST_SECONDS), LOOK_SECONDS)

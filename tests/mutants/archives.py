@@ -76,6 +76,14 @@ MUTANTS = (
         test="tests/models/test_archive_chain.py::test_the_code_goes_where_random_schedules_go",
     ),
     Mutant(
+        "history-without-gaps",
+        "operate/history.py",
+        "                self.gaps += begin != ends\n",
+        "",
+        "a history that lacks changes says that it is whole",
+        test="tests/simulation/test_archive_history.py::test_a_history_with_a_gap_says_that_it_is_not_whole",
+    ),
+    Mutant(
         "archive-nobody-decides",
         "archive/reader.py",
         "        if over or unseen:\n",
