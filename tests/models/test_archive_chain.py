@@ -19,7 +19,7 @@ from streamkit.progress.commit import Committer
 from streamkit.progress.control import ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
-from streamkit.stream.reader import _SAFE_SECONDS
+from streamkit.stream.start import RETENTION_SECONDS
 from streamkit.testing.archives import PASSING, MemoryArchive
 from streamkit.worker.copying import CopyStage
 from tests.models.archive_chain import (
@@ -92,7 +92,7 @@ class Aging:
         self.stream = stream
 
     def time(self):
-        return CREATED + self.stream.gone + 0.25 + _SAFE_SECONDS
+        return CREATED + self.stream.gone + 0.25 + RETENTION_SECONDS - 3600  # an hour is kept back
 
     def monotonic(self):
         return 0.0
