@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -277,15 +278,56 @@ def local(
     ] = 8000,
     shards: Annotated[int, typer.Option(min=1, help="Give a new stream this many shards.")] = 1,
     seed: Annotated[int | None, typer.Option(help="Make ids and numbers repeatable.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Keep all tables in this folder.")
+    ] = None,
 ) -> None:
-    """Serve DynamoDB and its streams from memory.
+    """Serve DynamoDB and its streams on this machine.
 
-    It works with any AWS SDK, and prints the environment variables to set. It keeps nothing when
-    it ends.
+    It works with any AWS SDK, and prints the environment variables to set. Without --data it keeps
+    nothing when it ends.
     """
     from streamkit.cli.engine import serve_engine
 
-    run_async(lambda: serve_engine(host=host, port=port, shards=shards, seed=seed))
+    run_async(lambda: serve_engine(host=host, port=port, shards=shards, seed=seed, data=data))
+
+
+@program.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the project, its package and its app.")],
+) -> None:
+    """Write a project that runs: entities, a handler, tests, table definitions, a Makefile."""
+    from streamkit.cli.new import describe_project, write_project
+
+    here = Path.cwd()
+    describe_project(name, write_project(name, here), here)
+
+
+@program.command()
+def dev(
+    app: AppArgument = None,
+    *,
+    port: Annotated[
+        int, typer.Option(help="Serve the tables on this port; 0 lets the system choose.")
+    ] = 8000,
+    page: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve the status page at this address.")
+    ] = "127.0.0.1:8080",
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Keep all tables in this folder.")
+    ] = Path(".streamkit"),
+) -> None:
+    """Run tables, a worker and the status page on this machine, until Ctrl-C.
+
+    The worker starts again when a Python file below this folder changes. Missing tables are
+    created, with the keys PK and SK. When a handler raises, the traceback of your code is shown.
+    """
+    from streamkit.cli.dev import Development
+
+    name = app or settings().app
+    if not name:
+        raise typer.BadParameter("name the app as MODULE:APP (or set STREAMKIT_APP)")
+    run_async(lambda: Development(name, page, Path.cwd()).run(port, data))
 
 
 @program.command()

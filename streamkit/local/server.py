@@ -31,6 +31,7 @@ from streamkit.local.wire import (
 _CONTROL = "/_control/"
 _WEB_PAGE = "the local engine does not answer web pages: this request has an Origin header"
 _FAILED = b'{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}'
+_READING = ("BatchGet", "Describe", "Get", "List", "Query", "Scan", "TransactGet")
 _log = logging.getLogger(__name__)
 
 
@@ -44,11 +45,13 @@ class Server:
     Attributes:
         host: the address it listens on.
         port: the port, chosen by the system when none was asked for.
+        changes: grows with each request that may have changed something.
     """
 
     def __init__(self, engine: Served) -> None:
         self.host = ""
         self.port = 0
+        self.changes = 0
         self._engine = engine
         self._control = Control(engine)
         self._ids = count(1)
@@ -107,6 +110,7 @@ class Server:
         try:
             engine = self._engine.at(*parse_scope(headers.get("authorization")))
             answer = engine.call_bytes(service, operation, body or b"{}")
+            self.changes += not operation.startswith(_READING)
         except Exception:  # noqa: BLE001
             # A defect of the engine must fail one call, not end the connection.
             _log.exception("%s failed", operation)
@@ -177,7 +181,7 @@ class Server:
             await asyncio.sleep(every)
             for engine in self._engine.everywhere():
                 for name in list(engine.tables):
-                    engine.expire(name)
+                    self.changes += engine.expire(name)
                 for stream in engine.streams.all():
                     stream.settle()
 

@@ -329,7 +329,7 @@ READING = """
     lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
     migrate new, migrate plan, migrate squash, migrate status, parked list, parked show, status
 """
-"""They write nothing into a table. `demo` and `local` have no table but their own."""
+"""They write nothing into a table. `demo`, `dev` and `local` have no table but their own, `new` has none."""
 
 
 def commands(found, path=()):
@@ -346,7 +346,7 @@ def named(*texts):
 
 def test_every_command_that_writes_is_killed_and_frozen_at_its_calls():
     """A new command belongs into one of these lists, and if it writes, it needs a scenario."""
-    known = named(*COMMANDS) | ELSEWHERE.keys() | named(READING) | {"demo", "local"}
+    known = named(*COMMANDS) | ELSEWHERE.keys() | named(READING) | {"demo", "dev", "local", "new"}
     assert set(commands(get_command(program))) == known
 
 

@@ -1,0 +1,65 @@
+"""The worker of `streamkit dev`, in a process of its own.
+
+It creates the app's tables if they are missing, shows the traceback of your code whenever a handler
+raises, and ends when the process that started it has ended.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from streamkit.app import App
+from streamkit.aws import connect
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.failures import report
+from streamkit.cli.loading import load_app
+from streamkit.cli.running import run, set_up_logs, settings
+from streamkit.cli.workers import run_workers
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.observe.frames import user_traceback, watching
+from streamkit.settings import Settings
+
+
+def main() -> ExitCode:
+    """Run the worker; the arguments are the app's name and the address of the status page."""
+    name, page = sys.argv[1:]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    chosen = settings(health=page)
+    set_up_logs(chosen, chosen.log_level)
+    try:
+        return run(lambda: _work(name, chosen))
+    except Exception as error:  # noqa: BLE001 - the last place to report an error
+        return report(error)
+
+
+async def _work(name: str, chosen: Settings) -> ExitCode:
+    app = load_app(name)
+    await _create_tables(app)
+    with watching(_tell):
+        return await run_workers([app], chosen, until_idle=False)
+
+
+async def _create_tables(app: App) -> None:
+    async with connect() as aws:
+        known = (await aws.dynamodb.list_tables())["TableNames"]
+        for table in (app.table, *app.tables):
+            if table not in known:
+                own = table == app.table
+                shape, entities = TableShape(), entities_of(app) if own else ()
+                await shape.create(aws.dynamodb, table, entities, stream=own)
+
+
+def _tell(handler: str, error: BaseException) -> None:
+    sys.stderr.write(f"{handler} raised. {user_traceback(error)}\n")
+    sys.stderr.flush()
+
+
+def _end_with_parent() -> None:
+    """Wait until the other end of stdin is closed, as it is when the parent has ended."""
+    os.read(0, 1)  # not through a buffer, which would be locked when the process ends
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(int(main()))

@@ -1,0 +1,96 @@
+"""The engine on disk: `streamkit local --data DIR` has the same tables and streams when it starts.
+
+A snapshot holds everything: items, streams with their positions, and chance. It is written beside
+the one before and renamed, so that there is a whole one at any moment. It is written a second after
+a change; a process that is killed loses that second, and all tables lose the same.
+"""
+
+import contextlib
+import os
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from streamkit.local.engine import Engine
+from streamkit.observe.version import __version__
+
+_NAME = "engine"
+_HEADER = f"streamkit {__version__}\n".encode()
+_EVERY_SECONDS = 1.0
+_SHARE = 0.05
+"""Snapshots take at most this share of the time: the engine stands still meanwhile."""
+
+
+class WrongData(Exception):
+    """A folder has no data that this version can read, or may not be written."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An engine that is kept in a folder, which only one process may use at a time."""
+
+    engine: Engine
+    file: Path
+
+    @classmethod
+    def open(cls, folder: Path, make: Callable[[], Engine]) -> "Kept":
+        """Read a folder's engine, or make one for a new folder.
+
+        Raises:
+            WrongData: another version wrote it, or it cannot be read.
+        """
+        file = folder / _NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stored = file.read_bytes() if file.exists() else b""
+        except OSError as error:
+            raise WrongData(f"{folder}: {error.strerror}") from None
+        if not stored:
+            return cls(make(), file)
+        if not stored.startswith(_HEADER):
+            raise WrongData(
+                f"{file} was not written by streamkit {__version__}: delete it to begin anew"
+            )
+        try:
+            engine = pickle.loads(stored[len(_HEADER) :])  # noqa: S301 - a file of our own
+        except Exception as error:  # noqa: BLE001 - whatever a damaged file leads to
+            raise WrongData(f"{file} cannot be read ({error!r}): delete it") from None
+        return cls(engine, file)
+
+    def store(self) -> None:
+        """Write a snapshot, and return when it is on disk."""
+        fresh = self.file.with_suffix(".new")
+        with fresh.open("wb") as out:
+            out.write(_HEADER)
+            pickle.dump(self.engine, out, protocol=pickle.HIGHEST_PROTOCOL)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(fresh, self.file)  # noqa: PTH105 - beside the other calls of os
+        with contextlib.suppress(OSError):  # some systems cannot sync a folder
+            folder = os.open(self.file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    async def keep(self, changes: Callable[[], int]) -> None:
+        """Write a snapshot after changes, for ever; at the end, the last one.
+
+        Args:
+            changes: returns how many changes there have been.
+        """
+        stored, pause = changes(), _EVERY_SECONDS
+        try:
+            while True:
+                await anyio.sleep(pause)
+                if changes() == stored:
+                    continue
+                stored, began = changes(), time.monotonic()
+                self.store()
+                pause = max(_EVERY_SECONDS, (time.monotonic() - began) / _SHARE)
+        finally:
+            self.store()
