@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.txt
+SITE := build/site-venv
 
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock pages hooks clean help
+.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -60,9 +61,16 @@ models: $(STAMP) ## the models of the protocols, explored to larger bounds, and 
 lock: $(STAMP) ## write the versions for development anew, as far as pyproject.toml asks for it; UPGRADE=1: all of them
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --extra rich --group test --group lint $(if $(UPGRADE),--upgrade) pyproject.toml -o $(LOCK)
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --group pyproject.toml:docs $(if $(UPGRADE),--upgrade) -o requirements-docs.txt
 
 pages: $(STAMP) ## write the pages that follow from the code: docs/logs.md
 	$(BIN)/python -m tests.log_reference
+
+site: ## build the site of all pages into build/site: strict, with a search that works without a network
+	@test -x $(SITE)/bin/mkdocs || { $(PYTHON) -m venv $(SITE) && \
+	  $(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt; }
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
 
 hooks: $(STAMP) ## let git run before each commit what CI runs
 	$(BIN)/pre-commit install
