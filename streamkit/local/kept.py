@@ -6,6 +6,8 @@ a change; a process that is killed loses that second, and all tables lose the sa
 """
 
 import contextlib
+import functools
+import hashlib
 import os
 import pickle
 import time
@@ -16,13 +18,20 @@ from pathlib import Path
 import anyio
 
 from streamkit.local.engine import Engine
-from streamkit.observe.version import __version__
 
 _NAME = "engine"
-_HEADER = f"streamkit {__version__}\n".encode()
 _EVERY_SECONDS = 1.0
 _SHARE = 0.05
 """Snapshots take at most this share of the time: the engine stands still meanwhile."""
+
+
+@functools.cache
+def header() -> bytes:
+    """Return what a snapshot begins with: a digest of the code whose objects it holds."""
+    digest = hashlib.blake2b(digest_size=12)
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return f"streamkit's local engine, {digest.hexdigest()}\n".encode()
 
 
 class WrongData(Exception):
@@ -51,12 +60,10 @@ class Kept:
             raise WrongData(f"{folder}: {error.strerror}") from None
         if not stored:
             return cls(make(), file)
-        if not stored.startswith(_HEADER):
-            raise WrongData(
-                f"{file} was not written by streamkit {__version__}: delete it to begin anew"
-            )
+        if not stored.startswith(header()):
+            raise WrongData(f"{file} is of another version of the engine: delete it to begin anew")
         try:
-            engine = pickle.loads(stored[len(_HEADER) :])  # noqa: S301 - a file of our own
+            engine = pickle.loads(stored[len(header()) :])  # noqa: S301 - a file of our own
         except Exception as error:  # noqa: BLE001 - whatever a damaged file leads to
             raise WrongData(f"{file} cannot be read ({error!r}): delete it") from None
         return cls(engine, file)
@@ -65,7 +72,7 @@ class Kept:
         """Write a snapshot, and return when it is on disk."""
         fresh = self.file.with_suffix(".new")
         with fresh.open("wb") as out:
-            out.write(_HEADER)
+            out.write(header())
             pickle.dump(self.engine, out, protocol=pickle.HIGHEST_PROTOCOL)
             out.flush()
             os.fsync(out.fileno())

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from streamkit.local.engine import Engine
-from streamkit.local.kept import Kept, WrongData
+from streamkit.local.kept import Kept, WrongData, header
 from streamkit.testing.loop import run_virtually
 from tests.tables import streamed
 
@@ -90,7 +90,8 @@ def test_a_snapshot_is_on_disk_before_it_takes_the_place_of_the_one_before(kept,
 
 
 @pytest.mark.parametrize(
-    "stored", [b"streamkit 0.0.1\nx", b"no snapshot", b"streamkit 0.1.0\nbroken"]
+    "stored",
+    [b"streamkit's local engine, 0123\nx", b"no snapshot", header() + b"broken", header()],
 )
 def test_what_cannot_be_read_is_said_and_stays(tmp_path, stored):
     (tmp_path / "engine").write_bytes(stored)
