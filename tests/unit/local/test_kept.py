@@ -37,7 +37,8 @@ def records(engine):
         iterator = called(engine, "GetShardIterator", **at)["ShardIterator"]
         page = called(engine, "GetRecords", ShardIterator=iterator)["Records"]
         found[shard["ShardId"]] = [
-            (one["dynamodb"]["SequenceNumber"], one["dynamodb"]["Keys"]["PK"]["S"]) for one in page
+            (int(one["dynamodb"]["SequenceNumber"]), one["dynamodb"]["Keys"]["PK"]["S"])
+            for one in page
         ]
     return found
 
