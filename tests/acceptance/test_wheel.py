@@ -34,7 +34,11 @@ def test_the_wheel_has_all_modules_and_systems_and_nothing_beside_streamkit(whee
     systems = {
         f"streamkit/systems/{path.relative_to(ROOT)}" for path in (ROOT / "handlers").rglob("*.py")
     }
-    assert modules | systems <= names
+    project = {
+        f"{path.relative_to(ROOT)}" for path in (ROOT / "streamkit/cli/project").rglob("*.template")
+    }
+    assert len(project) > 10
+    assert modules | systems | project <= names
     tops = {name.partition("/")[0] for name in names}
     assert [top for top in tops if not top.startswith("streamkit")] == []
     assert not [name for name in names if "__pycache__" in name]
