@@ -148,7 +148,7 @@ async def taken(way, size):
 
             def adopted(state, asked, adopt=adopt):
                 till.phase = state.phase
-                adopt(state, asked)
+                return adopt(state, asked)
 
             runner._adopt = adopted
             await runner.run()

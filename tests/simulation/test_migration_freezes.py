@@ -90,8 +90,8 @@ class Site:
                 adopt = runner._adopt
 
                 def adopted(state, asked):
-                    adopt(state, asked)
                     process.now = state.phase
+                    return adopt(state, asked)
 
                 runner._adopt = adopted
             return await runner.run(stay=stay)
