@@ -44,6 +44,8 @@ PRESETS: dict[Preset, dict[str, float]] = {
         "look_interval": 2.0,
         "checkpoint_interval": 300.0,
         "list_interval": 60.0,
+        "heartbeat": 3.0,
+        "lease": 7.0,
     },
 }
 """The settings of each preset. Lambda makes four reads a second of a shard; users report that the
@@ -78,9 +80,9 @@ class Settings(BaseSettings):
         "balanced",
         description="Use these defaults: balanced, latency (poll often) or cost (poll seldom).",
     )
-    heartbeat: float = Field(3.0, gt=0, description="Seconds between two heartbeats of a worker.")
+    heartbeat: float = Field(2.0, gt=0, description="Seconds between two heartbeats of a worker.")
     lease: float = Field(
-        7.0, gt=0, description="Seconds after which other workers take a silent worker's shards."
+        4.25, gt=0, description="Seconds after which other workers take a silent worker's shards."
     )
     look_interval: float = Field(
         0.5, gt=0, description="Seconds between two looks at the other workers of the fleet."

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from streamkit.fleet.members import Member, MemberList
-from streamkit.fleet.starvation import LONGEST
+from streamkit.fleet.starvation import longest
 from streamkit.progress.clock import Clock
 
 _AWAITED_SECONDS = 300.0
@@ -53,7 +53,7 @@ Ask = Callable[[], Facts]
 class Heartbeat:
     """This worker's member item; each heartbeat collects the facts that are not written at once.
 
-    After a late heartbeat, the item says *late* for four leases of `lease_seconds`.
+    After a late heartbeat, the item says *late* for as long as a lease of `lease_seconds` becomes.
     """
 
     member_list: MemberList
@@ -68,6 +68,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         """Set the silence in seconds after which the member counts as dead."""
+        self._starved_seconds = longest(self.lease_seconds) * self.lease_seconds
         if math.isfinite(self.lease_seconds):
             self.me = replace(self.me, lease=self.lease_seconds)
 
@@ -106,7 +107,7 @@ class Heartbeat:
             idle=facts.idle,
             held=facts.held,
             claims=facts.claims,
-            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,
+            late=self.clock.monotonic() - self._late_at <= self._starved_seconds,
             used=facts.used,
             lately=facts.lately,
             waits=frozenset(

@@ -2,7 +2,7 @@
 
 A fleet that is short of CPU sends late heartbeats, each worker in turn. A worker that has the CPU
 for a while would take the other workers' shards, be starved by the added load, and lose them again.
-So if *every* worker was late lately, this one included, leases are `LONGEST` times as long. One
+So if *every* worker was late lately, this one included, leases are `longest` times as long. One
 worker with heartbeats in time is enough for the normal lease; a worker that dies in such a fleet is
 replaced as fast as ever.
 
@@ -16,13 +16,23 @@ its heartbeat see it.
 In: readings of the member list, on this process's own clock. Out: how many times longer a lease is.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from streamkit.fleet.members import Member
 
-LONGEST = 4
+_LEAST, _MOST = 4, 7
 """How many times longer a lease may become: even in a starved fleet a dead worker is replaced."""
+
+_STARVED_SECONDS = 28.0
+"""How long a lease is to become: a worker without CPU stands still for as long, whatever its lease
+is, and a worker that looks so seldom judges nobody by a lease that is shorter."""
+
+
+def longest(lease_seconds: float) -> int:
+    """Return how many times longer a lease becomes in a starved fleet."""
+    return min(max(math.ceil(_STARVED_SECONDS / lease_seconds), _LEAST), _MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +79,12 @@ class Starvation:
 
     @property
     def times(self) -> int:
-        """Return how many times longer a lease is now: 1, or `LONGEST`.
+        """Return how many times longer a lease is now: 1, or the most.
 
         A member counts once it was watched for long enough to be seen as late.
         """
         known = [b for b in self._seen.values() if self._now - b.first > 2 * self.late_seconds]
-        window = LONGEST * self.lease_seconds
+        most = longest(self.lease_seconds)
+        window = most * self.lease_seconds
         late = [b.late_at is not None and self._now - b.late_at <= window for b in known]
-        return LONGEST if late and all(late) else 1
+        return most if late and all(late) else 1

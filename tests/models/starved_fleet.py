@@ -7,10 +7,12 @@ looks at all, and judges who is dead, by a *rule*: how long a lease is, from wha
                other for dead, once each has been seen to be late
     replaced   a worker that died among healthy ones is dead in the normal time for each of the
                others, also for one that is late itself
-    found      a worker that died in a starved fleet is dead within four leases for some other
+    found      a worker that died in a starved fleet is dead within the longest lease for some other
 
 In: a rule. Out: what breaks it, as texts; none of ours. The naive rules are BAD, each for a reason
-of its own. Times are seconds; a lease is 7, a heartbeat 3, as by default.
+of its own. Times are seconds; a lease is 7, a heartbeat 3, as with `cost`, or a little over 4 and 2,
+as by default. A worker without CPU stands still for as long in both, so a short lease becomes more
+times as long.
 """
 
 import itertools
@@ -229,7 +231,7 @@ def replaced(make: MakeJudge) -> Iterator[str]:
 
 
 def found(make: MakeJudge) -> Iterator[str]:
-    """Look for a dead worker in a starved fleet that no worker finds within four leases."""
+    """Look for a dead worker in a starved fleet that no worker finds within the longest lease."""
     longest = MOST * LEASE + LONG + 2 * STEP
     for beats in itertools.product(schedules((LONG,), 0, 1), schedules((SHORT, LONG), 1, 3)):
         for looks in (1, 4):

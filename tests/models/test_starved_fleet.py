@@ -4,26 +4,29 @@ import pytest
 
 from streamkit.fleet.heartbeat import late_after
 from streamkit.fleet.members import Member
-from streamkit.fleet.starvation import LONGEST, Starvation
+from streamkit.fleet.starvation import Starvation, longest
 from streamkit.progress.lease import LeaseWatch
-from tests.models.starved_fleet import (
-    BEAT,
-    CHECKS,
-    LATE,
-    LEASE,
-    MOST,
-    NAIVE,
-    Judge,
-    broken,
-    ours,
-)
+from tests.models import starved_fleet as model
+from tests.models.starved_fleet import CHECKS, NAIVE, Judge, broken, ours
+
+
+@pytest.fixture(params=[(7.0, 3.0), (4.25, 2.0), (4.0, 2.0)], ids=["long", "default", "short"])
+def settings(request, monkeypatch):
+    """Let the model have this lease and heartbeat."""
+    lease, beat = request.param
+    named = {"LEASE": lease, "BEAT": beat, "SHORT": int(beat), "LATE": late_after(lease, beat)}
+    named["MOST"] = 4 if lease == 7 else 7
+    named["HEALTHY"] = tuple(range(1, model.SECONDS + int(beat), int(beat)))
+    for name, value in named.items():
+        monkeypatch.setattr(model, name, value)
 
 
 class Code:
     """The code of a worker in place of the specification."""
 
     def __init__(self, me):
-        self.leases, self.starvation = LeaseWatch(LEASE, LEASE / 2), Starvation(LEASE, LATE)
+        lease = model.LEASE
+        self.leases, self.starvation = LeaseWatch(lease, lease / 2), Starvation(lease, model.LATE)
 
     def look(self, beats, told, own_gap, now):
         members = [
@@ -32,18 +35,27 @@ class Code:
         ]
         self.starvation.note(members, asked=now, answered=now)
         self.leases.times = self.starvation.times
-        well = own_gap <= late_after(self.leases.times * LEASE, BEAT)
+        well = own_gap <= late_after(self.leases.times * model.LEASE, model.BEAT)
         self.leases.observe({m.name: m.beats for m in members}, asked=now, answered=now, well=well)
         return {name for name in range(len(beats)) if self.leases.is_abandoned(str(name))}
 
 
+@pytest.mark.usefixtures("settings")
 def test_the_rule_holds_in_every_schedule_that_is_looked_at():
     assert broken(lambda me: Judge(me, ours)) == {}
 
 
+@pytest.mark.usefixtures("settings")
 def test_the_code_holds_in_every_schedule_that_is_looked_at():
-    assert (LONGEST, late_after(LEASE, BEAT)) == (MOST, LATE)
+    assert (longest(model.LEASE), late_after(model.LEASE, model.BEAT)) == (model.MOST, model.LATE)
     assert broken(Code) == {}
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_short_lease_that_becomes_four_times_as_long_is_not_enough(monkeypatch):
+    monkeypatch.setattr(model, "MOST", 4)
+    fails = next(CHECKS["found"](lambda me: Judge(me, ours)), None)
+    assert (fails is None) == (model.LEASE == 7)
 
 
 @pytest.mark.parametrize("name", NAIVE)

@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "never-starved",
         "fleet/starvation.py",
-        "        return LONGEST if late and all(late) else 1\n",
+        "        return most if late and all(late) else 1\n",
         "        return 1\n",
         "a starved fleet takes its own shards away in turn",
         test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
@@ -192,8 +192,8 @@ MUTANTS = (
     Mutant(
         "starved-by-one",
         "fleet/starvation.py",
-        "        return LONGEST if late and all(late) else 1\n",
-        "        return LONGEST if any(late) else 1\n",
+        "        return most if late and all(late) else 1\n",
+        "        return most if any(late) else 1\n",
         "one dead worker makes every lease longer, also its own",
         test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
     ),
@@ -208,10 +208,18 @@ MUTANTS = (
     Mutant(
         "no-lease-is-long-enough",
         "fleet/starvation.py",
-        "LONGEST = 4\n",
-        "LONGEST = 40\n",
+        "_LEAST, _MOST = 4, 7\n",
+        "_LEAST, _MOST = 40, 40\n",
         "a dead worker in a starved fleet is replaced only once the fleet has its CPU back",
-        test="tests/simulation/test_starvation.py::test_a_worker_that_dies_in_a_starved_fleet_is_replaced_within_four_leases",
+        test="tests/simulation/test_starvation.py::test_a_worker_that_dies_in_a_starved_fleet_is_replaced_within_the_longest_lease",
+    ),
+    Mutant(
+        "short-leases-short-for-the-starved",
+        "fleet/starvation.py",
+        "_LEAST, _MOST = 4, 7\n",
+        "_LEAST, _MOST = 4, 4\n",
+        "where leases are short, nobody in a starved fleet looks often enough to find a dead worker",
+        test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
     ),
     Mutant(
         "starvation-not-judged-by",
@@ -224,7 +232,7 @@ MUTANTS = (
     Mutant(
         "lateness-not-told",
         "fleet/heartbeat.py",
-        "            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,\n",
+        "            late=self.clock.monotonic() - self._late_at <= self._starved_seconds,\n",
         "            late=False,\n",
         "two workers that stand still at once do not see each other late",
         test="tests/simulation/test_starvation.py::test_workers_that_are_short_of_cpu_in_turn_take_no_shards_from_each_other_and_go_on",

@@ -14,7 +14,7 @@ from streamkit.testing.loop import run_virtually
 from tests.simulation.crew import TABLE, Event, Fleet, Tally
 
 THREE = ("a", "b", "c")
-LEASE_AND_HEARTBEAT = 10.0
+LEASE_AND_HEARTBEAT = Settings().lease + Settings().heartbeat
 
 
 def run(main, *arguments, seed=0):
@@ -118,7 +118,7 @@ async def gaps(found, wait, settings):
 
 @pytest.mark.parametrize(
     ("settings", "usual", "longest"),
-    [({}, 6.5, 7.5), ({"preset": "latency"}, 3.2, 4.0)],
+    [({}, 4.0, 5.0), ({"preset": "latency"}, 3.2, 4.0)],
     ids=["default", "latency"],
 )
 def test_the_shards_of_a_worker_that_is_killed_at_any_moment_are_read_soon(

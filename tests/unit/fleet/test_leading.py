@@ -13,7 +13,7 @@ from streamkit.fleet.generation import Generation
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.lister import Lister
 from streamkit.fleet.members import Member
-from streamkit.fleet.starvation import LONGEST, Starvation
+from streamkit.fleet.starvation import Starvation, longest
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CHILD, GuardSource
 from streamkit.progress.commit import Applied, Batch
@@ -59,7 +59,7 @@ async def test_a_heartbeat_that_arrives_after_a_later_one_is_a_heartbeat():
     starvation = Starvation(LEASE, 4.5)
     for at, beats in ((0.0, 5), (3.0, 4), (6.0, 6), (20.0, 5)):
         starvation.note([Member("m", beats=beats)], asked=at, answered=at)
-    assert starvation.times == LONGEST, "the last one came late"
+    assert starvation.times == longest(LEASE), "the last one came late"
 
 
 # -- who leads -------------------------------------------------------------------------------------
