@@ -79,22 +79,28 @@ class Table:
         """Make the result independent of the reads after the first `noted` ones."""
         del self._tracker.reads[noted:]
 
-    async def get(self, key: Key[E], *, check: bool = True) -> E | None:
-        """Return the item with this key, or None.
+    async def get(self, key: Key[E], *, check: bool = True, once: bool = False) -> E | None:
+        """Return the item with this key, or None; `once` reads it as `look` does.
 
         Raises:
             DecodeError: the item does not fit the entity.
         """
         if key.entity.__parts__ is not None:
             return (await self.batch_get([key], check=check)).get(key)
-        ref = item_ref(self.schema, key.wire(self.schema))
-        reply = await _available(
-            self._dynamodb.get_item(
-                TableName=self.schema.name, Key=key.wire(self.schema), ConsistentRead=True
-            )
-        )
-        item = self._seen(ref, key.entity, reply.get("Item"), check=check)
+        ref, stored = await self._stored(key, once=once)
+        item = self._seen(ref, key.entity, stored, check=check)
         return None if item is None else self.entity_of(key.entity, item)
+
+    async def _stored(self, key: Key[Any], *, once: bool) -> tuple[ItemRef, Any]:
+        wire = key.wire(self.schema)
+        ref, items = item_ref(self.schema, wire), self._tracker.pending.uncommitted.items
+        if once and ref in items:
+            return ref, items[ref]
+        request = {"TableName": self.schema.name, "Key": wire, "ConsistentRead": True}
+        reply = await _available(self._dynamodb.get_item(**request))
+        if once:
+            items[ref] = reply.get("Item")
+        return ref, reply.get("Item")
 
     async def look(self, key: Key[Any]) -> Sight:
         """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
@@ -102,13 +108,7 @@ class Table:
         It is read once for all runs between which this shard commits nothing, and checked only in
         the attributes given to `Sight.check`.
         """
-        ref = item_ref(self.schema, key.wire(self.schema))
-        items = self._tracker.pending.uncommitted.items
-        if ref not in items:
-            request = {"Key": key.wire(self.schema), "ConsistentRead": True}
-            reply = await _available(self._dynamodb.get_item(TableName=self.schema.name, **request))
-            items[ref] = reply.get("Item")
-        stored = items[ref]
+        ref, stored = await self._stored(key, once=True)
         versions, actions = self._tracker.pending.of(ref)
         self._tracker.note(ref, versions, key.entity, stored, check=False)
         item = applied(actions, stored) or {}

@@ -142,9 +142,24 @@ class Mirror:
     async def follow(self, change: Change[Any], **tools: Any) -> tuple[Effect, ...]:
         """Return what updates the copy that changed, and enters it in its source's directory."""
         entries = await self._entries(change, tools[AUDIENCE])
-        if change.new is None:
+        if change.new is None or not (entries or await self._differs(change.new, tools)):
             return tuple(entries)
         return (*entries, *await self._mend(change.new.item_key, tools, keep=bool(entries)))
+
+    async def _differs(self, copied: Entity, tools: dict[str, Any]) -> bool:
+        """Return whether a copy has to be read again, because its change left it unlike its source.
+
+        Nearly always it was this mirror that wrote it. If it was written again, that is a change of
+        its own; so is a write to the source after it was read here.
+        """
+        source_key = self.source(copied)
+        if self.needs or source_key is None:
+            return source_key is not None
+        table: Table = tools[AUDIENCE]
+        noted = len(table.reads_noted)
+        source = await table.get(source_key, once=True)
+        table.forget_reads(noted)
+        return source is None or bool(await self._changes(source, copied, {}))
 
     async def _entries(self, change: Change[Any], table: Table) -> list[Effect]:
         """Return the effects of a copy's change on the directories of its sources."""
@@ -160,7 +175,7 @@ class Mirror:
 
     async def _has_directory(self, source: Key[Any], table: Table) -> bool:
         """Return whether a source's copies are found through an index, or may be."""
-        item = await table.get(source, check=False)
+        item = await table.get(source, check=False, once=True)
         return item is None or any(s.index is not None for s in as_sources(self.copies(item)))
 
     # -- both ----------------------------------------------------------------------------------
@@ -180,7 +195,7 @@ class Mirror:
         source_key = None if copied is None else self.source(copied)
         effects: tuple[Effect, ...] = ()
         if copied is not None and source_key is not None:
-            source = await table.get(source_key)
+            source = await table.get(source_key, once=True)
             if source is not None:
                 effects = await self._changes(source, copied, arguments)
             elif self.gone == "delete":

@@ -201,6 +201,15 @@ MUTANTS = (
         test="tests/simulation/test_mirror_rows.py::test_the_rule_holds_and_not_because_of_echoes",
     ),
     Mutant(
+        "old-copy-taken-for-an-echo",
+        "kinds/mirror.py",
+        "        return source is None or bool(await self._changes(source, copied, {}))\n",
+        "        return source is None\n",
+        "a copy that is set back to an old value keeps it",
+        "2",
+        test="tests/simulation/test_mirror.py::test_a_copy_that_is_set_back_mends_itself",
+    ),
+    Mutant(
         "derived-over-anything",
         "kinds/derive.py",
         "    return any_of(absent, mine, _equals(item))\n",

@@ -74,6 +74,48 @@ def test_a_copy_made_from_an_old_reading_mends_itself(harness_of):
     assert not wrong(harness)
 
 
+def test_a_copy_that_is_set_back_mends_itself(harness_of):
+    harness = harness_of(make_app())
+    harness.put(User(user="ann", name="New"), *(Member(server=f"s{n}", user="ann") for n in "ab"))
+    harness.settle()
+    harness.put(Member(server="sa", user="ann", name="Old"))
+    harness.settle()
+    assert not wrong(harness)
+
+
+class Author(Entity, pk="AUTHOR#{user}", sk="AUTHOR"):
+    user: str
+    name: str
+
+
+class Post(Entity, pk="AUTHOR#{user}", sk="POST#{post}"):
+    user: str
+    post: str
+    name: str = ""
+
+
+def posts_of(author: Author) -> Query[Post]:
+    return Post.query(user=author.user)
+
+
+def author_of(post: Post) -> Key[Author]:
+    return Author.key(user=post.user)
+
+
+@pytest.mark.parametrize(("gone", "left"), [("keep", 1), ("delete", 0)])
+def test_a_copy_that_appears_after_its_source_is_gone_is_kept_or_deleted(harness_of, gone, left):
+    app = App("blog", table="Blog")
+
+    @app.mirror(copies=posts_of, source=author_of, gone=gone)
+    def name(author: Author, copy: Post) -> Set[Post]:
+        return Set(copy.item_key, name=author.name)
+
+    harness = harness_of(app)
+    harness.put(Post(user="ann", post="1"))
+    harness.settle()
+    assert len(harness.scan(Post)) == left
+
+
 def test_other_attributes_of_a_copy_stay(harness_of):
     harness = harness_of(make_app())
     harness.put(User(user="ann", name="Ann"))
