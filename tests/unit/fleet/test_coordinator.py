@@ -420,7 +420,7 @@ async def test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_the
 async def test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_somebody_reads_it():
     fleet, registry = Fleet("other"), Registry()
     meters, lister = Meters(registry, "shop"), SimpleNamespace(waiting=frozenset({"new"}))
-    shards = SimpleNamespace(running={}, retries=SimpleNamespace(parked=0, stuck=0))
+    shards = SimpleNamespace(running={}, retries=SimpleNamespace(parked=0, stuck=0, oldest={}))
 
     def gauges(lister):
         leadership = SimpleNamespace(coordinator=fleet.me, lister=lister)
