@@ -7,6 +7,7 @@ import boto3.session
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.parsers import create_parser
 
+from streamkit.archive.link import Lines, records_of
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode import ImageDecoder, Router, parse_page
 from tests.benchmarks.deals import FULL, Deal, page_body
@@ -82,3 +83,29 @@ def one_image() -> Figure:
 @row("decoding: only routed", unit=RATE, of=USUAL, bar=34)
 def only_routed() -> Figure:
     return beside_the_usual(images(new=False, old=False))
+
+
+@row("decoding: an archive's records", unit=RATE, of="the stream's pages", bar=0.75)
+def archived() -> Figure:
+    """The same records, from a link of an archive and from replies of the stream."""
+    bodies = [page_body(number) for number in range(LONG)]
+    lines = Lines()
+    for body in bodies:
+        lines.add(parse_page(body).records)
+    packed = lines.body()
+
+    def from_archive() -> None:
+        for _ in records_of(packed):
+            pass
+
+    def from_stream() -> None:
+        for body in bodies:
+            parse_page(body)
+
+    gc.collect()
+    gc.disable()
+    try:
+        spent, usually = in_turns(from_archive, from_stream)
+    finally:
+        gc.enable()
+    return Figure(FULL * LONG / spent, usually / spent)

@@ -100,3 +100,19 @@ def test_every_altered_byte_is_found():
 def test_a_link_of_a_later_format_is_not_guessed_at():
     with pytest.raises(DamagedLink, match="newer format, 2: upgrade"):
         Link.opened("name", sealed(1, format=2))
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_pages_are_of_one_size_however_well_records_are_compressed(noise):
+    """Memory does not grow with an object: a megabyte of the same letter is a thousand bytes."""
+    lines, rng = Lines(), random.Random(0)
+    for number in range(400):
+        pad = "".join(rng.choices("abcdefghijklmnop", k=6000)) if noise else "x" * 6000
+        page = parse_page(
+            body_of(number).replace(b'"pad": {"S": ""}', b'"pad": {"S": "%s"}' % pad.encode())
+        )
+        lines.add(page.records)
+    pages = list(records_of(lines.body()))
+    assert [int(r.sequence_number) for p in pages for r in p.records] == list(range(400))
+    assert all(page.size < 140_000 for page in pages)
+    assert len(pages) < 60
