@@ -79,7 +79,7 @@ class Environment:
     @cached_property
     def store(self) -> CursorStore:
         """The consumer's control items."""
-        return CursorStore(self.aws.dynamodb, self.tables.space(self.app))
+        return self.tables.store(self.app, self.aws)
 
     @property
     def since(self) -> int:
@@ -140,7 +140,7 @@ async def open_environment(
         tables = await survey(app, aws)
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, tables, resources))
-            store = CursorStore(aws.dynamodb, tables.space(app))
+            store = tables.store(app, aws)
             joined = await _join(app, tables, store, clock, aws, meters)
             tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, store.space)
             dispatcher = Dispatcher(

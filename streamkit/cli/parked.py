@@ -116,8 +116,9 @@ def list_(
     """List parked changes, queue by queue, in order."""
     from streamkit.aws import Aws
     from streamkit.cli.describing import describe_parked, parked_fields
-    from streamkit.core.parked.queues import ParkedQueue, list_parked, open_store
+    from streamkit.core.parked.queues import ParkedQueue, list_parked
     from streamkit.core.parking import Parked
+    from streamkit.core.tables import open_store
 
     loaded = app_named(app, listener)
     chosen = _selection(filters)
@@ -161,9 +162,9 @@ def show(
     """
     from streamkit.aws import Aws
     from streamkit.cli.describing import call_of, parked_fields
-    from streamkit.core.parked.queues import open_store
     from streamkit.core.parked.queues import show as read_one
     from streamkit.core.parking import Parked
+    from streamkit.core.tables import open_store
     from streamkit.stream.decode.envelope import POSITION_DIGITS
 
     loaded = app_named(app, listener)

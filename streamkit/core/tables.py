@@ -15,6 +15,7 @@ from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, UnknownTable
 from streamkit.model.schema import TableSchema
 from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 
 Describe = Callable[[str], Awaitable[TableSchema]]
 
@@ -99,6 +100,14 @@ class AppTables:
         """Return the tables that commits write to, by name; more may be added later."""
         return self.others or Tables(self.table, self.control)
 
+    def store(self, app: Consumer, aws: Aws) -> CursorStore:
+        """Return where the control items of this consumer of this stream are read and written.
+
+        Raises:
+            ConfigurationError: the table has no stream, or cannot hold control items.
+        """
+        return CursorStore(aws.dynamodb, self.space(app))
+
     def space(self, app: Consumer) -> ControlSpace:
         """Return the control items of this consumer of this stream.
 
@@ -128,6 +137,15 @@ async def survey(app: Consumer, aws: Aws) -> AppTables:
     for name in app.tables:
         await others.learn(name)
     return AppTables(table, control, others)
+
+
+async def open_store(app: Consumer, aws: Aws) -> CursorStore:
+    """Return the control items of an app's consumer.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    return (await survey(app, aws)).store(app, aws)
 
 
 async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:

@@ -16,7 +16,6 @@ from streamkit.core.tables import survey
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import Member, MemberList
-from streamkit.progress.cursor import CursorStore
 
 _LEASE_SECONDS = 15.0
 """After so many seconds of silence a worker is dead that does not say its own."""
@@ -30,7 +29,7 @@ async def other_releases(app: App, aws: Aws) -> str | None:
     """
     tables, found = await survey(app, aws), list[str]()
     for consumer in consumers_of([app.head]):
-        store = CursorStore(aws.dynamodb, tables.space(consumer))
+        store = tables.store(consumer, aws)
         mine = consumer.fingerprint()
         found += [f"worker {one.name}" for one in await _strangers(MemberList(store), mine)]
         newest = await newest_generation(store)

@@ -10,7 +10,6 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import MemberList
 from streamkit.observe.pricing import CostEstimate, estimate
-from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.stream.listing import list_shards
 
@@ -31,7 +30,7 @@ async def read_estimate(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     listing = await list_shards(aws, tables.table.stream_arn or "")
     shards = sum(shard.ending is None for shard in listing.shards)
     if workers is None:

@@ -17,7 +17,7 @@ from streamkit.aws import Aws
 from streamkit.core.high_water_mark import item_of, path_of
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, show
 from streamkit.core.parking import LAMBDA_CHUNKS
-from streamkit.core.tables import describe, survey
+from streamkit.core.tables import describe, open_store
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER, every_cursor
@@ -152,7 +152,7 @@ async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> s
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
     said = said_of(clock or SystemClock(), "pause")
-    return await set_paused(await _store(app, aws), int(said.at), said)
+    return await set_paused(await open_store(app, aws), int(said.at), said)
 
 
 async def resume_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:
@@ -165,7 +165,7 @@ async def resume_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> 
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
     said = said_of(clock or SystemClock(), "resume")
-    return await set_paused(await _store(app, aws), 0, said)
+    return await set_paused(await open_store(app, aws), 0, said)
 
 
 async def pause_operation(
@@ -190,12 +190,7 @@ async def pause_operation(
         ConfigurationError: it is not under way, or has decided already.
     """
     said = said_of(clock or SystemClock(), f"{operation}: {'paused' if paused else 'resumed'}")
-    return await set_held(await _store(app, aws), operation, said, paused=paused)
-
-
-async def _store(app: App, aws: Aws) -> CursorStore:
-    tables = await survey(app, aws)
-    return CursorStore(aws.dynamodb, tables.space(app))
+    return await set_held(await open_store(app, aws), operation, said, paused=paused)
 
 
 async def delete_consumer(

@@ -227,7 +227,7 @@ class _Looking:
         )
 
     def _store(self, consumer: App) -> CursorStore:
-        return CursorStore(self.aws.dynamodb, self.tables.space(consumer))
+        return self.tables.store(consumer, self.aws)
 
     async def _view(self, consumer: App, entity: type[Entity] | None, key: ItemKey) -> ItemView:
         handlers = [handler for handler in consumer.handlers if handler.entity is entity]

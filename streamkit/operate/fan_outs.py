@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import ParkedQueue, list_parked, open_store, parked_queues
+from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked
+from streamkit.core.tables import open_store
 from streamkit.operate.redrive import discard_queue
 from streamkit.progress.clock import Clock, SystemClock
 

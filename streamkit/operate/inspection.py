@@ -26,7 +26,6 @@ from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
 from streamkit.progress.actions import OURS, Action, Verb, render
 from streamkit.progress.control import ControlSpace
-from streamkit.progress.cursor import CursorStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     missing = await missing_migrations(app, aws)
     found += [] if missing is None else [Finding("error", missing)]
     if not any(finding.severity == "error" for finding in found):
-        found += await start_findings(app, CursorStore(aws.dynamodb, tables.space(app)))
+        found += await start_findings(app, tables.store(app, aws))
     return AppInspection(
         app=app.name,
         table=_table(tables.table),

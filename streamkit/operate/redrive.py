@@ -13,16 +13,9 @@ from dataclasses import replace
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.head import leave
-from streamkit.core.parked.queues import (
-    ParkedQueue,
-    Selection,
-    list_parked,
-    open_store,
-    read_head,
-    show,
-)
+from streamkit.core.parked.queues import ParkedQueue, Selection, list_parked, read_head, show
 from streamkit.core.routes import Channels
-from streamkit.core.tables import survey
+from streamkit.core.tables import open_store, survey
 from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import list_parked, open_store, parked_queues
+from streamkit.core.parked.queues import list_parked, parked_queues
+from streamkit.core.tables import open_store
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import MemberList
 from streamkit.progress.clock import SystemClock

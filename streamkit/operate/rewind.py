@@ -29,7 +29,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import parked_queues
-from streamkit.core.tables import survey
+from streamkit.core.tables import open_store
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
@@ -107,8 +107,7 @@ async def rewind(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
-    tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = await open_store(app, aws)
     now = clock.time()
     newest = await _unless_paused(store)
     begins: frozenset[str] = frozenset()

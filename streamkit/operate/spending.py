@@ -19,7 +19,6 @@ from streamkit.core.tables import survey
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.pricing import DOLLARS
 from streamkit.observe.usage import Usage, UsageMark
-from streamkit.progress.cursor import CursorStore
 
 _DAY = 86_400.0
 _SURE = 2.0
@@ -65,7 +64,7 @@ async def read_spending(app: App, aws: Aws, *, since: float | None = None) -> tu
     tables = await survey(app, aws)
     found = []
     for consumer in consumers_of([app]):
-        store = CursorStore(aws.dynamodb, tables.space(consumer))
+        store = tables.store(consumer, aws)
         members = (await MemberList(store).read()).values()
         found.append(spending_of(consumer.name, members, since))
     return tuple(found)

@@ -154,7 +154,7 @@ async def read_status(
     """
     clock = clock or SystemClock()
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     generation = await newest_generation(store)
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)

@@ -27,7 +27,6 @@ from streamkit.model.keys import Key, Query
 from streamkit.observe.frames import user_traceback
 from streamkit.operate.redrive import redrive
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
-from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.testing.loop import seconds_of
 from streamkit.testing.recording import Recorder, recording
@@ -199,7 +198,7 @@ class Harness(Rig):
         """Return the parked changes, each parked queue in order; those of listeners, too."""
         found = []
         for one in (self.app, *self.app.listeners.values()):
-            store = CursorStore(self._aws.dynamodb, self.tables.space(one))
+            store = self.tables.store(one, self._aws)
             found += self._run(list_parked(store))
         return found
 

@@ -173,7 +173,7 @@ def assemble(
         objects: its app's archive, open, if there is one.
     """
     aws, clock, rng = machine.aws, machine.clock, machine.rng
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     table, lost = Table(aws.dynamodb, tables.table), dispatcher.meters.lost
     losses = Losses(app.on_loss, table, store, aggregates, lost)
@@ -213,7 +213,7 @@ def _archive_use(
     app: App, machine: Machine, tables: AppTables, objects: Objects, lease: float
 ) -> ArchiveUse:
     """Build what an app with an archive needs of it."""
-    store = CursorStore(machine.aws.dynamodb, tables.space(app.writer))
+    store = tables.store(app.writer, machine.aws)
     shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
     flush = app.archive.flush if app.archive is not None else Flush()
     writer = ArchiveWriter(store.read, Liveness(store, machine.clock, lease).is_over)

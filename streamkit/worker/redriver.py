@@ -36,7 +36,6 @@ from streamkit.kinds.fan_out.broadcasting import Broadcaster, SetAside, nothing_
 from streamkit.kinds.fan_out.fan_out import serving_one
 from streamkit.kinds.fan_out.serving import FanOutChange
 from streamkit.model.builds import Build
-from streamkit.progress.cursor import CursorStore
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page
@@ -109,7 +108,7 @@ class Redriver:
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
         self.aws, self.clock, self.rng = self.machine.aws, self.machine.clock, self.machine.rng
-        self.store = CursorStore(self.aws.dynamodb, self.tables.space(self.app))
+        self.store = self.tables.store(self.app, self.aws)
         parts = (self.store, self.tables.schemas, self.rng, self.clock)
         self._broadcaster = Broadcaster(*parts, self.set_aside)
 

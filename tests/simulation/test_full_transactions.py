@@ -19,7 +19,8 @@ from streamkit import (
     present,
 )
 from streamkit.aws_lambda.host import process_batch
-from streamkit.core.parked.queues import list_parked, open_store
+from streamkit.core.parked.queues import list_parked
+from streamkit.core.tables import open_store
 from streamkit.operate.moves import move_to_workers
 from streamkit.operate.redrive import redrive
 from streamkit.testing.chance import repeatable

@@ -7,7 +7,8 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
-from streamkit.core.parked.queues import list_parked, open_store
+from streamkit.core.parked.queues import list_parked
+from streamkit.core.tables import open_store
 from streamkit.migrate.calls import DONE
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.tallies import Tally

@@ -8,7 +8,8 @@ import structlog
 
 from streamkit import Add, App, Entity, Inserted, PoisonChange, Policy
 from streamkit.aws_lambda.host import process_batch
-from streamkit.core.parked.queues import list_parked, open_store
+from streamkit.core.parked.queues import list_parked
+from streamkit.core.tables import open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.operate.status import read_status

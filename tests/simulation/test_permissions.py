@@ -12,7 +12,8 @@ from handlers.shop.entities import Customer, Order, Status
 from handlers.shop.handlers import SHAPE
 from handlers.shop.handlers import app as shop_app
 from streamkit import App, Entity, Inserted
-from streamkit.core.parked.queues import Selection, list_parked, open_store
+from streamkit.core.parked.queues import Selection, list_parked
+from streamkit.core.tables import open_store
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.operate.budget import read_estimate

@@ -11,7 +11,8 @@ from streamkit import Add, App, Entity, Inserted, Modified, Telemetry
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.core.parked.queues import list_parked, open_store, parked_queues
+from streamkit.core.parked.queues import list_parked, parked_queues
+from streamkit.core.tables import open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.observe.registry import Registry

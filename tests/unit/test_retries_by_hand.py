@@ -25,7 +25,8 @@ from streamkit import (
     present,
 )
 from streamkit.aws import connect
-from streamkit.core.parked.queues import Selection, open_store, parked_queues
+from streamkit.core.parked.queues import Selection, parked_queues
+from streamkit.core.tables import open_store
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.operate.redrive import discard, list_parked, open_redriver, redrive, show

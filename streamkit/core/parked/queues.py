@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkit.aws import Aws
-from streamkit.core.consumer import Consumer
 from streamkit.core.parking import LAMBDA_CHUNKS, Parked, read_parked
-from streamkit.core.tables import survey
 from streamkit.errors import InvariantError
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -112,16 +109,6 @@ def read_queue(item: Mapping[str, Any]) -> ParkedQueue:
 async def read_queues(store: CursorStore, names: Iterable[str]) -> list[ParkedQueue]:
     """Read parked queues by name; those that do not exist (any more) are left out."""
     return [read_queue(item) for item in await store.items([("lane", name) for name in names])]
-
-
-async def open_store(app: Consumer, aws: Aws) -> CursorStore:
-    """Return the control items of an app's consumer.
-
-    Raises:
-        ConfigurationError: a table is missing or has no stream, or may not be described.
-    """
-    tables = await survey(app, aws)
-    return CursorStore(aws.dynamodb, tables.space(app))
 
 
 async def parked_queues(

@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 from streamkit.aws import Aws
 from streamkit.core.consumer import Consumer
-from streamkit.core.tables import survey
+from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.backfill import left_out
 from streamkit.kinds.aggregate.recount import measure_names
-from streamkit.progress.cursor import CursorStore
 
 State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]
 """The state of an aggregate.
@@ -57,8 +56,7 @@ async def list_aggregates(app: Consumer, aws: Aws) -> list[AggregateFacts]:
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = await open_store(app, aws)
     generation = await newest_generation(store)
     left = await left_out(store, generation.builds) if generation else {}
     counted = generation.aggregates if generation else {}

@@ -150,7 +150,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
             " transactions cannot be counted anew exactly; leave out approximate= first"
         )
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     rebuild = _Rebuild(
         app,
         Machine(aws, clock or SystemClock(), rng or random.Random()),

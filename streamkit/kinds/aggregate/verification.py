@@ -33,7 +33,6 @@ from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
 from streamkit.progress.actions import item_ref
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Turn
 from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.places import strided
@@ -157,7 +156,7 @@ async def _verification(
     aggregate = aggregate_named(app, name)
     clock = clock or SystemClock()
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     verifier = _Verifier(
         aggregate,
         Table(aws.dynamodb, tables.table, tables=tables.schemas, counting=True),

@@ -63,7 +63,7 @@ async def import_leases(
     """
     clock = clock or SystemClock()
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     newest = await newest_generation(store)
     if newest is not None and newest.host != FROM_KCL:
         raise MoveRefused(

@@ -31,7 +31,6 @@ from streamkit.operate.moves.tables import environment_with
 from streamkit.progress.actions import QUEUE, Action, GuardSource, Verb
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
-from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import said_of
 from streamkit.progress.verdicts import Invalid
 from streamkit.stream.start import RETENTION_SECONDS
@@ -68,7 +67,7 @@ async def move_to_lambda(
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     newest = await newest_generation(store)
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())

@@ -29,7 +29,6 @@ from streamkit.operate.moves.positions import replace_cursors
 from streamkit.operate.moves.tables import environment_with
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor, child_of
-from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record
 
 log = get_logger("streamkit.moving")
@@ -67,7 +66,7 @@ async def move_to_workers(
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, tables.space(app))
+    store = tables.store(app, aws)
     newest = await newest_generation(store)
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
