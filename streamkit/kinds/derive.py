@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import AUDIENCE, Handler, Policy
@@ -138,7 +138,7 @@ def derive_handler(
     """
     declared = Declaration.of(function)
     parameters = list(inspect.signature(function).parameters.values())
-    hints = get_type_hints(function)
+    hints = declared.hints(function)
     source = hints.get(parameters[0].name) if len(parameters) == 1 else None
     if not (isinstance(source, type) and issubclass(source, Entity)):
         raise DeclarationError(

@@ -242,12 +242,7 @@ def _signature(
     if function is None:
         return "entity", {}
     parameters = list(inspect.signature(function).parameters.values())
-    try:
-        hints = get_type_hints(function)
-    except NameError as error:
-        raise DeclarationError(
-            f"{declared}: its annotations name {error.name!r}, unknown"
-        ) from error
+    hints = declared.hints(function)
     if not parameters:
         raise DeclarationError(f"{declared}: its parameters say what it reads, as in (status: str)")
     first = hints.get(parameters[0].name)

@@ -30,7 +30,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import AUDIENCE, Broadcast, Handler, Policy
@@ -254,7 +254,7 @@ class Mirror:
 def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[Handler, Handler]:
     """Make the two handlers of a mirror: for its source's changes, and for its copies'."""
     declared = Declaration.of(mirror.function)
-    hints = get_type_hints(mirror.function)
+    hints = declared.hints(mirror.function)
     parameters = list(inspect.signature(mirror.function).parameters.values())[2:]
     needs = {**needs_of(parameters, hints, declared), AUDIENCE: Table}
     source_side = Handler(
@@ -300,7 +300,7 @@ def read_mirror(
     """
     declared = Declaration.of(function)
     parameters = list(inspect.signature(function).parameters.values())
-    hints = get_type_hints(function)
+    hints = declared.hints(function)
     entities = [hints.get(parameter.name) for parameter in parameters[:2]]
     found = [e for e in entities if isinstance(e, type) and issubclass(e, Entity)]
     if len(found) < 2:

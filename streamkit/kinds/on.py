@@ -7,7 +7,7 @@ of changes, further parameters ask for a `Table` or for what the app's lifespan 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 from streamkit.changes import read_annotation
 from streamkit.core.handler import Delivery, Handler, Policy, Shadow
@@ -30,12 +30,7 @@ def function_handler(
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         raise DeclarationError(f"{declared}: a handler takes the change, as in change: Inserted[X]")
-    try:
-        hints = get_type_hints(function)
-    except NameError as error:
-        raise DeclarationError(
-            f"{declared}: its annotations name {error.name!r}, unknown"
-        ) from error
+    hints = declared.hints(function)
     first = parameters[0].name
     if first not in hints:
         raise DeclarationError(f"{declared}: annotate {first!r}, as in {first}: Inserted[Order]")

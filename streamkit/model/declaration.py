@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
+
+from streamkit.errors import DeclarationError
 
 _OWN_PACKAGES = frozenset({"streamkit", "pydantic", "abc", "functools", "dataclasses"})
 
@@ -52,6 +54,19 @@ class Declaration:
             module = sys.modules.get(getattr(unwrapped, "__module__", ""))
             file, line = getattr(module, "__file__", None) or "<unknown>", 0
         return cls(name, file, line)
+
+    def hints(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Return the annotations of a function of this declaration, by name.
+
+        Raises:
+            DeclarationError: they name something that is not there.
+        """
+        try:
+            return get_type_hints(function)
+        except NameError as error:
+            raise DeclarationError(
+                f"{self}: its annotations name {error.name!r}, unknown"
+            ) from error
 
     def __str__(self) -> str:
         return f"{self.name} ({Path(self.file).name}:{self.line})"

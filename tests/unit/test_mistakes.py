@@ -69,6 +69,28 @@ def test_a_handler_that_says_it_returns_no_effect_is_refused(annotation, name):
         an_app().on(returning(annotation))
 
 
+def first_unknown(loan, notice):
+    """Take what no module has; each kind of function is declared with it."""
+
+
+first_unknown.__annotations__ |= {"loan": "Lone", "notice": "Notice"}
+
+
+@pytest.mark.parametrize("kind", ["on", "fan_out", "mirror", "derive", "migration"])
+def test_an_annotation_that_names_nothing_is_refused_with_its_line_in_each_kind(kind):
+    app = an_app()
+    decorate = {
+        "on": app.on,
+        "fan_out": app.fan_out(members),
+        "mirror": app.mirror(copies=members, source=members),
+        "derive": app.derive,
+        "migration": app.migration("0001", Loan),
+    }[kind]
+    with pytest.raises(DeclarationError, match="annotations name 'Lone', unknown") as refused:
+        decorate(first_unknown)
+    assert "first_unknown (test_mistakes.py:" in str(refused.value)
+
+
 def test_a_function_is_no_condition():
     for decorate in (an_app().on, lambda **options: an_app().fan_out(members, **options)):
         with pytest.raises(DeclarationError, match="when= takes changed"):

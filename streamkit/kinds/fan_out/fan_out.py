@@ -215,7 +215,7 @@ def _signature(
             f"{declared}: it takes a change and a recipient, as in"
             " (change: Inserted[Deal], to: BrandWatch)"
         )
-    hints = get_type_hints(function)
+    hints = declared.hints(function)
     for parameter in parameters[:2]:
         if parameter.name not in hints:
             raise DeclarationError(f"{declared}: annotate {parameter.name!r}")
