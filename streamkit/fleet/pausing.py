@@ -16,7 +16,7 @@ from streamkit.fleet.generation import Generation, newest_generation, transition
 from streamkit.fleet.hosting import DELETING, WORKERS, check_host
 from streamkit.fleet.members import MemberList
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import AuditEntry, Operation
+from streamkit.progress.operation import AuditEntry, Operation, Step
 
 
 async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
@@ -30,11 +30,11 @@ async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
             paused or resumed it meanwhile.
     """
 
-    def paused(newest: Generation) -> Generation:
-        return replace(newest, paused=since and (newest.paused or since))
+    async def paused(newest: Generation) -> Step[Generation]:
+        after = replace(newest, paused=since and (newest.paused or since))
+        return Step(after, [MemberList(store).pausing(since)])
 
-    pausing = [MemberList(store).pausing(since)]
-    after = await _consumer(store).command(paused, said, pausing)
+    after = await _consumer(store).command(paused, said)
     return after.host or WORKERS
 
 
@@ -48,14 +48,14 @@ async def set_held(
             of this consumer meanwhile.
     """
 
-    def held(newest: Generation) -> Generation:
+    async def held(newest: Generation) -> Step[Generation]:
         if operation not in newest.marks:
             raise ConfigurationError(
                 f"{store.space.consumer} has no {operation} that can be paused or resumed now"
             )
         mark = frozenset({newest.marks[operation]})
         known = newest.held & frozenset(newest.marks.values())
-        return replace(newest, held=known | mark if paused else known - mark)
+        return Step(replace(newest, held=known | mark if paused else known - mark))
 
     return await _consumer(store).command(held, said)
 

@@ -260,14 +260,35 @@ class StateBook:
         """
 
         async def decide(before: State) -> Step[State] | None:
-            beside = [await self.read(other) for other in others]
-            after = change(before, beside)
-            if after == before:
-                return None
-            along = [self._still(other) for other in beside[-_BESIDE_MAX:]]
-            return Step(_next(before, after), along)
+            step = await self._beside(before, others, change)
+            return None if step.after == before else replace(step, after=_next(before, step.after))
 
         return await self.operation(migration).change(decide)
+
+    async def command(
+        self,
+        migration: str,
+        others: Sequence[str],
+        change: Callable[[State, Sequence[State]], State],
+        said: AuditEntry,
+    ) -> State:
+        """Change a state like `change_beside`, unless another command comes between.
+
+        Raises:
+            ConfigurationError: any error of `change`, or another command came between.
+        """
+        decide = partial(self._beside, others=others, change=change)
+        return await self.operation(migration).command(decide, said)
+
+    async def _beside(
+        self,
+        before: State,
+        others: Sequence[str],
+        change: Callable[[State, Sequence[State]], State],
+    ) -> Step[State]:
+        beside = [await self.read(other) for other in others]
+        along = [self._still(other) for other in beside[-_BESIDE_MAX:]]
+        return Step(change(before, beside), along)
 
 
 def _next(before: State, after: State) -> State:

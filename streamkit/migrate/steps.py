@@ -106,9 +106,9 @@ async def _command(
     by: str | None,
     clock: Clock | None,
 ) -> State:
-    said = AuditEntry((clock or SystemClock()).time(), by or operator(), what)
-    operation = (await open_book(app, aws)).operation(migration_of(app, number).id)
-    return await operation.command(change, said)
+    book, migration = await open_book(app, aws), migration_of(app, number)
+    said = _entry(what, None, by, clock)
+    return await book.command(migration.id, (), lambda state, _: change(state), said)
 
 
 async def switch(
@@ -184,14 +184,12 @@ async def rollback(
         ConfigurationError: it has no `reverse`, its old items are deleted, a later one builds on
             it, it was never begun, or changed since, which `accept_change` allows.
     """
-    migration, clock = migration_of(app, number), clock or SystemClock()
-    who = by or operator()
+    migration, said = migration_of(app, number), _entry("rollback", None, by, clock)
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 
     def rolled(state: State, others: Sequence[State]) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
-        now = clock.time()
         if state.phase == "rolled back" or state.direction == "back":
             return replace(state, digest=migration.digest)
         order.require_last(migration, others)
@@ -205,15 +203,15 @@ async def rollback(
         back = replace(state, direction="back", paused=False, attempt=0, note="", stage="")
         back = replace(back, digest=migration.digest, first=0)
         if not migration.is_pairs:
-            back = replace(back, phase="capturing", run=state.run + 1, began=now)
+            back = replace(back, phase="capturing", run=state.run + 1, began=said.at)
         elif state.phase in SWITCHED:
             back = replace(back, phase="returning")
         else:
             back = replace(back, phase="dropping")
-        return back.noted(AuditEntry(now, who, "rollback"))
+        return back
 
     order, book = order_of(app), await open_book(app, aws)
-    return await book.change_beside(migration.id, order.beside(migration), rolled)
+    return await book.command(migration.id, order.beside(migration), rolled, said)
 
 
 # -- the parts of it -------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import getpass
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
@@ -215,9 +215,8 @@ class Operation(Generic[S]):
 
     async def command(
         self: "Operation[C]",
-        change: Callable[[C], C],
+        change: Callable[[C], Awaitable[Step[C]]],
         said: AuditEntry,
-        along: Sequence[Action] = (),
     ) -> C:
         """Do what a person says, unless another command came between its read and its write.
 
@@ -225,9 +224,8 @@ class Operation(Generic[S]):
         a later one. A command that changes nothing writes nothing.
 
         Args:
-            change: returns the state as the person wants it; it may raise an error instead.
+            change: returns the step to the state as the person wants it, or raises an error.
             said: the line for the audit trail.
-            along: actions for the same transaction.
 
         Returns:
             The state after that.
@@ -238,8 +236,8 @@ class Operation(Generic[S]):
         seen: list[object] = []
 
         async def decide(state: C) -> Step[C] | None:
-            after = change(state)
-            if after == state or (seen and said in state.audit):
+            step = await change(state)
+            if step.after == state or (seen and said in state.audit):
                 return None  # in the second case the reply of its write was lost
             if state.commands not in (seen or [state.commands]):
                 raise ConfigurationError(
@@ -247,7 +245,7 @@ class Operation(Generic[S]):
                     " at the status, and run the command again if it is still wanted"
                 )
             seen.append(state.commands)
-            return Step(after.commanded(said), along)
+            return replace(step, after=step.after.commanded(said))
 
         return await self.change(decide)
 

@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "command-counts-twice",
         "progress/operation.py",
-        "            if after == state or (seen and said in state.audit):\n",
-        "            if after == state:\n",
+        "            if step.after == state or (seen and said in state.audit):\n",
+        "            if step.after == state:\n",
         "a command whose reply was lost is refused, as if another one had come first",
         test="tests/unit/test_operation.py::test_a_command_whose_reply_was_lost_counts_once_even_after_a_later_step",
     ),

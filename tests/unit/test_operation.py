@@ -284,8 +284,8 @@ def wishes(store):
     return Operation(store, read, writes)
 
 
-def off(state):
-    return replace(state, on=False)
+async def off(state):
+    return Step(replace(state, on=False))
 
 
 async def command_after(store, *others):
@@ -301,8 +301,8 @@ async def command_after(store, *others):
     return await replace(operation, read=read).command(off, AuditEntry(1, "ann", "off"))
 
 
-def ten_further(state):
-    return replace(state, stage=state.stage + 10)
+async def ten_further(state):
+    return Step(replace(state, stage=state.stage + 10))
 
 
 async def stepped(operation):
@@ -311,7 +311,10 @@ async def stepped(operation):
 
 
 async def commanded(operation):
-    await operation.command(lambda state: replace(state, stage=9), AuditEntry(2, "bob", "nine"))
+    async def nine(state):
+        return Step(replace(state, stage=9))
+
+    await operation.command(nine, AuditEntry(2, "bob", "nine"))
 
 
 async def test_a_command_is_written_once_with_its_line_whatever_processes_do_meanwhile(store):

@@ -10,6 +10,7 @@ from streamkit.aws_lambda.migration import process_slice
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.running import Runner
+from streamkit.migrate.state import StateBook
 from tests.unit.migrate.test_migration_slices import Order, at_table, labels
 
 
@@ -107,6 +108,28 @@ def test_what_was_rolled_back_is_begun_again_when_that_is_said():
     between, after = at_table(test, orders=3, reverse=unlabel)
     assert between == [None] * 3
     assert None not in after
+
+
+@pytest.mark.parametrize("late", ["rollback", "pause"])
+def test_a_command_that_another_one_overtakes_is_refused(late, monkeypatch):
+    async def test(app, aws, world):
+        await begin(app, aws, world)
+        real, others = StateBook.read, [10.0]
+
+        async def slowly(book, number):
+            state = await real(book, number)
+            while others:  # what comes while this process stands still between read and write
+                limit = commands.Limit(max_writes=others.pop())
+                await steps.set_limit(app, aws, "0001", limit, by="other", clock=world.clock)
+            return state
+
+        monkeypatch.setattr(StateBook, "read", slowly)
+        with pytest.raises(ConfigurationError, match="another command was given meanwhile"):
+            await getattr(steps, late)(app, aws, "0001", by="op", clock=world.clock)
+        return await read(app, aws)
+
+    state = at_table(test, orders=3, reverse=unlabel)
+    assert (state.direction, state.paused, state.max_writes) == ("forward", False, 10.0)
 
 
 @pytest.mark.parametrize("start", [join, a_slice])
