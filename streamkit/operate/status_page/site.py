@@ -19,7 +19,8 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
-from streamkit.core.parked.queues import list_parked, open_store
+from streamkit.core.parked.queues import list_parked
+from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError, StreamkitError
 from streamkit.migrate.status import Line, list_migrations
 from streamkit.observe import exposition
