@@ -27,7 +27,7 @@ from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.slices import prompt
 from streamkit.migrate.state import RESTING, State
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import SystemClock, utc
 from streamkit.progress.garbage import collect_seldom
 from streamkit.settings import Settings
@@ -55,15 +55,12 @@ async def run_to_rest(
         ConfigurationError: the table, the permissions or the definition are wrong.
     """
     collect_seldom()
-    try:
-        async with anyio.create_task_group() as group:
-            reader = ProgressReader(app, aws)
-            group.start_soon(_show, reader, migration.id, manner)
-            with watch_loop(blocked_seconds(settings)):
-                state = await _run(app, aws, migration, settings, manner)
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+    async with task_group() as group:
+        reader = ProgressReader(app, aws)
+        group.start_soon(_show, reader, migration.id, manner)
+        with watch_loop(blocked_seconds(settings)):
+            state = await _run(app, aws, migration, settings, manner)
+        group.cancel_scope.cancel()
     final = await reader.read(migration.id)
     say(json.dumps(final.to_dict()) if manner.json else progress_line(final))
     return state

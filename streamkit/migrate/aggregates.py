@@ -22,7 +22,7 @@ from streamkit.kinds.aggregate.rebuild import Rebuilt, rebuild_aggregate
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import open_book, require_begun, require_same
 from streamkit.migrate.state import RESTING, State
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import Operation, said_of
 
@@ -111,10 +111,7 @@ async def _while_wanted(
 ) -> AsyncIterator[anyio.Event]:
     """Yield an event that is set once the migration is stopped, paused or at rest."""
     ending = anyio.Event()
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(operation.watch, ending, _goes_on, stopping)
-            yield ending
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+    async with task_group() as group:
+        group.start_soon(operation.watch, ending, _goes_on, stopping)
+        yield ending
+        group.cancel_scope.cancel()

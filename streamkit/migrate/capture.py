@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import anyio
-
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.changes import Change, Kind
@@ -32,7 +30,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas
 from streamkit.model.schema import TableSchema
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
@@ -125,11 +123,9 @@ class Capture:
         workers = [self._worker(side, settings, rng) for side in self.sides(state)]
         self._workers = workers
         try:
-            async with anyio.create_task_group() as group:
+            async with task_group() as group:
                 for worker in workers:
                     group.start_soon(self._until_one_ends, worker, workers)
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
         finally:
             self._workers = []
 

@@ -23,7 +23,7 @@ from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.view import MigrationView, Place
 from streamkit.migrate.work import MigrationWork
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
@@ -148,11 +148,8 @@ async def open_work(
     view = MigrationView(State(migration.id), read, look_again, clock)
     await read()
     work = opened.work_under(view, require_begun(view.state))
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(follow)
-            group.start_soon(opened.shares.keep, rate)
-            yield opened, work
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as failed:
-        raise first_error(failed) from failed
+    async with task_group() as group:
+        group.start_soon(follow)
+        group.start_soon(opened.shares.keep, rate)
+        yield opened, work
+        group.cancel_scope.cancel()

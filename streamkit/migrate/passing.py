@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
-
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.scan.pages import Reply, ScanPages
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -139,12 +137,9 @@ class Passing:
                     await work.visit(item, own)
                 tally.add(own)
 
-        try:
-            async with anyio.create_task_group() as group:
-                for _ in range(min(self.pace.items, len(items))):
-                    group.start_soon(some)
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
+        async with task_group() as group:
+            for _ in range(min(self.pace.items, len(items))):
+                group.start_soon(some)
 
     def _shuffled(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return items in random order: a scan reads partitions in turn; writes should spread."""

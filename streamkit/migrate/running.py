@@ -41,7 +41,7 @@ from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import MigrationView, PhaseOver, Place
 from streamkit.migrate.work import MigrationWork
 from streamkit.observe.logger import get_logger
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry
 from streamkit.progress.scan.scan import TableScan
@@ -111,20 +111,17 @@ class Runner:
         if not stay and self.state.waits:
             return self.state
         self._catches_up = not stay and self.state.phase in FOLLOWED
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._follow)
-                group.start_soon(self._capture)
-                others = Others(self.app, self.aws, self.tables, self.clock)
-                group.start_soon(others.heed, self.rate, lambda: self.state)
-                group.start_soon(self.opened.shares.keep, self.rate)
-                await self._operation.run(self._act, self.stopping)
-                self.stopping.set()
-                self.capture.stop()
-                await self._captured.wait()
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        async with task_group() as group:
+            group.start_soon(self._follow)
+            group.start_soon(self._capture)
+            others = Others(self.app, self.aws, self.tables, self.clock)
+            group.start_soon(others.heed, self.rate, lambda: self.state)
+            group.start_soon(self.opened.shares.keep, self.rate)
+            await self._operation.run(self._act, self.stopping)
+            self.stopping.set()
+            self.capture.stop()
+            await self._captured.wait()
+            group.cancel_scope.cancel()
         return self.state
 
     async def _open(self) -> None:

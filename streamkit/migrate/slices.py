@@ -20,7 +20,7 @@ from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings
 
@@ -123,12 +123,9 @@ async def _within(seconds: float, stop: Any, run: Any, *beside: Any) -> State:
         await anyio.sleep(seconds)
         stop()
 
-    try:
-        async with anyio.create_task_group() as group:
-            for one in (end, *beside):
-                group.start_soon(one)
-            state: State = await run()
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+    async with task_group() as group:
+        for one in (end, *beside):
+            group.start_soon(one)
+        state: State = await run()
+        group.cancel_scope.cancel()
     return state

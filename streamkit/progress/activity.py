@@ -5,7 +5,8 @@ In: coroutine functions, run in tasks of the worker's group or in the caller's t
 whether it has handled the error. If not, the error goes to the group and ends the worker.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -72,6 +73,17 @@ class Activity:
         if not self._scopes and not self._ended:
             self.rested()
         return result
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """Run tasks in a group; if some fail, raise the first error alone, as if without a group."""
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        error = first_error(errors)
+        raise error from error.__cause__
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

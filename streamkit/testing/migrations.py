@@ -34,7 +34,7 @@ from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.settings import Settings
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
@@ -209,26 +209,23 @@ class _Blaze:
     async def _run(
         self, steps: Sequence[Step], acts: int, processes: int, segments: int, *, worker: bool
     ) -> None:
-        try:
-            async with anyio.create_task_group() as group:
-                if worker:
-                    group.start_soon(self._work)
-                for step in steps:
-                    await self._begin(step, segments)
-                    while len(self._alive) < processes:
-                        self._start(group)
-                    await self._act(group, acts, processes)
-                    self.ran.states.append(await self._state())
-                for process in self._alive.values():
-                    process.thaw()
-                    process.crash = None
-                self._start(group)
-                await anyio.sleep(_LAST_SECONDS)  # the last writes are processed too
-                for process in self._alive.values():
-                    process.kill()
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        async with task_group() as group:
+            if worker:
+                group.start_soon(self._work)
+            for step in steps:
+                await self._begin(step, segments)
+                while len(self._alive) < processes:
+                    self._start(group)
+                await self._act(group, acts, processes)
+                self.ran.states.append(await self._state())
+            for process in self._alive.values():
+                process.thaw()
+                process.crash = None
+            self._start(group)
+            await anyio.sleep(_LAST_SECONDS)  # the last writes are processed too
+            for process in self._alive.values():
+                process.kill()
+            group.cancel_scope.cancel()
 
     async def _begin(self, step: Step, segments: int) -> None:
         migration = commands.migration_of(self.app, self.number)

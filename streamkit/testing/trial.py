@@ -26,7 +26,7 @@ from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import AppTables, survey
 from streamkit.observe.frames import user_traceback, watching
 from streamkit.operate.redrive import redrive
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.cursor import CursorStore
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
@@ -181,17 +181,14 @@ class _Play:
         faults = Faults(self.rng, slow=self.trouble.slow, lost_request=broken, lost_reply=broken)
         crew = self.make_host(self.app, self.world, self.ran.met, faults)
         await self.traffic.open(writer)
-        try:
-            async with anyio.create_task_group() as group:
-                crew.start(group, workers)
-                for act in range(acts):
-                    await self.traffic.act(writer)
-                    await self._happen(crew, 4 * act // acts if 4 * act % acts < 4 else 0)
-                await self._end(crew)
-                crew.close()
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        async with task_group() as group:
+            crew.start(group, workers)
+            for act in range(acts):
+                await self.traffic.act(writer)
+                await self._happen(crew, 4 * act // acts if 4 * act % acts < 4 else 0)
+            await self._end(crew)
+            crew.close()
+            group.cancel_scope.cancel()
         final = Final(
             datetime.fromtimestamp(self.world.clock.time(), UTC),
             writer.log,

@@ -21,7 +21,7 @@ from streamkit.aws import Aws
 from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.transport import Call, Response, session_class
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.settings import Settings
 from streamkit.testing.archives import PASSING
 from streamkit.testing.clients import deferred
@@ -201,15 +201,12 @@ class World:
                 clock=self.clock_of(process),
                 rng=random.Random(self.rng.random()),
             )
-            try:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(_cancel_at, process.dead, group.cancel_scope)
-                    if started is not None:
-                        group.start_soon(started, worker)
-                    await worker.run(until_idle=until_idle)
-                    group.cancel_scope.cancel()
-            except BaseExceptionGroup as errors:
-                raise first_error(errors) from errors
+            async with task_group() as group:
+                group.start_soon(_cancel_at, process.dead, group.cancel_scope)
+                if started is not None:
+                    group.start_soon(started, worker)
+                await worker.run(until_idle=until_idle)
+                group.cancel_scope.cancel()
         return not process.dead.is_set()
 
     def clock_of(self, process: Process) -> VirtualClock:

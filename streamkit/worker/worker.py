@@ -37,7 +37,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
 from streamkit.observe.repeats import counted_as
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
@@ -166,7 +166,7 @@ class Worker:
         """Work under one name; return False if the worker must start again under another name."""
         self.dispatcher = self._make_dispatcher(tables, resources, outlets)
         try:
-            async with anyio.create_task_group() as group:
+            async with task_group() as group:
                 parts = (self.app, self._machine, tables, self.dispatcher, self._settings)
                 crew = self._crew = assemble(*parts, self._place, group, self._objects)
                 await crew.join()
@@ -178,10 +178,7 @@ class Worker:
                 superseded = crew.coordinator.rollout.superseded
                 await crew.leave()
                 group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            error = first_error(errors)
-            if not isinstance(error, LeaseLost):
-                raise error from errors
+        except LeaseLost:
             crew.shards.abandon()
             log.info("worker.swept", worker=self.name)
             return self._stop.is_set()

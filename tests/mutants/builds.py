@@ -104,18 +104,18 @@ MUTANTS = (
     Mutant(
         "reset-outlives-its-build",
         "kinds/aggregate/rebuild.py",
-        "                    for naming in (pass_name, reset_name):\n",
-        "                    for naming in (pass_name,):\n",
+        "                for naming in (pass_name, reset_name):\n",
+        "                for naming in (pass_name,):\n",
         "what a reset that was broken off has written stays in the table",
         test="tests/simulation/test_rebuild.py::test_a_clearing_that_was_broken_off_leaves_no_segments",
     ),
     Mutant(
         "rebuild-ends-when-another-takes-a-step",
         "kinds/aggregate/rebuild.py",
-        """            # Another aggregate's rebuild took a step: the operation reads again, and comes back.
-            raise first_error(errors) from None
+        """        # If another aggregate's rebuild takes a step, the operation reads again, and comes back.
+        async with task_group() as group:
 """,
-        "            raise\n",
+        "        async with anyio.create_task_group() as group:\n",
         "a rebuild ends with an error because another aggregate's rebuild takes a step meanwhile",
         test="tests/simulation/test_rebuild_freezes.py::test_a_rebuild_goes_on_when_another_begins_while_it_deletes_segments_of_before",
     ),
@@ -361,8 +361,8 @@ MUTANTS = (
     Mutant(
         "segments-outlive-their-build",
         "kinds/aggregate/rebuild.py",
-        "                        group.start_soon(past.delete)\n",
-        "                        pass\n",
+        "                    group.start_soon(past.delete)\n",
+        "                    pass\n",
         "a scanner that froze counts for a build that is over",
         "E new build, same keys emptied, no fence",
         test="tests/simulation/test_rebuild.py::test_a_rebuild_that_begins_anew_ends_the_one_before",

@@ -406,8 +406,8 @@ MUTANTS = (
     Mutant(
         "verify-beside-the-budget",
         "migrate/mending.py",
-        "            group.start_soon(opened.shares.keep, rate)\n",
-        "            rate.take(Share(1.0 if opened else 0.0, 1e18))\n",
+        "        group.start_soon(opened.shares.keep, rate)\n",
+        "        rate.take(Share(1.0 if opened else 0.0, 1e18))\n",
         "a verification and a retry each take the whole limit, beside the processes that run it",
         test="tests/unit/migrate/test_mending_pace.py::test_a_verification_and_a_retry_share_the_budget_of_the_migration",
     ),

@@ -16,7 +16,7 @@ import anyio
 from streamkit import Add, App, Entity, Inserted, Modified, Policy, Set
 from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.operate.redrive import redrive
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
@@ -92,18 +92,15 @@ class Deploys:
 
     async def play(self):
         """Let it all happen; then heal and redrive what is left, and compare."""
-        try:
-            async with anyio.create_task_group() as self.group:
-                await self._deploy()
-                for _ in range(PERIODS):
-                    await self._period()
-                    await self._change()
-                self.down.clear()
-                await self._stop()
-                await self._come_to_rest()
-                self.group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        async with task_group() as self.group:
+            await self._deploy()
+            for _ in range(PERIODS):
+                await self._period()
+                await self._change()
+            self.down.clear()
+            await self._stop()
+            await self._come_to_rest()
+            self.group.cancel_scope.cancel()
         found = {int(i["number"]["N"]): i for i in self._items("TALLY#")}
         for number, times in self.written.items():
             item = found.get(number, {})

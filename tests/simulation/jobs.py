@@ -11,7 +11,7 @@ import anyio
 
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.migrate import commands
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.testing.crew import Mortal
 from streamkit.testing.world import CrashPoint
 
@@ -78,13 +78,10 @@ class Jobs:
                 clock, event = self._world.clock_of(process), {"migration": number}
                 found.append(await self._slice(self._app, aws, event, self._seconds, clock=clock))
 
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_cancel_at, process.dead, group.cancel_scope)
-                await one()
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        async with task_group() as group:
+            group.start_soon(_cancel_at, process.dead, group.cancel_scope)
+            await one()
+            group.cancel_scope.cancel()
         self._met["killed job"] += process.dead.is_set() and not self._closed
         return found[0] if found else None
 

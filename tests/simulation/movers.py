@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import anyio
 
 from streamkit.operate.moves import move_to_lambda, move_to_workers
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.testing.crew import TrialCrew
 from streamkit.testing.faults import Faults
 from streamkit.testing.hosts import Functions
@@ -53,14 +53,11 @@ async def run_functions(world, app):
     """Let functions do what is there."""
     habits = Habits(repeated=0, abandoned=0)
     functions = Functions(app, world, Counter(), Faults(world.rng), habits)
-    try:
-        async with anyio.create_task_group() as group:
-            functions.start(group, 1)
-            await functions.settle()
-            functions.close()
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+    async with task_group() as group:
+        functions.start(group, 1)
+        await functions.settle()
+        functions.close()
+        group.cancel_scope.cancel()
 
 
 class Moving:

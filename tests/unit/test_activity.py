@@ -1,10 +1,11 @@
 """A shard's activity: it rests when the last thing has ended, and ends as a whole."""
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from streamkit.errors import LeaseLost
-from streamkit.progress.activity import Activity
+from streamkit.progress.activity import Activity, task_group
 from streamkit.progress.pacing import ByteBudget
 from streamkit.testing.loop import run_virtually
 
@@ -141,3 +142,46 @@ def test_a_commit_that_ends_in_the_moment_in_which_its_shard_is_dropped_harms_no
         assert shard.errors == []
 
     acted(scenario)
+
+
+# -- groups of tasks -------------------------------------------------------------------------------
+
+
+async def failing(error, cause=None):
+    raise error from cause
+
+
+async def all_fail(errors):
+    async with task_group() as group:
+        for error in errors:
+            group.start_soon(failing, error, ValueError("why"))
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+async def test_a_group_that_fails_raises_one_error_and_a_lost_lease_only_if_there_is_no_worse(
+    lost_first,
+):
+    errors = [LeaseLost("another worker has it"), KeyError("mistake")]
+    with pytest.raises(KeyError) as raised:
+        await all_fail(errors if lost_first else errors[::-1])
+    assert isinstance(raised.value.__cause__, ValueError), "what has caused it is still known"
+
+
+async def test_an_error_of_the_block_itself_ends_the_tasks_of_its_group_and_is_raised():
+    ended = []
+
+    async def waits():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    async def lost():
+        async with task_group() as group:
+            group.start_soon(waits)
+            await anyio.lowlevel.checkpoint()
+            raise LeaseLost("another worker has it")
+
+    with pytest.raises(LeaseLost):
+        await lost()
+    assert ended == [True]

@@ -48,7 +48,7 @@ from streamkit.kinds.aggregate.reset import Reset
 from streamkit.model.builds import Build, BuildState, next_build, pass_name, reset_name
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
@@ -294,15 +294,12 @@ class _Rebuild:
 
     async def _empty(self, generation: Generation, build: Build) -> None:
         """Delete what is stored and parked, and the segments of builds before this one."""
-        try:
-            async with anyio.create_task_group() as group:
-                for number, segments in build.past:
-                    for naming in (pass_name, reset_name):
-                        past = self._table_scan(generation, naming(self.name, number), segments)
-                        group.start_soon(past.delete)
-        except BaseExceptionGroup as errors:
-            # Another aggregate's rebuild took a step: the operation reads again, and comes back.
-            raise first_error(errors) from None
+        # If another aggregate's rebuild takes a step, the operation reads again, and comes back.
+        async with task_group() as group:
+            for number, segments in build.past:
+                for naming in (pass_name, reset_name):
+                    past = self._table_scan(generation, naming(self.name, number), segments)
+                    group.start_soon(past.delete)
         place = (
             self.machine.aws,
             self.store,
@@ -373,18 +370,15 @@ class _Rebuild:
     ) -> bool:
         """Scan with all processes that help; return whether every segment is finished."""
         ending, finished = anyio.Event(), False
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(
-                    self._operation.watch, ending, partial(self._goes_on, build), self.stopping
-                )
-                owner = new_worker_name()
-                finished = await scan.run(
-                    pages, visit, owner, at_once=self.width.at_once, stopping=ending
-                )
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
+        async with task_group() as group:
+            group.start_soon(
+                self._operation.watch, ending, partial(self._goes_on, build), self.stopping
+            )
+            owner = new_worker_name()
+            finished = await scan.run(
+                pages, visit, owner, at_once=self.width.at_once, stopping=ending
+            )
+            group.cancel_scope.cancel()
         return finished
 
     def _goes_on(self, build: Build, newest: Generation | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import anyio
 
 from streamkit.aws import patiently
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.scan.segment import Segment
 
 PAGE_ITEMS = 1000
@@ -61,12 +61,9 @@ class ScanPages:
             async with limiter:
                 await self.visit(Segment(number, total), visit)
 
-        try:
-            async with anyio.create_task_group() as group:
-                for number in numbers:
-                    group.start_soon(one, number)
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
+        async with task_group() as group:
+            for number in numbers:
+                group.start_soon(one, number)
 
 
 def patient(dynamodb: Any) -> Callable[..., Awaitable[Reply]]:

@@ -35,7 +35,7 @@ from streamkit.model.conditions import absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, GuardSource
-from streamkit.progress.activity import first_error
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, cursor_attributes
@@ -162,21 +162,18 @@ class TableScan:
         serve = partial(pages.visit, visit=visit)
         stopping, wanted = stopping or anyio.Event(), len(self.names)
         await self.create()
-        try:
-            async with anyio.create_task_group() as group:
-                pause = _PAUSE_SECONDS
-                while not stopping.is_set():
-                    await self._fill(group, serve, owner, at_once, stopping)
-                    if len(self._finished) == wanted:
-                        break
-                    pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
-                    known = len(self._running) + len(self._finished)
-                    if len(self._running) == at_once or known == wanted:
-                        await self._wait(stopping, math.inf)  # there is no segment to take
-                    else:
-                        await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
+        async with task_group() as group:
+            pause = _PAUSE_SECONDS
+            while not stopping.is_set():
+                await self._fill(group, serve, owner, at_once, stopping)
+                if len(self._finished) == wanted:
+                    break
+                pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
+                known = len(self._running) + len(self._finished)
+                if len(self._running) == at_once or known == wanted:
+                    await self._wait(stopping, math.inf)  # there is no segment to take
+                else:
+                    await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         return len(self._finished) == wanted
 
     def deletions(self) -> list[Action]:
@@ -296,12 +293,10 @@ class TableScan:
 
     async def _under_lease(self, segment: LeasedSegment, serve: _Serve) -> None:
         try:
-            async with anyio.create_task_group() as group:
+            async with task_group() as group:
                 group.start_soon(segment.renew_for_ever, self.lease_seconds / 3)
                 await serve(segment)
                 group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
         finally:
             if not segment.finished:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.lease_seconds / 3):
