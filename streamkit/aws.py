@@ -1,5 +1,8 @@
 """AWS: clients, time-outs, retries and what an error means. The only import of aioboto3.
 
+aioboto3 stands between aiobotocore and the application; streamkit takes from it only its session,
+and where it is not installed, aiobotocore's own.
+
 Retries are botocore's own `standard` mode, set explicitly because its defaults changed between
 versions. `TransactionCanceledException` is never retried there; `commit` classifies it. The calls
 that are made all the time take a shorter way through botocore: see `model.frequent_calls`.
@@ -16,7 +19,6 @@ from enum import Enum
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-import aioboto3
 import aiohttp
 import anyio
 from aiobotocore.config import AioConfig
@@ -27,6 +29,11 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.httpsession import create_urllib3_context, get_cert_path
 from botocore.loaders import create_loader
+
+try:
+    import aioboto3
+except ImportError:  # installed from requirements-aiobotocore.txt
+    aioboto3 = None
 
 from streamkit.model.frequent_calls import ParserFactory, make_short
 from streamkit.observe.logger import get_logger
@@ -284,13 +291,27 @@ def _session(profile: str | None) -> AioSession:
     return session
 
 
+def _opener(session: AioSession, region: str | None) -> Any:
+    """Return what opens clients of a session: aioboto3's session, or a function of aiobotocore's.
+
+    Both are called as `open_(service, config=..., **options)`, and return a context manager.
+    """
+    if aioboto3 is not None:
+        return aioboto3.Session(botocore_session=session, region_name=region).client
+
+    def open_(service: str, **options: Any) -> Any:
+        return session.create_client(service, **{"region_name": region, **options})
+
+    return open_
+
+
 def _boto(profile: str | None, region: str | None) -> Any:
     session = _session(profile)
     session.register_component("response_parser_factory", ParserFactory())
     if str(session.get_config_variable("endpoint_discovery_enabled")).lower() != "true":
         for service in ("dynamodb", "dynamodb-streams"):
             session.register(f"creating-client-class.{service}", make_short)
-    return aioboto3.Session(botocore_session=session, region_name=region)
+    return _opener(session, region)
 
 
 _shared_boto = lru_cache(maxsize=4)(_boto)
@@ -317,9 +338,9 @@ async def open_client(service: str, *, read_seconds: float) -> AsyncIterator[Any
 
     `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like apply.
     """
-    boto = aioboto3.Session(botocore_session=_session(None), region_name=_region())
+    boto = _opener(_session(None), _region())
     config = AioConfig(**_options(read_seconds), retries=_retries(3))
-    async with boto.client(service, config=config) as client:
+    async with boto(service, config=config) as client:
         yield client
 
 
@@ -363,7 +384,7 @@ async def connect(
 
         async def client(service: str, attempts: int, **more: Any) -> Any:
             config = AioConfig(**{**options, **more}, retries=_retries(attempts))
-            return await stack.enter_async_context(boto.client(service, config=config, **arguments))
+            return await stack.enter_async_context(boto(service, config=config, **arguments))
 
         # No SDK retries: a stream reader repeats its calls itself, and frees its place meanwhile.
         streams = await client("dynamodbstreams", 1)

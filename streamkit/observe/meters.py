@@ -40,6 +40,7 @@ class Meters:
         self.stuck = metrics.gauge("streamkit_stuck", own)
         self.shards = metrics.gauge("streamkit_shards", own)
         self.unread = metrics.gauge("streamkit_unread_shards", own)
+        self.memory = metrics.gauge("streamkit_memory_bytes", own)
         self._handlers: dict[str, HandlerMeters] = {}
         self._throttles: dict[str, Counter] = {}
         self._units: dict[str, Counter] = {}

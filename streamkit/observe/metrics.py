@@ -19,7 +19,7 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `unit` is `seconds`, or the thing counted; `text` explains its meaning."""
+    """One metric. `unit` is `seconds`, `bytes` or what is counted; `text` explains its meaning."""
 
     name: str
     kind: MetricKind
@@ -127,6 +127,13 @@ _ALL = (
         "units",
         ("consumer", "operation"),
         "capacity units that AWS reported; for `GetRecords`, calls",
+    ),
+    Metric(
+        "streamkit_memory_bytes",
+        "gauge",
+        "bytes",
+        ("consumer",),
+        "memory that this worker's process uses; on Linux",
     ),
 )
 

@@ -85,9 +85,12 @@ class OpenTelemetryMetrics:
 
 def otel_name(name: str) -> str:
     """Return the name of a metric in OpenTelemetry: `streamkit.lag` for `streamkit_lag_seconds`."""
-    return name.removesuffix("_total").removesuffix("_seconds").replace("_", ".", 1)
+    for suffix in ("_total", "_seconds", "_bytes"):
+        name = name.removesuffix(suffix)
+    return name.replace("_", ".", 1)
 
 
+_UNITS = {"seconds": "s", "bytes": "By"}
 _ONE = {"losses": "loss"}
 """Singular forms that are not the plural without its last letter."""
 
@@ -95,7 +98,7 @@ _ONE = {"losses": "loss"}
 def _said_of(name: str) -> tuple[str, str]:
     metric = METRICS[name]
     one = _ONE.get(metric.unit, metric.unit.removesuffix("s"))
-    return "s" if metric.unit == "seconds" else f"{{{one}}}", metric.text
+    return _UNITS.get(metric.unit, f"{{{one}}}"), metric.text
 
 
 class OpenTelemetryTracer:

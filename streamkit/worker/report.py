@@ -13,6 +13,7 @@ import anyio
 
 from streamkit.fleet.lag import Lag, bound, time_to_loss
 from streamkit.fleet.leadership import Leadership
+from streamkit.observe.memory import used_bytes
 from streamkit.observe.meters import Meters
 from streamkit.worker.shardset import ShardSet
 
@@ -92,8 +93,10 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
 
 def sample(workers: Iterable[Reporting]) -> None:
     """Set every worker's gauges to the current values."""
+    memory = used_bytes()
     for worker in workers:
         report, meters = worker.report, worker.meters
+        meters.memory.set(memory)
         meters.lag.set(report.lag)
         meters.time_to_loss.set(report.time_to_loss)
         meters.parked.set(report.parked)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import re
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from compose_spec import PyCompose
 from handlers.deals import app
 from streamkit.cli.exits import ExitCode
 from streamkit.observe.metrics import METRICS
+from streamkit.operate.status_page.checks import reads
 from streamkit.settings import Settings
+from streamkit.worker.report import WorkerReport
 from tests.acceptance.conftest import clean_environment
 from tests.acceptance.deployment import (
     DEPLOY,
@@ -76,7 +79,7 @@ def test_what_the_image_copies_is_there_and_not_ignored():
 
 class _Health(BaseHTTPRequestHandler):
     def do_GET(self):
-        alive = self.path == "/livez" and self.server.alive
+        alive = self.path in ("/livez", "/reads") and self.server.alive
         self.send_response(200 if alive else 503)
         self.end_headers()
 
@@ -187,6 +190,55 @@ def test_a_pod_writes_nothing_and_gains_nothing(name):
             assert security["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_nothing_comes_in_but_what_prometheus_scrapes_and_nothing_goes_out_but_names_and_https():
+    policy = WORKER["NetworkPolicy"]["spec"]
+    labels = WORKER["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    (scrapes,) = policy["ingress"]
+    (worker,) = WORKER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert [port["port"] for port in scrapes["ports"]] == [port["name"] for port in worker["ports"]]
+    assert scrapes["from"], "an empty list would let in everybody"
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53, 443, 80}
+    (agent,) = [rule for rule in policy["egress"] if "to" in rule]
+    assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
+
+
+def test_the_token_of_the_page_comes_from_a_secret_and_may_be_missing():
+    (worker,) = WORKER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one for one in worker["env"]}
+    secret = env["STREAMKIT_HEALTH_TOKEN"]["valueFrom"]["secretKeyRef"]
+    assert secret["optional"] is True
+    assert (
+        f"create secret generic {secret['name']} --from-literal={secret['key']}="
+        in (DEPLOY / "kubernetes" / "worker.yaml").read_text()
+    )
+
+
+def test_ecs_replaces_a_worker_that_cannot_read_and_leaves_it_the_time_of_an_outage():
+    (worker,) = (c for c in containers("ecs/service.yaml") if c["Name"] == "worker")
+    check = worker["HealthCheck"]
+    assert "/reads" in check["Command"][-1]
+    assert check["Interval"] * check["Retries"] >= 300
+    unfit = WorkerReport("deals", "unfit")
+    assert reads([WorkerReport("deals", "active"), unfit]).reasons == (
+        "deals: the stream does not answer",
+    )
+    assert all(
+        reads([WorkerReport("d", s)]).ok for s in ("starting", "active", "waiting", "leaving")
+    )
+
+
+def test_the_memory_alarms_fire_below_the_limit_of_a_worker():
+    (worker, _) = containers("ecs/service.yaml")
+    limit = worker["Memory"] * 2**20
+    cloudwatch = cloudwatch_alarms()["StreamkitMemory"]
+    assert 0.7 < cloudwatch["Threshold"] / limit < 0.9
+    rule = prometheus_alarms()["StreamkitMemory"]["expr"]
+    (factors,) = re.findall(r"> (.+)$", rule)
+    assert math.prod(map(int, factors.split(" * "))) == cloudwatch["Threshold"]
+
+
 # -- what all hosts have in common ---------------------------------------------------------------
 
 
@@ -200,7 +252,7 @@ def test_no_host_kills_a_worker_before_it_has_drained():
         "compose": int(COMPOSE["services"]["worker-1"]["stop_grace_period"].rstrip("s")),
     }
     said = {e["Name"]: e["Value"] for e in worker["Environment"]}["STREAMKIT_GRACE"]
-    said_too = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}["STREAMKIT_GRACE"]
+    said_too = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}["STREAMKIT_GRACE"]
     assert float(said) == float(said_too) == grace
     assert all(seconds >= grace + 10 for seconds in allowed.values()), allowed
 

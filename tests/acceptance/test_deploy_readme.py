@@ -221,8 +221,8 @@ def test_the_costs_of_watching_are_those_of_the_templates():
     services = common + only["Workers"] + alarm_metrics("ecs/service.yaml")
     lambdas = common + only["Functions"] + alarm_metrics("lambda/template.yaml")
     assert (float(fargate), float(functions)) == (services / 10, lambdas / 10)
-    assert (metrics, int(dollars)) == ("fifteen", round(0.3 * len(METRICS)))
-    assert len(METRICS) == 15
+    assert (metrics, int(dollars)) == ("sixteen", round(0.3 * len(METRICS)))
+    assert len(METRICS) == 16
 
 
 def test_a_shard_that_is_read_costs_what_the_table_of_hosts_says():

@@ -79,8 +79,8 @@ UNITS = ("seconds", "total", "bytes", "ratio")
 
 def in_prometheus(name, kind, unit):
     """What Prometheus calls a metric that comes by OTLP: units in braces are left out."""
-    seconds = "_seconds" if unit == "s" else ""
-    return name.replace(".", "_") + seconds + ("_total" if kind == "counter" else "")
+    suffix = {"s": "_seconds", "By": "_bytes"}.get(unit, "")
+    return name.replace(".", "_") + suffix + ("_total" if kind == "counter" else "")
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -97,7 +97,9 @@ def test_names_follow_the_semantic_conventions_and_are_the_same_in_prometheus(me
     provider.shutdown()
     assert CONVENTION.fullmatch(found.name)
     assert not found.name.endswith(UNITS), "neither unit nor total"
-    assert found.unit == "s" or re.fullmatch(r"\{[a-z]*[^s]\}|\{loss\}", found.unit), "one of them"
+    assert found.unit in ("s", "By") or re.fullmatch(r"\{[a-z]*[^s]\}|\{loss\}", found.unit), (
+        "one of them"
+    )
     assert in_prometheus(found.name, metric.kind, found.unit) == metric.name
 
 

@@ -34,6 +34,12 @@ def alive(reports: Sequence[WorkerReport]) -> Verdict:
     return Verdict()
 
 
+def reads(reports: Sequence[WorkerReport]) -> Verdict:
+    """Judge whether the process can do its work: no worker has ended, or is cut off."""
+    cut_off = [f"{r.consumer}: {_STATES[r.state]}" for r in reports if r.state in _CUT_OFF]
+    return Verdict(tuple(cut_off))
+
+
 def ready(
     reports: Sequence[WorkerReport],
     errors: Iterable[Exception],
@@ -67,6 +73,9 @@ _STATES = {
     "leaving": "it drains",
     "ended": "its worker has ended",
 }
+
+
+_CUT_OFF = frozenset({"unfit", "ended"})
 
 
 def _complaints(report: WorkerReport, lag_max: float) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
     /livez    200 while the process does its work; else a restart may help
     /readyz   200 when every consumer is served; else 503 with the reasons, a line each
+    /reads    200 while the process can read the stream; else 503
     /metrics  Prometheus' text format
     /         the status page; the table is read at most every few seconds, however many clients ask
 
@@ -32,7 +33,7 @@ from streamkit.operate.explanation import Explanation, explain_item
 from streamkit.operate.spending import Spending, read_spending
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.acting import ACTS, act
-from streamkit.operate.status_page.checks import Verdict, alive, ready
+from streamkit.operate.status_page.checks import Verdict, alive, reads, ready
 from streamkit.operate.status_page.history import STEP_SECONDS, History
 from streamkit.operate.status_page.page import render
 from streamkit.operate.status_page.requests import BrowserRequest, Gate, comes_from_here
@@ -110,6 +111,8 @@ class Site:
             return _verdict(alive(self._reports))
         if path == "/readyz":
             return _verdict(self._ready)
+        if path == "/reads":
+            return _verdict(reads(self._reports))
         if path == "/metrics":
             sample(self._known)
             return PageReply(
