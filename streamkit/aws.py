@@ -8,6 +8,7 @@ versions. `TransactionCanceledException` is never retried there; `commit` classi
 that are made all the time take a shorter way through botocore: see `model.frequent_calls`.
 """
 
+import inspect
 import os
 import random
 import ssl
@@ -273,16 +274,26 @@ def _trust(certificates: str) -> ssl.SSLContext:
     return context
 
 
+_AWAITS_CONNECTOR = inspect.iscoroutinefunction(
+    AIOHTTPSession._create_connector  # noqa: SLF001 - it is overridden below
+)
+
+
+async def _at_once(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
+    return connector
+
+
 class _HttpSession(AIOHTTPSession):  # type: ignore[misc]
     """The SDK's connections; those without a proxy or a certificate of their own share trust."""
 
-    def _create_connector(self, proxy_url: str | None) -> aiohttp.TCPConnector:
+    def _create_connector(self, proxy_url: str | None) -> Any:
+        """Return a connector, or from aiobotocore 3 on what has to be awaited for one."""
         certificates = get_cert_path(self._verify) if self._verify else None
         if proxy_url or not certificates or self._cert_file:
-            own: aiohttp.TCPConnector = super()._create_connector(proxy_url)
-            return own
+            return super()._create_connector(proxy_url)
         limit, trust = self._max_pool_connections, _trust(certificates)
-        return aiohttp.TCPConnector(limit=limit, ssl=trust, **self._connector_args)
+        connector = aiohttp.TCPConnector(limit=limit, ssl=trust, **self._connector_args)
+        return _at_once(connector) if _AWAITS_CONNECTOR else connector
 
 
 def _session(profile: str | None) -> AioSession:
@@ -298,11 +309,8 @@ def _opener(session: AioSession, region: str | None) -> Any:
     """
     if aioboto3 is not None:
         return aioboto3.Session(botocore_session=session, region_name=region).client
-
-    def open_(service: str, **options: Any) -> Any:
-        return session.create_client(service, **{"region_name": region, **options})
-
-    return open_
+    own = {"region_name": region}
+    return lambda service, **options: session.create_client(service, **own | options)
 
 
 def _boto(profile: str | None, region: str | None) -> Any:
