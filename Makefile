@@ -9,7 +9,7 @@ SITE := build/site-venv
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock pages hooks site clean help
+.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -63,6 +63,9 @@ lock: $(STAMP) ## write the versions for development anew, as far as pyproject.t
 	  --extra rich --group test --group lint $(if $(UPGRADE),--upgrade) pyproject.toml -o $(LOCK)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --group pyproject.toml:docs $(if $(UPGRADE),--upgrade) -o requirements-docs.txt
+
+aws: $(STAMP) ## the acceptance suite and a small fleet in an account of AWS: says the cost first, SPEND=dollars agrees to it; deletes all
+	@$(BIN)/python -m tests.acceptance.account $(if $(SPEND),--spend $(SPEND)) $(if $(CLEAN),--clean)
 
 pages: $(STAMP) ## write the pages that follow from the code: docs/logs.md
 	$(BIN)/python -m tests.log_reference
