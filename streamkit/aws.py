@@ -274,9 +274,7 @@ def _trust(certificates: str) -> ssl.SSLContext:
     return context
 
 
-_AWAITS_CONNECTOR = inspect.iscoroutinefunction(
-    AIOHTTPSession._create_connector  # noqa: SLF001 - it is overridden below
-)
+_AWAITS_CONNECTOR = inspect.iscoroutinefunction(vars(AIOHTTPSession)["_create_connector"])
 
 
 async def _at_once(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
