@@ -76,6 +76,8 @@ def test_aggregates_are_listed_and_verified_while_workers_run(counted):
         "stored": "2",
         "expected": "1",
     }
+    told = counted.run("aggregate", "verify", "counted", "ByNumber").stdout.splitlines()
+    assert told[-1] == "next: streamkit aggregate rebuild counted ByNumber"
 
 
 def test_an_aggregate_that_the_app_does_not_have_is_named_with_those_it_has(counted):

@@ -68,3 +68,26 @@ def test_a_watched_status_is_a_line_for_each_look(worked_shop):
     options = ("--watch", "--looks", "2", "--every", "0.1", "--json")
     looks = worked_shop.run("status", "shop", *options).stdout.splitlines()
     assert [json.loads(look)["consumer"] for look in looks] == ["shop", "shop"]
+
+
+def test_each_report_ends_with_the_command_that_comes_next_and_it_can_be_run(worked_shop):
+    queue = worked_shop.json("parked", "list", "shop")[0]["lane"]
+    for report, ends in (
+        (("status", "shop"), ["next: streamkit worker shop"]),
+        (
+            ("parked", "list", "shop"),
+            [
+                f"next: streamkit parked show shop --queue {queue}",
+                "next: streamkit parked redrive shop --all",
+            ],
+        ),
+        (
+            ("explain", "shop", "ORDER#1", "ORDER"),
+            [f"next: streamkit parked show shop --queue {queue}"],
+        ),
+    ):
+        lines = worked_shop.run(*report).stdout.splitlines()
+        assert lines[-len(ends) :] == ends
+    for line in (f"parked show shop --queue {queue}", "parked redrive shop --all"):
+        assert worked_shop.run(*line.split()).returncode == 0
+    assert worked_shop.run("parked", "list", "shop").stdout == "no change is parked\n"

@@ -28,10 +28,10 @@ from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.migrate.state import State, StateBook
-from streamkit.model.builds import Build
+from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus
 from streamkit.operate.status import in_tree_order, read_status
-from streamkit.progress.control import Cursor
+from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry
 from streamkit.settings import Settings
@@ -305,6 +305,31 @@ async def test_status_names_an_operation_that_is_under_way_and_who_began_it(
     assert said in printed
     assert "2023-11-14 22:13:20 UTC  ann@host  rebuild Sales: scanning" in printed
     json.dumps(status.to_dict())
+
+
+async def test_a_rebuild_says_how_much_of_its_scan_is_done_and_about_how_long_the_rest_takes(
+    world, capsys
+):
+    await world.work()
+    store, newest = await newest_in(world)
+    began = int(world.clock.now) - 90
+    builds = {"Sales": Build(2, "scanning", segments=4, begun=began)}
+    await step_builds(
+        store, newest, builds, said=AuditEntry(0, "ann@host", "rebuild Sales: scanning")
+    )
+    (begun,) = (await world.status()).operations
+    assert (begun.share, begun.left) == (0.0, None), "nothing is known of its speed"
+    for number, state in enumerate(("finished", "finished", "finished", "active")):
+        name = f"{pass_name('Sales', 2)}.{number}"
+        action = store.space.update("cursor", name)
+        action.sets |= cursor_attributes(Cursor(name=name, state=state))
+        await store.write(action)
+    status = await world.status()
+    assert (status.operations[0].share, status.operations[0].left) == (0.75, 30.0)
+    describe_status(status)
+    assert "rebuild of Sales is under way: scanning, 75% done, about 30 s left" in (
+        capsys.readouterr().out
+    )
 
 
 async def test_status_names_migrations_that_are_neither_new_nor_at_their_end(world):

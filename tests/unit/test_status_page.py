@@ -242,6 +242,15 @@ def test_the_page_comes_back_by_itself_and_fits_a_phone():
     assert "prefers-color-scheme: dark" in CSS
 
 
+def test_nothing_asks_for_more_room_than_a_small_phone_has_and_large_screens_are_used():
+    widths = re.findall(r"(?:min-width|minmax\()[: ]*(\d+)px", re.sub(r"@media[^{]*", "", CSS))
+    assert widths
+    assert max(map(int, widths)) <= 360 - 2 * 16, "a phone of 360 pixels, with the page's margins"
+    assert "overflow-x: auto" in CSS, "tables that are wider are moved for themselves"
+    assert "max(1120px, 80vw)" in CSS
+    assert "@media (min-width: 2400px)" in CSS
+
+
 def test_thousands_of_shards_make_no_endless_page():
     text = page(view(status(*(shard(f"shard-{n}") for n in range(5000)))))
     assert "and 4,800 more" in text
