@@ -215,7 +215,7 @@ def test_the_traceback_of_the_users_frames_is_logged_at_the_level_debug_alone(le
     with Harness(broken_app()) as harness:
         configure("json", level, stream=out)
         harness.put(Order(number="0"))
-        harness.settle()
+        harness.settle(parks=True)
         harness.stop()
     raised = [line for line in lines(out) if line["event"] == "handler.raised"]
     if level == "info":
