@@ -126,9 +126,11 @@ def counted_as(meters: Meters) -> Iterator[None]:
 
 def _tick(loop: asyncio.AbstractEventLoop, courses: dict[_Key, _Course], key: _Key) -> None:
     course = courses[key]
+    over = course.last + course.quiet
     if course.pending and loop.time() >= course.due:
         course.sum_up()
-    over = course.last + course.quiet
+        # Not also over in this moment: what comes soon after it belongs to it.
+        over = max(over, loop.time() + EVERY_SECONDS)
     if loop.time() < over:
         when = min(over, max(course.due, loop.time() + EVERY_SECONDS))
         course.timer = loop.call_at(when, _tick, loop, courses, key)
