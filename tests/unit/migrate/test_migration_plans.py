@@ -159,7 +159,7 @@ def test_a_plan_names_the_failing_class_and_never_item_data():
     plan = plan_of(raises, [Order(number=n, status="SECRET") for n in range(8)])
     (problem,) = [problem for problem in plan.problems if problem.kind == "transform"]
     assert (problem.text, problem.items, problem.share) == (
-        f"RuntimeError at test_migration_plans.py:{raises.__code__.co_firstlineno + 1}",
+        f"RuntimeError at test_migration_plans.py:{raises.__code__.co_firstlineno + 1} in raises",
         8,
         1.0,
     )
@@ -182,7 +182,8 @@ def test_a_reverse_that_raises_is_found():
 
     plan = plan_of(label, [Order(number=1)], reverse=back)
     (said,) = [p.text for p in plan.problems if p.kind == "reverse"]
-    assert said == f"LookupError at test_migration_plans.py:{back.__code__.co_firstlineno + 1}"
+    line = back.__code__.co_firstlineno + 1
+    assert said == f"LookupError at test_migration_plans.py:{line} in back"
 
 
 def test_items_that_wait_for_their_deletion_are_a_warning():
