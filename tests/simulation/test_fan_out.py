@@ -171,7 +171,7 @@ def test_a_fan_out_of_thousands_that_is_killed_ten_times_serves_everybody_once(h
     harness.world.engine.observers.append(saw)
     harness.put(Deal(deal="1", brand="acme"))
     for kill in range(10):  # a worker first waits for the lease of the one before it
-        harness.crash(at=130 + kill, moment="after" if kill % 2 else "before")
+        harness.crash(at=110 + kill, moment="after" if kill % 2 else "before")
         harness.advance("60s")
         assert harness.is_dead
         harness.crash()
