@@ -67,8 +67,6 @@ _MARGIN_SECONDS = 60.0
 _REJOINS_SECONDS = 10.0
 """Seconds in which a worker that releases everything for a new generation is a member again."""
 _REJOINS_PAUSE = 0.2
-_LOOK_SECONDS = 5.0
-"""Seconds between two checks that the scan is still that of the build."""
 
 
 @dataclass(frozen=True, slots=True)
