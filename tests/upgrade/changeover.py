@@ -35,7 +35,7 @@ class Changeover(Harness):
     def __init__(self, module, make, first, **given):
         self.apps = {n: getattr(v.module_of(module), make)(**given) for n, v in VERSIONS.items()}
         self.now = first
-        super().__init__(self.apps["new"], shards=1, settings=SETTINGS)
+        super().__init__(self.apps["new"], shards=1, settings=SETTINGS, lenient=True)
         self.worlds = {name: version.world(self.world) for name, version in VERSIONS.items()}
         self.world.run_worker = self._run_worker
         self.operations = _Both(self)
