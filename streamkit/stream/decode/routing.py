@@ -169,7 +169,9 @@ def _by_keys(
                 sk = keys[sk_name]["S"]
             pk = keys[pk_name]["S"]
         except KeyError:  # keys that are not strings are not built by templates
-            return None
+            text = keys[pk_name].get("S", "") if pk_name in keys else ""
+            # Taken for the application's, each heartbeat would be traffic, and no shard quiet.
+            return CONTROL if text.startswith(control_prefix) else None
         if is_part(pk if sk is None else sk):  # a part belongs to the group's entity
             pk, sk = (without_suffix(pk), None) if sk is None else (pk, without_suffix(sk))
         for matches, target in claims_of.get(pk[:width], for_all):

@@ -102,6 +102,14 @@ def test_control_comes_before_a_template_that_would_match() -> None:
     assert router.route(record("_sk", "y")) is Everything
 
 
+@pytest.mark.parametrize("sk", [{"N": "1"}, {"B": "AAE="}])
+def test_control_items_are_known_whatever_type_the_sort_key_has(sk: dict[str, str]) -> None:
+    router = Router(ENTITIES, TABLE, PREFIX)
+    assert router.route(record("_sk#x", sk)) is CONTROL
+    assert router.route(record("x", sk)) is None
+    assert router.route(record({"N": "7"}, sk)) is None
+
+
 def test_the_partition_key_comes_first_in_a_routed_record() -> None:
     routed = record("CUSTOMER#a", "#ORDER#1")
     Router(ENTITIES, TABLE, PREFIX).route(routed)
