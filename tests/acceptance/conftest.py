@@ -150,7 +150,9 @@ def permitted():
 
 
 def clean_environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "STREAMKIT_"))}
+    # A parallel run says that its output has 80 columns; commands whose output is read have no end.
+    ours = ("AWS_", "STREAMKIT_", "COLUMNS")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     quiet = {"NO_COLOR": "1"}
     if not account.prefix():
         quiet |= {"AWS_CONFIG_FILE": os.devnull, "AWS_CA_BUNDLE": one_authority()}

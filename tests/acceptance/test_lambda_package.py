@@ -63,7 +63,7 @@ def test_the_package_holds_the_app_and_nothing_of_commands_or_of_the_local_engin
     assert there & COMMANDS_ONLY == set()
     parts = {path.name for path in (build / "streamkit").iterdir()}
     assert {"aws_lambda", "migrate", "sinks"} <= parts
-    assert parts & {"cli", "local", "testing", "__pycache__"} == set()
+    assert parts & {"cli", "local", "systems", "testing", "__pycache__"} == set()
     assert not build.with_name("build-wheel").exists()
 
 

@@ -12,7 +12,7 @@ from streamkit.operate.archives import verify_archive
 from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.worker.process import Workers
-from tests.integration.test_bucket_archive import bucket, endpoint  # noqa: F401 - fixtures
+from tests.integration.test_bucket_archive import bucket  # noqa: F401 - a fixture
 from tests.simulation.test_archive import app_of
 
 SETTINGS = Settings(heartbeat=0.5, lease=2.0, poll_floor=0.01, poll_ceiling=0.05)

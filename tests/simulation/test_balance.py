@@ -5,6 +5,7 @@
 
 import pytest
 
+from streamkit.settings import Settings
 from tests.simulation.balance import bytes_of, measure
 
 SHARDS, WORKERS = 400, 10
@@ -59,7 +60,7 @@ def test_a_quiet_large_fleet_polls_as_often_as_it_is_set_to_and_writes_heartbeat
     assert minute.keys() <= {
         "GetRecords", "Query", "UpdateItem", "BatchGetItem", "GetItem", "DescribeStream",
     }  # fmt: skip
-    assert minute["UpdateItem"] <= 21 * WORKERS
+    assert minute["UpdateItem"] <= (60 / Settings().heartbeat + 1) * WORKERS
 
 
 def test_a_quiet_shard_takes_ten_kilobytes_of_a_workers_memory():

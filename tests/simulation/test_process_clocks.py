@@ -22,7 +22,7 @@ from tests.tables import streamed
 
 SEEDS = range(3)
 KILLED = Plan(
-    {"shards": 2, "seconds": 3.0, "settings": {}, "engine": {}},
+    {"shards": 2, "seconds": 3.0, "settings": {"heartbeat": 3.0, "lease": 7.0}, "engine": {}},
     (
         PlannedEvent("start", at=0.0, worker=0, version=1),
         PlannedEvent("start", at=0.0, worker=1, version=1),
@@ -30,7 +30,8 @@ KILLED = Plan(
         PlannedEvent("kill", at=2.0, worker=0),
     ),
 )
-"""One of two workers is killed: the other one has to notice."""
+"""One of two workers is killed: the other one has to notice. The lease is long enough for a clock to
+step meanwhile."""
 
 
 class WallClock:

@@ -170,7 +170,7 @@ def test_a_wait_ends_when_the_worker_is_stopped():
 
 
 @pytest.mark.parametrize("policy", [{"on_failure": "block"}, {"attempts": 1}])
-def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
+def test_waiting_is_said_in_the_log_again_and_again_but_not_for_each_try_or_change(policy):
     async def run():
         async def handle(change: Inserted[Order]) -> None:
             raise RuntimeError("no")
@@ -181,7 +181,7 @@ def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
             with anyio.move_on_after(600):
                 await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
         blocked = [log for log in logs if log["event"] == "handler.blocks"]
-        assert 20 <= len(blocked) <= 41
+        assert 5 <= len(blocked) <= 11  # a line a minute
         assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {
             ("handle", "shard", "RuntimeError")
         }

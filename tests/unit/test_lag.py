@@ -15,7 +15,7 @@ class Reader:
     """Reads the pages that it is given, and then none; each record is when it was made."""
 
     def __init__(self, pages, *, ends=False):
-        self.pages, self.ends, self.wait = list(pages), ends, 1.0
+        self.pages, self.ends, self.wait, self.apart = list(pages), ends, 1.0, ""
 
     @property
     def ended(self):

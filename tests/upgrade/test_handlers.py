@@ -51,7 +51,7 @@ def test_handlers_come_to_the_same_table_whichever_version_runs(kind, legs):
 @pytest.mark.parametrize("killed", ["old", "new"])
 @pytest.mark.parametrize("host", [HandedToWorkers, HandedToLambda])
 def test_a_move_between_hosts_goes_on_in_the_other_version(host, killed):
-    ran = end_of(partial(host, kill=1, module=conformance, killed=killed), acts=60)
+    ran = end_of(partial(host, kill=1, module=conformance, killed=killed), acts=80)
     assert ran.met["mover killed"]
 
 
