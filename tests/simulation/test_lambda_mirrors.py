@@ -91,6 +91,6 @@ class Office:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_copies_end_as_their_sources_say(gone, seed):
     app = make_app(gone)
-    ran = trial(app, Office(gone), seed=seed, acts=80, trouble=TROUBLE, host=Lagging)
+    ran = trial(app, Office(gone), seed=seed, acts=100, trouble=TROUBLE, host=Lagging)
     assert all(ran.met[name] for name in ("crash", "split", "roll"))
     assert ran.final[Task]
