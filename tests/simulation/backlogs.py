@@ -21,7 +21,7 @@ from streamkit import (
     Table,
     Top,
 )
-from streamkit.core import dispatch
+from streamkit.core import dispatch, runs
 from streamkit.testing import Harness
 from streamkit.testing.chance import repeatable
 from tests.rigs import Rig
@@ -147,12 +147,12 @@ def runs_per_change(kinds: tuple[str, ...], backlog: int, groups: int = GROUPS) 
     app = App("auction", table="Auction")
     for kind in kinds:
         KINDS[kind](app)
-    runs = 0
+    times = 0
     resolve = dispatch.resolve
 
     def counted(*arguments: object) -> None:
-        nonlocal runs
-        runs += 1
+        nonlocal times
+        times += 1
         resolve(*arguments)  # type: ignore[arg-type]
 
     with contextlib.ExitStack() as stack:
@@ -161,11 +161,12 @@ def runs_per_change(kinds: tuple[str, ...], backlog: int, groups: int = GROUPS) 
         harness.put(Follower(lot=1, name="ann"), Owner(lot=2, name="bob"))
         bids = [bid(number, groups) for number in range(backlog)]
         harness.put(*bids)
-        dispatch.resolve = counted  # type: ignore[assignment]
-        stack.callback(setattr, dispatch, "resolve", resolve)
+        for module in (dispatch, runs):  # of `def` handlers, and of all others
+            module.resolve = counted  # type: ignore[attr-defined]
+            stack.callback(setattr, module, "resolve", resolve)
         harness.settle()
         _compare(harness, kinds, bids)
-    return runs / backlog / len(kinds)
+    return times / backlog / len(kinds)
 
 
 def bid(number: int, groups: int) -> Bid:
