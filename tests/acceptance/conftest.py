@@ -309,10 +309,11 @@ class Shop:
         return int(self.item(f"PER#{status}", "PER").get("orders", {"N": "0"})["N"])
 
     def until(self, condition):
-        """Ask until the answer is yes; each question is a round trip to the server."""
+        """Ask until the answer is yes, and return it; each question is a round trip to the server."""
         end = time.monotonic() + DEADLINE
-        while not condition():
+        while not (answer := condition()):
             assert time.monotonic() < end
+        return answer
 
     def command(self, name, **arguments):
         """Tell the server to split, roll or trim."""

@@ -6,6 +6,11 @@ from contextlib import ExitStack
 ORDERS = 120
 
 
+def _owner_of_a_shard(shop, workers):
+    owners = [shard["owner"] or "" for shard in shop.json("status", "shop")["shards"]]
+    return next((w for w in workers if any(f"/{w.pid}/" in owner for owner in owners)), None)
+
+
 def test_three_workers_count_every_order_once_although_one_is_killed(shop):
     with ExitStack() as stack:
         workers = [stack.enter_context(shop.start("worker", "shop")) for _ in range(3)]
@@ -14,8 +19,8 @@ def test_three_workers_count_every_order_once_although_one_is_killed(shop):
         for number in range(ORDERS):
             shop.put(number, "A")
             if number == ORDERS // 2:
-                owners = {s["owner"] for s in shop.json("status", "shop")["shards"]}
-                killed = next(w for w in workers if any(f"/{w.pid}/" in (o or "") for o in owners))
+                # A worker that has started leases its first shard when it has heard of the others.
+                killed = shop.until(lambda: _owner_of_a_shard(shop, workers))
                 killed.signal(signal.SIGKILL)
         shop.until(lambda: shop.count("A") == ORDERS)
         assert {shop.journal(number) for number in range(ORDERS)} == {"A"}
