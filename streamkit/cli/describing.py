@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from streamkit.archive.completeness import ArchiveCheck
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
-from streamkit.operate.archives import ArchiveCheck
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.redrive import QueueReport

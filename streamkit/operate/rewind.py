@@ -26,6 +26,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.app import App
+from streamkit.archive.completeness import past
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import parked_queues
@@ -44,8 +45,8 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import finish_rewind
-from streamkit.operate.archives import check, open_archive
-from streamkit.progress.clock import Clock, SystemClock, utc
+from streamkit.operate.archives import open_archive
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of
 from streamkit.table import Table
@@ -171,16 +172,10 @@ async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> fr
         RewindRefused: the archive does not have every change since the moment.
     """
     async with open_archive(app, aws) as archive:
-        begins = await archive.begins(since)
-        found = await check(archive, "", since)
-        began = await archive.began()
-    reasons = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
-    if began is None or began > since:
-        text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
-        reasons.append(f"the archive {text}")
-    if reasons and not allow_loss:
-        raise RewindRefused([*reasons, "--allow-loss begins nevertheless"])
-    return begins
+        found = await past(archive, since)
+    if found.lacks and not allow_loss:
+        raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
+    return found.begins
 
 
 def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:

@@ -1,0 +1,143 @@
+"""What an archive has, and what it lacks: read from its objects, since a moment.
+
+In: the archive of a stream. Out: what is there, and every gap: a hole that its writer recorded, a
+link that is missing, an object whose content does not have its hash, a shard whose parent is
+unknown. Every object is read.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streamkit.archive.chain import Chain
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, records_of
+from streamkit.archive.shards import ArchivedShards
+from streamkit.progress.clock import utc
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records of a shard after one position up to another that the archive does not have."""
+
+    shard: str
+    after: str
+    last: str
+    text: str
+
+
+@dataclass(slots=True)
+class ArchiveCheck:
+    """What an archive has; `first` and `until` are when its records were created, 0 for none."""
+
+    stream: str
+    place: str
+    shards: int = 0
+    open: int = 0
+    links: int = 0
+    records: int = 0
+    first: float = 0.0
+    until: float = 0.0
+    gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether nothing is missing."""
+        return not self.gaps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {**asdict(self), "whole": self.whole}
+
+    def note(self, chain: Chain, after: str, last: str, text: str) -> None:
+        """Add a gap."""
+        self.gaps.append(Gap(chain.shard, after, last, text))
+
+    def count(self, link: Link) -> None:
+        """Count a link that was read."""
+        self.links, self.records = self.links + 1, self.records + link.count
+        if link.count:
+            self.first = min(self.first or link.first, link.first)
+            self.until = max(self.until, link.until)
+
+    def close(self, *, ended: bool) -> None:
+        """Count a shard whose chain was read."""
+        self.shards += 1
+        self.open += not ended
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Where a consumer begins to read an archive, for every change since a moment.
+
+    `begins` are the shards that are read first, `lacks` says in sentences what is missing.
+    """
+
+    begins: frozenset[str]
+    lacks: tuple[str, ...]
+
+
+async def past(archive: ArchivedShards, since: float) -> Past:
+    """Return where reading begins for every change since a moment, and what is missing."""
+    begins = await archive.begins(since)
+    found = await check(archive, "", since)
+    began = await archive.began()
+    lacks = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
+    if began is None or began > since:
+        text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
+        lacks.append(f"the archive {text}")
+    return Past(begins, tuple(lacks))
+
+
+async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> ArchiveCheck:
+    """Read every object of an archive, of the shards with changes since a moment."""
+    found = ArchiveCheck(archive.stream, place)
+    parents = {shard.id: shard.parent for shard in await archive.shards()}
+    wanted = await _since(archive, parents, since)
+    for shard in sorted(wanted):
+        parent = parents[shard]
+        if parent is not None and parent not in parents and not since:
+            found.note(archive.chain(shard), "", "", f"its parent {parent} is not archived")
+        await _check_chain(archive.chain(shard), found)
+    return found
+
+
+async def _since(archive: ArchivedShards, parents: dict[str, str | None], since: float) -> set[str]:
+    """Return the shards with changes since a moment."""
+    if not since:
+        return set(parents)
+    wanted = set(await archive.begins(since))
+    while more := {name for name, up in parents.items() if up in wanted} - wanted:
+        wanted |= more
+    return wanted
+
+
+async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
+    expected, kind = ORIGIN, ""
+    for begin in await chain.positions():
+        if begin != expected:
+            text = f"{chain.name(expected)} is missing"
+            found.note(chain, expected, begin, text)
+        link, text = await _read(chain, begin)
+        if link is None:
+            expected = await chain.next_after(begin) or BEYOND
+            found.note(chain, begin, expected, text)
+            continue
+        if link.kind == "hole":
+            found.note(chain, link.after, link.last, f"{link.reason}: {chain.name(begin)}")
+        found.count(link)
+        expected, kind = link.last, link.kind
+    found.close(ended=kind == "end")
+
+
+async def _read(chain: Chain, begin: str) -> tuple[Link | None, str]:
+    """Read a link with all its records; return the link, or the reason why it cannot be read."""
+    try:
+        there = await chain.at(begin)
+        if there is None:
+            return None, f"object {chain.name(begin)} was removed meanwhile"
+        link, body = there
+        count = sum(len(page.records) for page in records_of(body))
+    except DamagedLink as damaged:
+        return None, str(damaged)
+    if count != link.count:
+        return None, f"object {chain.name(begin)} has {count} of {link.count} records"
+    return link, ""
