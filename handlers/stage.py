@@ -70,7 +70,7 @@ class Process:
         """Run a worker, until it is stopped, dead, or the stream is idle."""
         session = session_class(self.costs.engine, intercept=self._network, read_timeout=False)
         with self._life:
-            async with connect(http_session=session) as aws:
+            async with connect(http_session=session, region=self.costs.engine.region) as aws:
                 if self.app.listeners:
                     self.worker = Workers([self.app], aws, self.settings)
                 else:
@@ -141,7 +141,7 @@ class Stage:
 
     def client(self) -> AbstractAsyncContextManager[Aws]:
         """Open clients of the application, whose calls are not the worker's costs."""
-        return connect(http_session=session_class(self.engine))
+        return connect(http_session=session_class(self.engine), region=self.engine.region)
 
     def start_worker(self, app: App, settings: Settings, *, until_idle: bool = False) -> Process:
         """Start a worker process beside everything else."""

@@ -12,7 +12,7 @@ import structlog
 
 import handlers
 from handlers.deals import demo
-from handlers.playing import SETTINGS, play
+from handlers.playing import SETTINGS, Writers, items_of, play, set_up
 from handlers.progress import PlainProgress, progress
 from handlers.stage import open_stage
 from handlers.system import System
@@ -107,6 +107,7 @@ def test_a_demo_that_compares_nothing_for_a_claim_has_not_shown_it_and_ends_with
     assert play(System(app, lambda: Silent(app)), writes=100) == 1
     out = capsys.readouterr().out
     assert ("NOTHING WAS COMPARED" in out) is bool(claims)
+    assert ("leave out --writes" in out) is bool(claims)
     assert "\n0 differences after" in out
 
 
@@ -161,6 +162,32 @@ async def test_a_killed_worker_never_calls_again_and_the_next_one_ends_its_work(
         key = {"PK": {"S": "LIKES#ACME"}, "SK": {"S": "LIKES"}}
         reply = await aws.dynamodb.get_item(TableName=app.table, Key=key)
         assert reply["Item"]["likes"] == {"N": "50"}
+
+
+async def test_what_fills_the_table_first_is_not_counted_as_writes_of_the_demo():
+    class Long(Traffic):
+        async def open(self, writer):
+            await writer.put(*(Like(brand="a", user=f"first{n}") for n in range(60)))
+
+    app = make_app()
+    async with open_stage(Engine(rng=random.Random(1))) as stage, stage.client() as aws:
+        traffic = Long(app)
+        tables = await set_up(System(app, lambda: traffic), aws)
+        writers = Writers(traffic, tables, aws, seed=1, total=40)
+        assert writers.made == 0
+        await writers.play()
+        assert writers.made >= 40
+        assert len(writers.log) == 60 + writers.made
+
+
+async def test_a_demo_is_the_same_in_whatever_region_the_shell_has_chosen(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    engine, app = Engine(rng=random.Random(1)), make_app()
+    async with open_stage(engine) as stage, stage.client() as aws:
+        await set_up(System(app, lambda: Traffic(app)), aws)
+        await stage.start_worker(app, SETTINGS, until_idle=True).ended.wait()
+        assert len(items_of(engine, app.table)) > 0, "the worker's own items"
 
 
 async def test_only_workers_calls_are_costs():
