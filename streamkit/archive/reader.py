@@ -26,7 +26,8 @@ from streamkit.observe.logger import get_logger
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Page
 from streamkit.stream.decode.envelope import POSITION_DIGITS
-from streamkit.stream.reader import Apart, PageSource, ShardReader
+from streamkit.stream.iterators import PageSource
+from streamkit.stream.reader import Apart, ShardReader
 
 log = get_logger("streamkit.archive")
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Read
 from streamkit.core.reading import ReadTracker, applied
+from streamkit.core.reads import Read
 from streamkit.errors import ConfigurationError, Unavailable
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.progress.actions import Action, ItemRef, Verb, Wire, item_ref, own_attributes

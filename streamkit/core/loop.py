@@ -25,9 +25,10 @@ from typing import Any, Protocol
 import anyio
 
 from streamkit.core.dispatch import Dispatcher
+from streamkit.core.narrowing import Narrowing, culprit
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
-from streamkit.core.planning import ALL, Planner, Rerun, Stays, TooLarge
+from streamkit.core.planning import Planner, Rerun, Stays, TooLarge
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import settle
 from streamkit.core.refusal import contended, refuse
@@ -95,8 +96,7 @@ class CommitLoop:
     left: bool = False
     cut: bool = False
     failure: Failure | None = None
-    _most: int = ALL
-    _split: bool = False
+    _narrowing: Narrowing = field(default_factory=Narrowing)
     _taken: int = ITEMS_MAX
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class CommitLoop:
         settle(self.pending, won.written)
         self._drop(won)
         self.fence.adopted(won)
-        self._most, self._split = ALL, False
+        self._narrowing.reset()
         self.pacing.committed()
 
     # -- one transaction -----------------------------------------------------------------------
@@ -130,7 +130,8 @@ class CommitLoop:
     async def _once(self) -> None:
         await self.held.learn_tails(self.pending)
         start = self.fence.start
-        plan = self.planner.plan(self.pending, start, most=self._most, split=self._split)
+        most, split = self._narrowing.most, self._narrowing.split
+        plan = self.planner.plan(self.pending, start, most=most, split=split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
         elif isinstance(plan, Stays):
@@ -211,26 +212,19 @@ class CommitLoop:
 
     async def _narrow(self, sent: Batch, code: str) -> None:
         """Halve the commit until only the change, then the handler, that is invalid is left."""
-        if self._take_apart():
+        if self._take_apart() or self._narrowing.narrow(sent.changes):
             return
-        if sent.changes > 1:
-            self._most = sent.changes // 2
-            return
-        if not self._split:
-            self._most, self._split = 1, True
-            return
-        change, shard, done = self.pending[0], self.planner.shard, self.fence.start.done
-        culprit = next((o for o in change.outcomes if _writes(change, o, done)), None)
-        if culprit is None or culprit.parks:
+        shard, found = self.planner.shard, culprit(self.pending[0], self.fence.start.done)
+        if found is None or found.parks:
             log.often("parking.refused", level="error", by=code, shard=shard, code=code)
-            self.failure = None if culprit is None else culprit.failure
+            self.failure = None if found is None else found.failure
             await self._wait()
             return
-        name = culprit.handler.name
+        name = found.handler.name
         log.often("effect.invalid", level="warning", by=name, handler=name, code=code)
         failure = Failure(code, "DynamoDB finds an effect of this result invalid")
-        self.dispatcher.failures.give_up(culprit, failure, shard)
-        if culprit.waiting:
+        self.dispatcher.failures.give_up(found, failure, shard)
+        if found.waiting:
             await self._wait()
 
     def _take_apart(self) -> bool:
@@ -255,9 +249,3 @@ class CommitLoop:
     def _leaves(self, outcome: Outcome) -> bool:
         """Return whether a result that must be made again is left, with all behind it."""
         return outcome.waiting and (not self.patient or self.stopping.is_set())
-
-
-def _writes(change: PendingChange, outcome: Outcome, done: frozenset[str]) -> bool:
-    """Return whether an outcome has anything to store that is not stored yet."""
-    stored = f"{change.position}:{outcome.handler.name}" in done
-    return not stored and bool(outcome.parks or outcome.items)

@@ -4,7 +4,7 @@ A `PendingChange` has the outcome of each handler that listens to it. Pending ch
 order of their shard until they are committed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
@@ -12,54 +12,23 @@ from streamkit.core.cascades import Cascades
 from streamkit.core.completion import completion
 from streamkit.core.handler import Handler
 from streamkit.core.parking import Failure
+from streamkit.core.reads import Read
 from streamkit.core.tables import Tables
 from streamkit.core.writes import check_writes, entity_of
-from streamkit.effects import Completed, Effect, Guard, Noted, Send
+from streamkit.effects import Completed, Effect, Noted, Send
 from streamkit.entity import Entity
-from streamkit.model.conditions import Condition
 from streamkit.model.origin import APPLICATION, WriteOrigin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import (
     BYTES_MAX,
     ITEMS_MAX,
-    READ,
     Action,
     GuardSource,
     ItemRef,
-    Verb,
-    Wire,
     compile_effect,
 )
 from streamkit.progress.fold import merge_within
 from streamkit.stream.decode import Record
-
-Version = tuple[str, str, int]
-"""The run that wrote an item: position, handler, number of the run."""
-
-Expect = Callable[[Mapping[str, Wire] | None], tuple[Condition, ...]]
-
-
-def nothing_expected(item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:  # noqa: ARG001
-    """Accept any item: it was read only for its pending writes."""
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One read of a handler: an item as the table had it, and the pending writes it saw on it.
-
-    The handler's result is valid if the `conditions` hold for the item at the commit. `expect`
-    makes them from `stored`, the item without the pending writes.
-    """
-
-    ref: ItemRef
-    seen: tuple[Version, ...]
-    stored: Mapping[str, Wire] | None = None
-    expect: Expect = nothing_expected
-    conditions: tuple[Condition, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "conditions", self.expect(self.stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +205,3 @@ def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: Tabl
             aim.cascades.origin_text(source.handler, source.position, aim.hops, trace)
         )
     return action
-
-
-def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:
-    """Split an outcome into its writes and the checks that its reads require."""
-    checks = []
-    for read in outcome.reads:
-        source = GuardSource(position, outcome.handler.name, READ)
-        guards = [(Guard(condition, "retry"), source) for condition in read.conditions]
-        if guards:
-            checks.append(Action(read.ref, Verb.CHECK, guards=guards))
-    return outcome.actions, checks

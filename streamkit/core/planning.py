@@ -15,22 +15,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, PendingChange, Version, with_reads
+from streamkit.core.draft import Draft
+from streamkit.core.narrowing import ALL
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure, queue_name
 from streamkit.core.queueing import Queueing
+from streamkit.core.reads import Version, checks
 from streamkit.errors import InvariantError
-from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
+from streamkit.progress.actions import ITEMS_MAX, Action, ItemRef
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey
-from streamkit.progress.fold import join_read, merge
-
-CLAUSES_MAX = 250
-"""Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
-each."""
-
-ALL = 1_000_000
-"""The number of changes that a commit may take when only its size limits it."""
 
 SENDS_MAX = 100
 """The most outcomes with sends in one commit, so that it does not wait long for sinks."""
@@ -60,58 +55,6 @@ class Stays:
     """The first change failed and is not parked here; it stays, with all that is behind it."""
 
     failure: Failure
-
-
-@dataclass(slots=True)
-class Draft:
-    """A batch that is being filled; `offer` takes all of some actions, or none.
-
-    It has `room` for so many actions. `marked` are the items whose high-water marks have taken
-    theirs.
-    """
-
-    room: int = ITEMS_MAX
-    marked: set[ItemKey] = field(default_factory=set)
-    actions: dict[ItemRef, Action] = field(default_factory=dict)
-    sizes: dict[ItemRef, int] = field(default_factory=dict)
-    size: int = 0
-    held: dict[str, QueuedKey] = field(default_factory=dict)
-    sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
-    plain: dict[ItemRef, Action] = field(default_factory=dict)
-
-    def mark(self, change: PendingChange) -> None:
-        """Leave room for the high-water mark of each item of a change."""
-        for key, _ in change.steps:
-            if key not in self.marked:
-                self.marked.add(key)
-                self.room -= 1
-
-    def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
-        """Add the actions if they can be folded in and the batch stays within its limits."""
-        changed: dict[ItemRef, Action] = {}
-        plain: dict[ItemRef, Action] = {}
-        for action in writes:
-            mine, before = (plain, self.plain) if action.plain else (changed, self.actions)
-            there = mine.get(action.ref) or before.get(action.ref)
-            merged = action if there is None else _merged(there, action)
-            if merged is None:
-                return False
-            mine[action.ref] = merged
-        for check in checks:
-            there = changed.get(check.ref) or self.actions.get(check.ref)
-            changed[check.ref] = join_read(there, check)
-        sizes = {ref: action.size() for ref, action in changed.items()}
-        size, items = self.size, len(self.actions)
-        for ref, new in sizes.items():
-            size += new - self.sizes.get(ref, 0)
-            items += ref not in self.sizes
-        if size > BYTES_MAX or items > self.room:
-            return False
-        self.actions.update(changed)
-        self.sizes.update(sizes)
-        self.plain.update(plain)
-        self.size = size
-        return True
 
 
 @dataclass(slots=True)
@@ -237,12 +180,12 @@ class Planner:
 
     def _offer(self, change: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
-        checks: list[Action] = []
+        found: list[Action] = []
         held: dict[str, QueuedKey] = {}
         for outcome in outcomes:
             more, reads = self._contribution(change, outcome, draft, held)
             writes += more
-            checks += reads
+            found += reads
         sends = [
             (change, outcome)
             for outcome in outcomes
@@ -250,7 +193,7 @@ class Planner:
         ]
         if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
             return False
-        if not draft.offer(writes, checks):
+        if not draft.offer(writes, found):
             return False
         draft.held |= held
         draft.sends += sends
@@ -280,8 +223,8 @@ class Planner:
         if change.key is None:
             return [], []
         if not (outcome.parks or self._is_held(change, outcome, draft)):
-            writes, checks = with_reads(outcome, change.position)
-            return list(writes.values()), checks
+            reads = checks(outcome.reads, change.position, outcome.handler)
+            return list(outcome.actions.values()), reads
         return self.parking(change, change.key, outcome, draft, held), []
 
     def parking(
@@ -295,18 +238,6 @@ class Planner:
         """Return the actions that park or queue a change; add its queue to `held`."""
         queueing = Queueing(self.space, self.shard, self.holds, self.chunks)
         return queueing.actions(change, key, outcome, (draft.held, held), self.clock.time())
-
-
-def _merged(first: Action, second: Action) -> Action | None:
-    """Merge two actions; None if their sum exceeds 38 digits, or they have too many clauses.
-
-    Alone the second may be valid; if DynamoDB finds it invalid, its change is parked.
-    """
-    try:
-        merged = merge(first, second)
-    except ArithmeticError:
-        return None
-    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
 
 
 def _mark(change: PendingChange, outcome: Outcome) -> str:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from streamkit.core.outcome import Outcome, PendingChange, Read, Version, nothing_expected
+from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.core.reads import Read, Version, nothing_expected
 from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Condition, Existence, absent, as_it_was, present
 from streamkit.model.origin import ORIGIN
 from streamkit.progress.actions import OURS, Action, ItemRef, Wire
-from streamkit.progress.fold import apply
+from streamkit.progress.updates import apply
 
 _NOTHING: tuple[tuple[Version, ...], tuple[Action, ...]] = ((), ())
 

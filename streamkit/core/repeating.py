@@ -13,10 +13,11 @@ from functools import partial
 import anyio
 
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.outcome import Outcome, PendingChange, Read
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.planning import Rerun
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import Pending, Uncommitted
+from streamkit.core.reads import Read
 from streamkit.core.refusal import REFUSALS_MAX
 from streamkit.progress.actions import ItemRef
 from streamkit.progress.clock import Clock

@@ -27,7 +27,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, ItemRef, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock
-from streamkit.progress.fold import apply
+from streamkit.progress.updates import apply
 
 log = get_logger("streamkit.shadow")
 

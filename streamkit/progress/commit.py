@@ -23,12 +23,13 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.progress.actions import Action, ItemRef, Wire, own_attributes, render
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey, read_cursor
-from streamkit.progress.cursor import lease_guard
+from streamkit.progress.cursor import advance, claim
 from streamkit.progress.probing import blamed
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge, reasons_of
 
 if TYPE_CHECKING:
-    from streamkit.core.outcome import Outcome, PendingChange, Version
+    from streamkit.core.outcome import Outcome, PendingChange
+    from streamkit.core.reads import Version
 
 _SENT_MAX = 16
 """Plans that are remembered while their fate is unknown; forgetting one costs another read of the
@@ -132,27 +133,11 @@ class Committer:
 
     def _request(self, batch: Batch) -> list[dict[str, Any]]:
         """Render the transaction, the cursor first, because its refusal decides everything."""
-        cursor = self._cursor_action(batch)
+        cursor = advance(self._space, self.cursor, batch.cursor, batch.id)
         first = render(cursor, self._space.schema)
         first["Update"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         rest = [render(action, self.tables[action.ref.table]) for action in batch.actions]
         return [first, *rest]
-
-    def _cursor_action(self, batch: Batch) -> Action:
-        now, then = self.cursor, batch.cursor
-        action = self._space.update("cursor", now.name)
-        action.sets |= {
-            "position": {"S": then.position},
-            "commit": {"S": batch.id},
-            "seen": {"N": str(then.seen)},
-        }
-        if then.finished:
-            action.sets |= {"state": {"S": then.state}, "ended": {"N": str(then.ended)}}
-        before, after = _optional(now), _optional(then)
-        action.sets |= {name: wire for name, wire in after.items() if before.get(name) != wire}
-        action.removes |= before.keys() - after.keys()
-        action.guards.append(lease_guard(now))
-        return action
 
     def _applied(self, batch: Batch) -> Applied:
         mine = self.cursor
@@ -208,7 +193,7 @@ class Committer:
         reply = await patiently(lambda: self._dynamodb.get_item(**request))
         item, mine = reply.get("Item"), self.cursor
         there = read_cursor(own_attributes(item)) if item else None
-        if there is not None and _claim(there) == _claim(mine):
+        if there is not None and claim(there) == claim(mine):
             return verdict
         return self._cursor_refused(item)
 
@@ -224,19 +209,3 @@ class Committer:
             raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
         log.info("commit.adopted", cursor=mine.name, commit=there.commit)
         return self._applied(self._sent[there.commit])
-
-
-def _claim(cursor: Cursor) -> tuple[object, ...]:
-    """Return what a commit's condition requires of the cursor, see `lease_guard`."""
-    return cursor.owner, cursor.epoch, cursor.generation, cursor.position, cursor.commit
-
-
-def _optional(cursor: Cursor) -> dict[str, Wire]:
-    """Return the cursor attributes that a commit may change and that are absent when empty."""
-    sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
-    sets["live"] = cursor.live
-    numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
-    numbers["dated"] = cursor.dated
-    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
-    found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
-    return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})

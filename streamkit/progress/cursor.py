@@ -58,6 +58,46 @@ def lease_guard(cursor: Cursor) -> tuple[Guard, GuardSource]:
     return Guard(condition), OURS
 
 
+def claim(cursor: Cursor) -> tuple[object, ...]:
+    """Return what a commit's condition requires of the cursor, see `lease_guard`."""
+    return cursor.owner, cursor.epoch, cursor.generation, cursor.position, cursor.commit
+
+
+def advance(space: ControlSpace, now: Cursor, then: Cursor, commit: str) -> Action:
+    """Return the action by which a commit moves its cursor, under the lease guard.
+
+    Args:
+        space: the consumer's control items.
+        now: the cursor as its owner believes it to be.
+        then: the cursor as it will be; owner, epoch and generation stay.
+        commit: the commit's id.
+    """
+    action = space.update("cursor", now.name)
+    action.sets |= {
+        "position": {"S": then.position},
+        "commit": {"S": commit},
+        "seen": {"N": str(then.seen)},
+    }
+    if then.finished:
+        action.sets |= {"state": {"S": then.state}, "ended": {"N": str(then.ended)}}
+    before, after = _optional(now), _optional(then)
+    action.sets |= {name: wire for name, wire in after.items() if before.get(name) != wire}
+    action.removes |= before.keys() - after.keys()
+    action.guards.append(lease_guard(now))
+    return action
+
+
+def _optional(cursor: Cursor) -> dict[str, Wire]:
+    """Return the cursor attributes that a commit may change and that are absent when empty."""
+    sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
+    sets["live"] = cursor.live
+    numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
+    numbers["dated"] = cursor.dated
+    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
+    found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
+    return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})
+
+
 @dataclass(frozen=True)
 class CursorStore:
     """The cursors of one consumer, in the table.

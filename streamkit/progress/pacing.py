@@ -5,6 +5,7 @@ becomes short again at the first record of the application. streamkit's own reco
 otherwise every heartbeat would keep a shard awake.
 """
 
+import math
 import random
 from dataclasses import dataclass, field
 
@@ -86,6 +87,38 @@ class Pacing:
     def committed(self) -> None:
         """Reset the pauses, because a commit succeeded."""
         self._conflicts = 0
+
+
+@dataclass
+class CheckpointTimer:
+    """Says when the position of a shard must be written, even if nothing else is."""
+
+    pacing: Pacing
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._written_at = self.clock.monotonic()
+        self._traffic = False
+
+    def note_traffic(self) -> None:
+        """Record that the application wrote: now the position matters sooner."""
+        self._traffic = True
+
+    def note_written(self, *, traffic: bool) -> None:
+        """Record that a commit has carried the position; `traffic` is what it did not carry."""
+        self._written_at, self._traffic = self.clock.monotonic(), traffic
+
+    def soon(self) -> None:
+        """Make the position due at once."""
+        self._written_at = -math.inf
+
+    def due(self, *, moved: bool) -> float:
+        """Return the seconds until it must be written; `moved` says that the table has another."""
+        quiet = self.pacing.quiet_seconds
+        if not moved:
+            return quiet
+        seconds = self.pacing.checkpoint_seconds if self._traffic else quiet
+        return self._written_at + seconds - self.clock.monotonic()
 
 
 @dataclass(slots=True)

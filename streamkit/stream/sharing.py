@@ -30,7 +30,7 @@ from streamkit.errors import RetryableError
 from streamkit.progress.clock import Clock
 from streamkit.stream.decode import Page
 from streamkit.stream.decode.envelope import POSITION_DIGITS
-from streamkit.stream.reader import PageSource
+from streamkit.stream.iterators import PageSource
 from streamkit.stream.turns import Turns
 
 _KEPT_BYTES = 32_000_000

@@ -10,6 +10,7 @@ worker; a lost lease is normal, and does no harm: a link is created only if ther
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from streamkit.archive.link import ORIGIN, Link
 from streamkit.archive.reader import CopyReader
 from streamkit.archive.tail import Tail
 from streamkit.core.by_item import Run
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.outcome import PendingChange
 from streamkit.core.stage import CommitStage
 from streamkit.errors import RetentionLost
@@ -44,8 +46,7 @@ class CopyStage(CommitStage):
         self, tail: Tail, lineage: StreamLineage, shards: Callable[[], int], *parts: Any
     ) -> None:
         super().__init__(*parts)
-        self.tail = tail
-        self._lineage = lineage
+        self.tail, self.lineage = tail, lineage
         self._shards = shards
         self._storing = anyio.Lock()
         self._closed = False
@@ -58,7 +59,7 @@ class CopyStage(CommitStage):
             # nothing is written until the hole is.
             return self.pacing.quiet_seconds
         room = _MEMORY_BYTES // max(self._shards(), 1)
-        return min(super().persist_due, self.tail.due(self._clock.monotonic(), room))
+        return min(super().persist_due, self.tail.due(self.clock.monotonic(), room))
 
     def enqueue(self, pending: Sequence[PendingChange], *, traffic: bool) -> None:  # noqa: ARG002
         """Add the end of a page; the tail decides how soon it is written."""
@@ -66,14 +67,7 @@ class CopyStage(CommitStage):
 
     def keep(self, page: Page) -> int:
         """Add a page to the tail; return how many of its records are the application's."""
-        return self.tail.add(page.records, self._clock.monotonic())
-
-    async def persist(self) -> None:
-        """Store the tail, then write the position."""
-        if self.tail.waits:
-            return
-        await self.store()
-        await super().persist()
+        return self.tail.add(page.records, self.clock.monotonic())
 
     async def store(self, *, end: bool = False) -> None:
         """Store what was read, behind the links that other workers have stored."""
@@ -104,17 +98,30 @@ class CopyStage(CommitStage):
         if link.last > ORIGIN:
             self._position, self._dated = link.last, dated
 
-    async def finish(self, children: Sequence[Cursor]) -> list[Cursor]:
+
+@dataclass(frozen=True)
+class CopyCheckpoints(Checkpoints):
+    """Writes the cursor of a shard that is copied, after what was copied is stored."""
+
+    stage: CopyStage
+
+    async def position(self) -> None:
+        """Store the tail, then write the position."""
+        if not self.stage.tail.waits:
+            await self.stage.store()
+            await super().position()
+
+    async def end(self, children: Sequence[Cursor]) -> list[Cursor]:
         """Close the chain, and then the shard.
 
         Raises:
             LeaseLost: another worker owns the shard.
         """
-        if self.tail.waits:
-            self.tail.lose(gone=True)
-        await self.store(end=True)
-        await self._lineage.created(children)
-        return await super().finish(children)
+        if self.stage.tail.waits:
+            self.stage.tail.lose(gone=True)
+        await self.stage.store(end=True)
+        await self.stage.lineage.created(children)
+        return await super().end(children)
 
 
 class CopyPipeline(ShardPipeline):
@@ -122,6 +129,11 @@ class CopyPipeline(ShardPipeline):
 
     reader: CopyReader
     stage: CopyStage
+
+    @property
+    def checkpoints(self) -> CopyCheckpoints:
+        """Return what writes the cursor when there is nothing to commit."""
+        return CopyCheckpoints(self.stage)
 
     async def begin(self) -> None:
         """Find where the chain ends, and begin to poll there."""
@@ -139,7 +151,7 @@ class CopyPipeline(ShardPipeline):
     async def _process_flawed(self, page: Page) -> None:
         """Copy records that cannot be read, too: readers of the archive set them aside."""
         pending, _, traffic = await self._dispatch(page)
-        self._note_traffic(page, traffic)
+        self.quiet.note(page, traffic)
         self._hand_over(page, pending, traffic)
         self._go_on(0.0)
 

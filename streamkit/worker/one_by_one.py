@@ -11,6 +11,7 @@ failure: the change that was recorded too often is parked without being run.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.outcome import PendingChange
 from streamkit.core.parking import Failure
 from streamkit.core.stage import CommitStage
@@ -30,6 +31,7 @@ class OneByOne:
     """Runs the changes of one shard one by one."""
 
     stage: CommitStage
+    checkpoints: Checkpoints
     go_live: GoLive
     reading: Reading
 
@@ -55,7 +57,7 @@ class OneByOne:
     async def _try(self, record: Record) -> list[PendingChange]:
         stage, as_run = self.stage, self.go_live.as_run
         # Written before the run: if the change kills this process, the next owner can count it.
-        tries = await stage.note_trying(record.position)
+        tries = await self.checkpoints.trying(record.position)
         if tries > _TRIES_MAX:
             log.error("change.suspected", shard=stage.shard, tries=tries - 1)
             text = f"{tries - 1} workers in a row ended while they ran this change"

@@ -23,6 +23,7 @@ import anyio
 import anyio.abc
 
 from streamkit.core.by_item import Run
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.outcome import PendingChange
 from streamkit.core.stage import CommitStage
@@ -36,12 +37,11 @@ from streamkit.stream.reader import ShardReader
 from streamkit.stream.sharing import SharedReader
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.one_by_one import OneByOne
+from streamkit.worker.quiet import QuietPages
 from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.shard")
 
-_FULL_BYTES = 500_000
-"""The size from which a page is likely to be followed by another."""
 _FULL_SECONDS = 0.05
 """The pause until a shard checks again whether there is room for another of its pages."""
 _TAKES_MAX = 3
@@ -75,8 +75,6 @@ class ShardPipeline:
     closing: Closing
     group: anyio.abc.TaskGroup
     shared: SharedReader | None = None
-    _quiet_pages: int = 0
-    _quiet_since: int = 0
     _cautious: bool = False
     _processing: bool = False
     _committing: bool = False
@@ -88,7 +86,8 @@ class ShardPipeline:
         """Create the activity, with no task yet."""
         self.activity = Activity(self.group, self._failed, self.rested)
         self.behind = Behind(self.reader.clock, self.cursor.seen)
-        self._one_by_one = OneByOne(self.stage, self.go_live, self.reading)
+        self.quiet = QuietPages(self.reading.writes)
+        self._one_by_one = OneByOne(self.stage, self.checkpoints, self.go_live, self.reading)
 
     @property
     def shard(self) -> str:
@@ -101,14 +100,14 @@ class ShardPipeline:
         return self.stage.cursor
 
     @property
+    def checkpoints(self) -> Checkpoints:
+        """Return what writes the cursor when there is nothing to commit."""
+        return Checkpoints(self.stage)
+
+    @property
     def dispatcher(self) -> Dispatcher:
         """Return the dispatcher, which runs the handlers."""
         return self.stage.dispatcher
-
-    @property
-    def quiet_pages(self) -> int:
-        """Return how many pages in a row had no change since something was written here."""
-        return self._quiet_pages if self._quiet_since == self.reading.writes.number else 0
 
     @property
     def waits(self) -> bool:
@@ -172,7 +171,7 @@ class ShardPipeline:
             await self.closing.ended(self)
             return
         if not self.stage.persisted:
-            await self.stage.persist()
+            await self.checkpoints.position()
         await self.closing.released(self)
 
     def write_down(self) -> None:
@@ -214,7 +213,7 @@ class ShardPipeline:
             self._apart(self._process_singly, page)
             return None
         pending, later, traffic = await self._dispatch(page)
-        self._note_traffic(page, traffic)
+        self.quiet.note(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         if later or self.go_live.late:
             self._apart(self._process, page, pending, later, traffic, pause)
@@ -235,11 +234,6 @@ class ShardPipeline:
     def _rest(self, pause: float) -> float:
         """Return the pause; 0 if another consumer has read the next page already."""
         return 0.0 if self.shared is not None and self.shared.ready else pause
-
-    def _note_traffic(self, page: Page, traffic: int) -> None:
-        busy = traffic > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
-        self._quiet_pages = 0 if busy else self.quiet_pages + 1
-        self._quiet_since = self.reading.writes.number
 
     def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Continue in a task, so that a slow handler does not take a place in the pool."""
@@ -269,7 +263,7 @@ class ShardPipeline:
         pending, later, traffic = await self.dispatcher.dispatch(
             page, self.shard, self.go_live.as_run
         )
-        self._note_traffic(page, traffic)
+        self.quiet.note(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         await self._process(page, pending, later, traffic, pause)
 
@@ -296,7 +290,7 @@ class ShardPipeline:
         pause = await self.reading.losses.settle(lost)
         if pause is None:
             self.reader.resume(lost)
-            await self.stage.note_loss(int(self.reader.seen))
+            await self.checkpoints.loss(int(self.reader.seen))
         self._go_on(pause or 0.0)
 
     async def _turn(self) -> None:
@@ -304,7 +298,7 @@ class ShardPipeline:
         await self.stage.quiet.wait()
         due = self.go_live.due(self.reader.seen)
         if due and not self.stage.pending:
-            await self.stage.turn(self.go_live.marks_with(due))
+            await self.checkpoints.live(self.go_live.marks_with(due))
             log.info("shard.live", shard=self.shard, builds=sorted(due))
         self._go_on(0.0)
 
@@ -317,7 +311,7 @@ class ShardPipeline:
             return
         if wanted:
             self._cautious = False
-        self._note_traffic(page, wanted)
+        self.quiet.note(page, wanted)
         self._hand_over(page, [], wanted)
         self._go_on(0.0)
 
@@ -335,7 +329,7 @@ class ShardPipeline:
                 if stage.pending and not stage.left:
                     await stage.run()
                 elif not stage.pending and stage.persist_due <= 0:
-                    await stage.persist()
+                    await self.checkpoints.position()
                 else:
                     return
         finally:

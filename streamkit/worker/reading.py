@@ -13,17 +13,7 @@ from streamkit.stream.listing import StreamLineage
 from streamkit.stream.loss import Losses
 from streamkit.stream.polling import PollingPool
 from streamkit.stream.sharing import SharedReads
-
-
-@dataclass
-class WriteCount:
-    """Counts the writes that come back as changes, perhaps in another shard of this worker."""
-
-    number: int = 0
-
-    def note(self) -> None:
-        """Count a write: a shard that was quiet must be seen to be quiet again."""
-        self.number += 1
+from streamkit.worker.quiet import WriteCount
 
 
 @dataclass(frozen=True)

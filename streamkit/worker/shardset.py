@@ -33,7 +33,8 @@ from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pacing
-from streamkit.stream.reader import PageSource, ShardReader, StreamPages
+from streamkit.stream.iterators import PageSource
+from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.worker.automatic_retries import QueueRetries
 from streamkit.worker.copying import CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
@@ -138,7 +139,7 @@ class ShardSet:
         A paused consumer is idle once its dispatched changes are committed.
         """
         return not self._taking and all(
-            (self.paused or pipeline.quiet_pages >= pages) and pipeline.waits
+            (self.paused or pipeline.quiet.number >= pages) and pipeline.waits
             for pipeline in self.running.values()
         )
 
@@ -299,7 +300,7 @@ class ShardSet:
         # One transaction finishes the shard and creates its children's cursors. If children came
         # first, they would be read before their parent's last effects (model `lineage`, rule
         # `finish`); if the process dies here, the next owner reads the end again.
-        created = await pipeline.stage.finish(children)
+        created = await pipeline.checkpoints.end(children)
         log.info("shard.finished", shard=parent.name, children=len(children))
         self._tell("drained", parent.name)
         self.view.found(pipeline.cursor)

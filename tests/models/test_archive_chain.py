@@ -21,7 +21,7 @@ from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 from streamkit.stream.start import RETENTION_SECONDS
 from streamkit.testing.archives import PASSING, MemoryArchive
-from streamkit.worker.copying import CopyStage
+from streamkit.worker.copying import CopyCheckpoints, CopyStage
 from tests.models.archive_chain import (
     BOUNDS,
     NAIVE,
@@ -140,7 +140,7 @@ class Copying:
     async def store(self):
         if self.stage.pending:
             await self.stage.run()
-        await self.stage.persist()
+        await CopyCheckpoints(self.stage).position()
 
 
 class Driver:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER as NAME
@@ -206,7 +207,7 @@ class Driver:
         try:
             await actor.does(stage.run())
             if at == LENGTHS[shard]:
-                await actor.does(stage.finish([]))
+                await actor.does(Checkpoints(stage).end([]))
                 worker.stages[shard] = None
         except LeaseLost:
             worker.stages[shard] = None

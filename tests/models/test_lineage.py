@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.lister import Lister
@@ -144,12 +145,12 @@ class Driver:
         children = [
             child_of(self.ids[c], parent, generation=0, parent_name=parent.name) for c in answer
         ]
-        await self.owner.does(self.parent.finish(children))
+        await self.owner.does(Checkpoints(self.parent).end(children))
 
     async def reads_child(self, child):
         stage = await self.take(child)
         await self.commit(stage, 2, (child, 2))
-        await self.owner.does(stage.finish([]))
+        await self.owner.does(Checkpoints(stage).end([]))
 
     # -- listers -----------------------------------------------------------------------------------
 

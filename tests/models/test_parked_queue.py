@@ -9,6 +9,7 @@ import pytest
 
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.changes import ItemKey
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.outcome import Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure, queue_name
 from streamkit.core.tables import survey
@@ -157,7 +158,7 @@ class Driver:
 
     async def finishes(self, how):
         children = [self.child(self.stage.cursor)] if how != "alone" else []
-        await self.actor.does(self.stage.finish(children))
+        await self.actor.does(Checkpoints(self.stage).end(children))
         if children:
             self.shard = "c"
             await self.take()

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "archive-children-not-recorded",
         "worker/copying.py",
-        "        await self._lineage.created(children)\n",
+        "        await self.stage.lineage.created(children)\n",
         "",
         "a reader that comes late never learns of shards that the stream has forgotten",
         test="tests/simulation/test_archive.py::test_a_weekend_without_the_app_is_made_up_for_from_the_archive",

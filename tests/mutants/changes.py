@@ -89,9 +89,9 @@ MUTANTS = (
     ),
     Mutant(
         "read-not-checked",
-        "core/outcome.py",
+        "core/reads.py",
         "        if guards:\n",
-        "        if guards and not outcome.handler.is_async:\n",
+        "        if guards and not handler.is_async:\n",
         "what a handler has read is not checked when its result is committed",
         "peers",
         test="tests/unit/test_retries_by_hand.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
@@ -202,7 +202,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-item-too-many",
-        "core/planning.py",
+        "core/draft.py",
         "        if size > BYTES_MAX or items > self.room:\n",
         "        if size > BYTES_MAX or items > self.room + 1:\n",
         "a commit has 101 actions",
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-written",
-        "progress/commit.py",
+        "progress/cursor.py",
         '"done": cursor.done, "holds": cursor.holds, ',
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",

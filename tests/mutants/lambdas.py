@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks-take-no-room",
-        "core/planning.py",
+        "core/draft.py",
         "                self.room -= 1\n",
         "                pass\n",
         "a commit of many items has more actions than a transaction takes",

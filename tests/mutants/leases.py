@@ -17,9 +17,9 @@ MUTANTS = (
     # -- the condition of a commit -----------------------------------------------------------------
     Mutant(
         "halving-for-ever",
-        "core/loop.py",
-        "            self._most = sent.changes // 2\n            return\n",
-        "            self._most = sent.changes // 2 + 1\n            return\n",
+        "core/narrowing.py",
+        "            self.most = changes // 2\n",
+        "            self.most = changes // 2 + 1\n",
         "a commit with an invalid action is sent again and again, with as many changes",
         test="tests/unit/test_loop.py::test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alone_is_parked",
     ),
@@ -104,8 +104,8 @@ MUTANTS = (
     ),
     Mutant(
         "no-condition-at-all",
-        "progress/commit.py",
-        "        action.guards.append(lease_guard(now))\n",
+        "progress/cursor.py",
+        "    action.guards.append(lease_guard(now))\n",
         "",
         "the cursor is moved without any condition",
         "A2 A3",
@@ -141,9 +141,9 @@ MUTANTS = (
     ),
     Mutant(
         "commit-id-not-written",
-        "progress/commit.py",
-        '            "commit": {"S": batch.id},\n',
-        '            "commit": {"S": now.commit},\n',
+        "progress/cursor.py",
+        '        "commit": {"S": commit},\n',
+        '        "commit": {"S": now.commit},\n',
         "the cursor does not say which commit it has last taken",
         "A6",
         test="tests/unit/test_leases.py::test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds",
@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-written",
-        "progress/commit.py",
+        "progress/cursor.py",
         '    sets = {"done": cursor.done, "holds"',
         '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",

@@ -14,8 +14,8 @@ MUTANTS = (
     Mutant(
         "refused-parking-is-given-up",
         "core/loop.py",
-        "        if culprit is None or culprit.parks:\n",
-        "        if culprit is None:\n",
+        "        if found is None or found.parks:\n",
+        "        if found is None:\n",
         "a worker tries without a pause, and silently, to park what DynamoDB refuses",
         test="tests/simulation/test_odd_states.py::test_a_worker_whose_parking_is_refused_waits_says_so_and_loses_nothing",
     ),

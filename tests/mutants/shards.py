@@ -8,12 +8,12 @@ MUTANTS = (
         "left-behind-a-position",
         "worker/pipeline.py",
         """                elif not stage.pending and stage.persist_due <= 0:
-                    await stage.persist()
+                    await self.checkpoints.position()
                 else:
                     return
 """,
         """                elif not stage.pending and stage.persist_due <= 0:
-                    await stage.persist()
+                    await self.checkpoints.position()
                     return
                 else:
                     return
@@ -89,18 +89,19 @@ MUTANTS = (
     ),
     Mutant(
         "children-created-after-the-finish",
-        "core/stage.py",
+        "core/checkpoints.py",
+        "            actions = [action for child in new for action in creation(space, child)]\n"
         "            batch = Batch(finished, fold(actions))\n"
-        "            verdict = await self.committer.commit(batch)\n",
-        """            batch = Batch(finished, [])
-            verdict = await self.committer.commit(batch)
+        "            verdict = await self._sent(batch)\n",
+        """            actions = [action for child in new for action in creation(space, child)]
+            batch = Batch(finished, [])
+            verdict = await self._sent(batch)
             if isinstance(verdict, Applied) and actions:
                 from random import Random
                 from streamkit.progress.transaction import transact
-                schema = self._store.space.schema
-                await transact(
-                    self._store.dynamodb, {schema.name: schema}, fold(actions), Random()
-                )
+                store = stage.held.store
+                schema = store.space.schema
+                await transact(store.dynamodb, {schema.name: schema}, fold(actions), Random())
 """,
         "the children's cursors are not in the transaction that finishes their parent",
         "B2",
@@ -126,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-lost-at-a-split",
-        "core/stage.py",
+        "core/checkpoints.py",
         "            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]\n",
         "            heirs = [replace(c, holds=frozenset(), seen=seen, dated=dated) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
@@ -195,7 +196,7 @@ MUTANTS = (
     # -- reading -----------------------------------------------------------------------------------
     Mutant(
         "latest-after-expiry",
-        "stream/reader.py",
+        "stream/iterators.py",
         "            self._iterator = None\n            return\n",
         '            self._iterator = await self._iterator_at(ShardIteratorType="LATEST")\n'
         "            return\n",
@@ -205,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "horizon-after-expiry",
-        "stream/reader.py",
+        "stream/iterators.py",
         "            self._iterator = None\n            return\n",
         '            self._iterator = await self._iterator_at(ShardIteratorType="TRIM_HORIZON")\n'
         "            return\n",
@@ -215,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "at-instead-of-after",
-        "stream/reader.py",
+        "stream/iterators.py",
         'ShardIteratorType="AFTER_SEQUENCE_NUMBER"',
         'ShardIteratorType="AT_SEQUENCE_NUMBER"',
         "a reader opens at its position instead of after it, and fails once that is trimmed",
@@ -260,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-at-the-horizon-hidden",
-        "stream/reader.py",
+        "stream/iterators.py",
         "            if trouble_of(error) is not ErrorKind.TRIMMED or not self.is_explained():\n",
         "            if trouble_of(error) is not ErrorKind.TRIMMED:\n",
         "records trimmed behind a position are skipped in silence",
@@ -269,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-of-a-first-record-hidden",
-        "stream/reader.py",
+        "stream/iterators.py",
         "            if self.may_be_trimmed_unread:\n",
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
@@ -321,7 +322,7 @@ MUTANTS = (
     ),
     Mutant(
         "date-of-a-position-not-committed",
-        "progress/commit.py",
+        "progress/cursor.py",
         '    numbers["dated"] = cursor.dated\n',
         "",
         "a cursor does not say how old its position is, so that an early trim looks like an old one",
@@ -362,10 +363,9 @@ MUTANTS = (
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
         "own-records-cause-commits",
-        "core/stage.py",
-        "            self.pacing.checkpoint_seconds if self._traffic_since"
-        " else self.pacing.quiet_seconds\n",
-        "            self.pacing.checkpoint_seconds\n",
+        "progress/pacing.py",
+        "        seconds = self.pacing.checkpoint_seconds if self._traffic else quiet\n",
+        "        seconds = self.pacing.checkpoint_seconds\n",
         "the position is written for pages of own records, whose write is the next page",
         "peers",
         test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",
@@ -382,8 +382,8 @@ MUTANTS = (
     ),
     Mutant(
         "position-written-for-every-page",
-        "core/stage.py",
-        "        return self._persisted_at + seconds - self._clock.monotonic()\n",
+        "progress/pacing.py",
+        "        return self._written_at + seconds - self.clock.monotonic()\n",
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
         "peers",

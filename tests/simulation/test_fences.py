@@ -14,8 +14,8 @@ import anyio
 import msgspec
 import pytest
 
+from streamkit.core.draft import Draft
 from streamkit.core.loop import CommitLoop
-from streamkit.core.planning import Draft
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate import backfill
 from streamkit.testing import every_crash, every_freeze

@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.stage import CommitStage
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr
-from streamkit.progress import commit
+from streamkit.progress import cursor
 from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Pacing
@@ -149,7 +149,7 @@ def test_seeds_whose_writes_are_overdue_find_a_fence_that_forgets_what_was_commi
         lease = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
         return Guard(lease & Attr("generation").eq(cursor.generation)), OURS
 
-    monkeypatch.setattr(commit, "lease_guard", forgetful)
+    monkeypatch.setattr(cursor, "lease_guard", forgetful)
     found = [run(seed, draw(seed)).invariant for seed in OVERDUE]
     assert {"books", "positions"} & set(found), found
 
@@ -160,14 +160,14 @@ def test_seeds_whose_writes_are_overdue_find_a_fence_that_forgets_what_was_commi
 @pytest.fixture
 def failing(monkeypatch):
     """A bug that shows when a shard has two children, and a seed that meets it among much else."""
-    finish = CommitStage.finish
+    end = Checkpoints.end
 
     async def confused(self, children):
         if len(children) > 1:
             raise RuntimeError("planted")
-        return await finish(self, children)
+        return await end(self, children)
 
-    monkeypatch.setattr(CommitStage, "finish", confused)
+    monkeypatch.setattr(Checkpoints, "end", confused)
     plan = short(
         PlannedEvent("roll", at=0.5, shard=0),
         PlannedEvent("split", at=1.5, shard=0),

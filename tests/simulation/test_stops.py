@@ -10,7 +10,7 @@ from streamkit import Aggregate, App, Count, Entity, Key
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.model.conditions import present
-from streamkit.progress import commit
+from streamkit.progress import cursor
 from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
@@ -134,7 +134,7 @@ def test_a_worker_that_stands_still_at_any_call_changes_nothing_when_it_goes_on(
 def test_a_worker_that_commits_without_its_lease_is_found(monkeypatch):
     _, writes = counted(likes_are_counted, make, "worker")
     unguarded = Guard(present), OURS
-    monkeypatch.setattr(commit, "lease_guard", lambda _: unguarded)
+    monkeypatch.setattr(cursor, "lease_guard", lambda _: unguarded)
     played = (Stop("worker", n, "before", "end").play(likes_are_counted, make) for n in writes)
     with pytest.raises(AssertionError):
         list(played)

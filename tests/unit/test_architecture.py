@@ -63,7 +63,7 @@ RECORDS = {
     "core.failures.DispatchCounts": "numbers that count",
     "core.outcome.Outcome": "what one run of a handler came to, run after run",
     "core.outcome.PendingChange": "a pending change, as it becomes known",
-    "core.planning.Draft": "the commit that is being filled",
+    "core.draft.Draft": "the commit that is being filled",
     "core.shadow.ShadowCounts": "numbers that count",
     "testing.crew.Mortal": "a scenario tells it where it dies",
     "testing.hosts.Function": "a scenario tells it what happens next",
@@ -103,8 +103,8 @@ PURE = """
     kinds.aggregate.extremes kinds.aggregate.measures kinds.aggregate.options
     kinds.aggregate.recount kinds.aggregate.soundness model.builds model.keys model.origin
     model.parts model.schema model.spec model.templates model.when observe.pricing
-    progress.actions progress.control progress.fold progress.lease sinks.body sinks.envelope
-    sinks.notes sinks.versions stream.lineage stream.start
+    progress.actions progress.control progress.fold progress.lease progress.updates sinks.body
+    sinks.envelope sinks.notes sinks.versions stream.lineage stream.start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

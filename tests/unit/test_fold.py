@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent, present
 from streamkit.progress.actions import READ, Action, GuardSource, ItemRef, Verb
-from streamkit.progress.fold import apply, fold, join_read, merge, merge_within
+from streamkit.progress.fold import fold, join_read, merge, merge_within
+from streamkit.progress.updates import apply
 
 REF = ItemRef("t", ("S", "a"), ("S", "a"))
 SOURCE = GuardSource("1", "h", 0)

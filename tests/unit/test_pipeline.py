@@ -7,14 +7,14 @@ from streamkit.worker.pipeline import ShardPipeline
 
 
 class Stage:
-    """Has nothing but a position to write; meanwhile the next page is read."""
+    """Has nothing but a position to write, as its checkpoints do; meanwhile the next page is read."""
 
     left = False
 
     def __init__(self):
         self.pending, self.persist_due, self.runs = [], 0.0, 0
 
-    async def persist(self):
+    async def position(self):
         self.persist_due = 60.0
         self.pending.append("came meanwhile")
 
@@ -24,7 +24,8 @@ class Stage:
 
 
 def test_what_comes_while_a_position_is_written_is_not_left_lying():
-    pipeline = SimpleNamespace(stage=Stage(), _committing=True)
+    stage = Stage()
+    pipeline = SimpleNamespace(stage=stage, checkpoints=stage, _committing=True)
 
     async def main():
         await ShardPipeline._commit(pipeline)

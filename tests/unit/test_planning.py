@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, PendingChange, Read
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import queue_name
 from streamkit.core.planning import Planner, Rerun
+from streamkit.core.reads import Read
 from streamkit.effects import Put, Set
 from streamkit.model.conditions import absent, present
 from streamkit.progress.actions import QUEUE, ItemRef, Verb

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.core.outcome import Outcome, PendingChange, Read
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.reading import Pending, Uncommitted, applied, settle
+from streamkit.core.reads import Read
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Attr, absent, present
 from streamkit.progress.actions import Action, ItemRef, Verb

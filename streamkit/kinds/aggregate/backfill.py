@@ -23,8 +23,8 @@ from typing import Any
 
 from streamkit.aws import Aws, fetch_all
 from streamkit.changes import ItemKey
+from streamkit.core.draft import Draft
 from streamkit.core.ledger import entry_ref, written
-from streamkit.core.planning import Draft
 from streamkit.core.reading import ReadTracker
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard

@@ -15,7 +15,9 @@ from typing import Any
 
 from streamkit.changes import Change, ItemKey
 from streamkit.core.breaker import LEAST
+from streamkit.core.draft import Draft
 from streamkit.core.handler import Broadcast, Handler, OnFailure
+from streamkit.core.narrowing import ALL
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import (
@@ -27,7 +29,7 @@ from streamkit.core.parking import (
     payload_of,
     stored,
 )
-from streamkit.core.planning import ALL, Draft, Planner, Rerun, Stays, TooLarge
+from streamkit.core.planning import Planner, Rerun, Stays, TooLarge
 from streamkit.errors import InvariantError
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.kinds.fan_out.fan_out import serving

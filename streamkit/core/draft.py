@@ -1,0 +1,82 @@
+"""Draft: what goes into one transaction, as long as it fits. Pure.
+
+In: actions, in the order of their changes. Out: at most one action per item, within DynamoDB's
+limits of items and bytes; what does not fit any more is left to the next transaction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamkit.changes import ItemKey
+from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
+from streamkit.progress.control import QueuedKey
+from streamkit.progress.fold import join_read, merge
+
+CLAUSES_MAX = 250
+"""Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
+each."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A batch that is being filled; `offer` takes all of some actions, or none.
+
+    It has `room` for so many actions. `marked` are the items whose high-water marks have taken
+    theirs.
+    """
+
+    room: int = ITEMS_MAX
+    marked: set[ItemKey] = field(default_factory=set)
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    sizes: dict[ItemRef, int] = field(default_factory=dict)
+    size: int = 0
+    held: dict[str, QueuedKey] = field(default_factory=dict)
+    sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
+    plain: dict[ItemRef, Action] = field(default_factory=dict)
+
+    def mark(self, change: PendingChange) -> None:
+        """Leave room for the high-water mark of each item of a change."""
+        for key, _ in change.steps:
+            if key not in self.marked:
+                self.marked.add(key)
+                self.room -= 1
+
+    def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
+        """Add the actions if they can be folded in and the batch stays within its limits."""
+        changed: dict[ItemRef, Action] = {}
+        plain: dict[ItemRef, Action] = {}
+        for action in writes:
+            mine, before = (plain, self.plain) if action.plain else (changed, self.actions)
+            there = mine.get(action.ref) or before.get(action.ref)
+            merged = action if there is None else _merged(there, action)
+            if merged is None:
+                return False
+            mine[action.ref] = merged
+        for check in checks:
+            there = changed.get(check.ref) or self.actions.get(check.ref)
+            changed[check.ref] = join_read(there, check)
+        sizes = {ref: action.size() for ref, action in changed.items()}
+        size, items = self.size, len(self.actions)
+        for ref, new in sizes.items():
+            size += new - self.sizes.get(ref, 0)
+            items += ref not in self.sizes
+        if size > BYTES_MAX or items > self.room:
+            return False
+        self.actions.update(changed)
+        self.sizes.update(sizes)
+        self.plain.update(plain)
+        self.size = size
+        return True
+
+
+def _merged(first: Action, second: Action) -> Action | None:
+    """Merge two actions; None if their sum exceeds 38 digits, or they have too many clauses.
+
+    Alone the second may be valid; if DynamoDB finds it invalid, its change is parked.
+    """
+    try:
+        merged = merge(first, second)
+    except ArithmeticError:
+        return None
+    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
