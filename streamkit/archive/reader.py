@@ -282,6 +282,10 @@ class LongReader(ShardReader):
         self._undecided = False
         self.ended = self.position == BEYOND
 
+    def begin_in_archive(self) -> None:
+        """Read the archive first, also for what the stream still has: commands do, to spare it."""
+        self._iterator = self._long.archived(self.position)
+
     @property
     def apart(self) -> Apart:
         """Return that it reads the archive, or waits for it to decide."""

@@ -1,17 +1,24 @@
-"""`streamkit archive`: check that an archive is whole."""
+"""`streamkit archive`: check that an archive is whole, and restore a table from it."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
-from streamkit.cli.printing import print_json
+from streamkit.cli.printing import moment, print_json, say
 from streamkit.cli.running import app_named, exit_with, with_aws
+from streamkit.errors import RetentionLost
+
+if TYPE_CHECKING:
+    from streamkit.app import App
+    from streamkit.aws import Aws
+    from streamkit.operate.restore import Restored, RestoreWish
 
 archive = typer.Typer(
-    help="Check the archive of an app.",
+    help="Check the archive of an app, and restore its table from it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -19,7 +26,7 @@ archive = typer.Typer(
 
 @archive.callback()
 def _group() -> None:
-    """Check the archive of an app."""
+    """Check the archive of an app, and restore its table from it."""
 
 
 @archive.command()
@@ -49,3 +56,96 @@ def verify(
         describe_archive(found)
     if not found.whole:
         exit_with(ExitCode.PROBLEMS)
+
+
+@archive.command()
+def restore(
+    app: AppArgument = None,
+    *,
+    at: Annotated[
+        str, typer.Option("--at", help="The moment to restore, such as 2026-01-31T12:00:00Z.")
+    ],
+    to_local: Annotated[
+        bool, typer.Option("--to-local", help="Into the engine of `streamkit dev`.")
+    ] = False,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Where --to-local keeps its tables.")
+    ] = Path(".streamkit"),
+    to_table: Annotated[
+        str | None, typer.Option("--to-table", metavar="NAME", help="Into this empty table.")
+    ] = None,
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base",
+            metavar="table|DIR",
+            help="Where the items are that never changed: the table as it is now, or the folder of"
+            " an export to S3 in DynamoDB JSON, as it was downloaded.",
+        ),
+    ] = "",
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Restore an app's table as it was at a moment, into another table or the local engine.
+
+    Without --base the result has only items that have changed since the archive began. The target
+    must be empty. A restore into a table that was stopped is begun again with the same command.
+    Exits with 5 if it is refused, and with 6 if the archive lacks changes.
+    """
+    from streamkit.operate.restore import RestoreRefused, RestoreWish
+
+    if to_local is (to_table is not None):
+        raise typer.BadParameter("give either --to-local or --to-table NAME")
+    loaded = app_named(app)
+    wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, _tell)
+    try:
+        done = with_aws(lambda aws: _restored(loaded, aws, wanted, to_table, data))
+    except RestoreRefused as refused:
+        for reason in refused.reasons:
+            typer.echo(f"refused: {reason}", err=True)
+        exit_with(ExitCode.PROBLEMS)
+    except RetentionLost as lost:
+        typer.echo(f"{lost}; --allow-loss goes on without it", err=True)
+        exit_with(ExitCode.RETENTION_LOST)
+    if json:
+        print_json(done.to_dict())
+    else:
+        _describe(done)
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+async def _restored(
+    app: "App", aws: "Aws", wanted: "RestoreWish", table: str | None, data: Path
+) -> "Restored":
+    from streamkit.aws import connect
+    from streamkit.local.engine import Engine
+    from streamkit.local.kept import Kept, WrongData
+    from streamkit.local.transport import session_class
+    from streamkit.operate.restore import restore_into_engine, restore_table
+
+    if table is not None:
+        return await restore_table(app, aws, table, wanted)
+    try:
+        kept = Kept.open(data, Engine)
+    except WrongData as error:
+        raise typer.BadParameter(str(error)) from None
+    async with connect(http_session=session_class(kept.engine)) as local:
+        done = await restore_into_engine(app, aws, local, wanted)
+    kept.store()  # only whole: what was stopped before leaves the folder as it was
+    return done
+
+
+def _describe(done: "Restored") -> None:
+    say(f"{done.table} as of {moment(int(done.at))} UTC is in {done.into}")
+    say(f"{done.read} changes read, {done.written} writes, {done.deleted} deletions")
+    if done.unreadable:
+        say(f"{done.unreadable} changes could not be read")
+    if done.unknown:
+        say(f"not known: {done.unknown}; --base gives them")
+    for text in done.losses:
+        say(f"lost: {text}")

@@ -115,4 +115,28 @@ MUTANTS = (
         "an archive still lists the child of a finished shard: it is read a second time",
         test="tests/unit/fleet/test_leading.py::test_a_finished_cursor_is_deleted_after_that_of_its_parent",
     ),
+    Mutant(
+        "restore-takes-the-last-old-image",
+        "operate/past.py",
+        "            yield [record for record in reversed(records) if record.created_at > after]\n",
+        "            yield [record for record in records if record.created_at > after]\n",
+        "an item that changed twice after the moment is restored as it was in between",
+        test="tests/simulation/test_restore.py::test_every_moment_is_restored_as_the_table_was_then",
+    ),
+    Mutant(
+        "restore-of-a-zombie",
+        "operate/restore.py",
+        '    return Fenced(store, Attr("run").eq(run), random.Random(), (_MARK,))\n',
+        '    return Fenced(store, Attr("run").exists() | absent, random.Random(), (_MARK,))\n',
+        "a restore that stood still writes old items over those of the run that finished it",
+        test="tests/simulation/test_restore.py::test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws",
+    ),
+    Mutant(
+        "restore-passes-gaps-over",
+        "operate/past.py",
+        "            if following and link.last != following:\n",
+        "            if following and link.last > following:\n",
+        "changes that were removed from the archive are not undone, and nobody is told",
+        test="tests/simulation/test_restore.py::test_what_the_archive_lacks_is_named_and_passed_over_only_on_request",
+    ),
 )

@@ -38,6 +38,7 @@ from tests.simulation import (
     migrating,
     operators,
     test_kcl_import,
+    test_restore,
     test_shared_verification,
     test_stops,
 )
@@ -319,6 +320,7 @@ COMMANDS = {
     ),
 }
 ELSEWHERE = {
+    "archive restore": test_restore,
     "consumers import-kcl": test_kcl_import,
     "migrate verify": test_shared_verification,
     "worker": test_stops,

@@ -1,0 +1,224 @@
+"""Read the past of a table: its changes from an archive, then from the stream behind its end.
+
+    oldest ──► pages of each shard, parents first ──► the tip              `pages`
+    newest ──► chunks of each shard, children first ──► a moment            `backwards`
+
+In: an app with an archive. Out: records, in the order of each item's changes, or in the opposite
+order. The reader is the one of workers (`archive.reader`), from a position in the archive; a
+command decides nothing and writes nothing. Memory holds a link of the chain at most, not a shard.
+
+On failure: what the archive lacks is a `RetentionLost`, with the range, unless losses are allowed:
+then they are listed in `losses`. What the archive has not decided yet raises `NotDecided`.
+"""
+
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from streamkit.app import App
+from streamkit.archive.chain import Chain
+from streamkit.archive.link import ORIGIN, DamagedLink, Link, records_of
+from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader, NotDecided
+from streamkit.archive.shards import ArchivedShards
+from streamkit.aws import Aws
+from streamkit.core.tables import AppTables, survey
+from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import START, Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import Page, Record
+from streamkit.stream.listing import list_shards
+from streamkit.stream.reader import StreamPages
+
+TAIL_MAX = 50_000
+"""So many records behind the end of a chain are held in memory, to be read backwards."""
+_EMPTY_MAX = 10
+"""So many empty pages in a row are the tip: sparse shards were seen to need five."""
+_UNDECIDED_MAX = 4
+_ENDLESS = math.inf
+
+
+@dataclass
+class PastChanges:
+    """What an archive and its stream have of one table; `began` is when the archive began.
+
+    `losses` are the ranges that were passed over, for people, if losses are `allowed`.
+    """
+
+    aws: Aws
+    arn: str
+    archive: ArchivedShards
+    writer: CursorStore
+    began: float
+    clock: Clock = field(default_factory=SystemClock)
+    allowed: bool = False
+    losses: list[str] = field(default_factory=list)
+    _rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+    async def shards(self) -> list[str]:
+        """Return every shard that the stream or the archive knows, parents before children.
+
+        The stream is asked first: shards move from there to the archive, never back.
+        """
+        streamed = (await list_shards(self.aws, self.arn)).shards
+        parents = {one.id: one.parent for one in (*streamed, *await self.archive.shards())}
+        ordered: dict[str, None] = {}
+        for name in sorted(parents):
+            line = [name]
+            while (parent := parents.get(line[-1])) in parents and parent not in ordered:
+                line.append(str(parent))
+            ordered |= dict.fromkeys(reversed(line))
+        return list(ordered)
+
+    async def pages(
+        self, shard: str, since: float = 0.0, until: float = _ENDLESS
+    ) -> AsyncIterator[Page]:
+        """Yield a shard's pages with records created from one moment on, up to another one."""
+        reader = await self._reader(shard, since)
+        async for page in self._read(reader):
+            if page.records[0].created_at > until:
+                return
+            wanted = tuple(r for r in page.records if since <= r.created_at <= until)
+            if wanted:
+                yield msgspec.structs.replace(page, records=wanted)
+
+    async def backwards(self, shard: str, after: float) -> AsyncIterator[list[Record]]:
+        """Yield the records of a shard that were created after a moment, the newest first.
+
+        Raises:
+            ConfigurationError: the archive is too far behind the stream.
+        """
+        chain = self.archive.chain(shard)
+        positions = await chain.positions()
+        yield await self._tail(chain, positions, after)
+        following = ""
+        for position in reversed(positions):
+            link, records = await self._opened(chain, position)
+            if link is None:
+                following = position
+                continue
+            if following and link.last != following:
+                self._lose(f"shard {shard}: {chain.name(link.last)} is missing")
+            if link.kind == "hole" and link.until >= after:
+                self._lose(f"shard {shard}: {link.reason}, says {chain.name(position)}")
+            following = position
+            yield [record for record in reversed(records) if record.created_at > after]
+            if link.count and link.first <= after:
+                return
+        if following not in ("", ORIGIN):
+            self._lose(f"shard {shard}: {chain.name(ORIGIN)} is missing")
+
+    async def _opened(self, chain: Chain, position: str) -> tuple[Link | None, list[Record]]:
+        try:
+            found = await chain.at(position)
+            if found is not None:
+                return found[0], [
+                    record for page in records_of(found[1]) for record in page.records
+                ]
+            text = f"{chain.name(position)} was removed meanwhile"
+        except DamagedLink as damaged:
+            text = str(damaged)
+        self._lose(f"shard {chain.shard}: {text}")
+        return None, []
+
+    def _lose(self, text: str) -> None:
+        if not self.allowed:
+            raise RetentionLost(text)
+        self.losses.append(text)
+
+    async def _tail(self, chain: Chain, positions: list[str], after: float) -> list[Record]:
+        """Return what the stream has behind the end of a chain, the newest first."""
+        begin, found = START, list[Record]()
+        if positions:
+            link, _ = await self._opened(chain, positions[-1])
+            if link is None or link.kind == "end":
+                return []
+            begin = link.last
+        async for page in self._read(self._reader_at(chain.shard, begin)):
+            found += [record for record in page.records if record.created_at > after]
+            if len(found) > TAIL_MAX:
+                raise ConfigurationError(
+                    f"shard {chain.shard}: the archive is more than {TAIL_MAX:,} records behind the"
+                    " stream; run its writer first"
+                )
+        return found[::-1]
+
+    async def _reader(self, shard: str, since: float) -> LongReader:
+        chain = self.archive.chain(shard)
+        begin = await _last_before(chain, since)
+        reader = self._reader_at(shard, begin)
+        if begin != START:
+            reader.begin_in_archive()
+        return reader
+
+    def _reader_at(self, shard: str, position: str) -> LongReader:
+        chain = self.archive.chain(shard)
+        pages = LongPages(StreamPages(self.aws), chain, self.arn, ArchiveWriter(self.writer.read))
+        since = int(self.began) if position == START else 0  # what was before was never archived
+        begin = Cursor(shard, position=position, since=since)
+        return LongReader(pages, self.arn, begin, self.clock, self._rng)
+
+    async def _read(self, reader: LongReader) -> AsyncIterator[Page]:
+        """Yield the pages of a reader that have records, up to the tip or the end of its shard."""
+        empty = undecided = 0
+        while not reader.ended and empty < _EMPTY_MAX:
+            try:
+                page = await reader.read()
+            except RetentionLost as lost:
+                self._lose(str(lost))
+                reader.resume(lost)
+                continue
+            if page is None:
+                undecided += reader.apart == "undecided"
+                if undecided >= _UNDECIDED_MAX:
+                    raise NotDecided(
+                        f"shard {reader.shard_id}: the archive does not say yet what became of"
+                        " trimmed records; run its writer first"
+                    )
+                await anyio.sleep(reader.wait)
+                continue
+            empty = 0 if page.records else empty + 1
+            if page.records:
+                yield page
+
+
+async def _last_before(chain: Chain, since: float) -> str:
+    """Return where reading must begin for every change since a moment; `START` without links."""
+    positions = await chain.positions()
+    for position in reversed(positions) if since else ():
+        try:
+            found = await chain.at(position)
+        except DamagedLink:
+            continue
+        if found is not None and found[0].count and found[0].until < since:
+            return found[0].last
+    return ORIGIN if positions else START
+
+
+@asynccontextmanager
+async def open_past(
+    app: App, aws: Aws, clock: Clock | None = None, *, allow_loss: bool = False
+) -> AsyncIterator[tuple[PastChanges, AppTables]]:
+    """Open what an app's archive and its table's stream have of the past.
+
+    Raises:
+        ConfigurationError: the app has no archive, it was never written, or the table is missing or
+            has no stream.
+    """
+    if app.archive is None:
+        raise ConfigurationError(f"{app.declared} has no archive=")
+    tables = await survey(app, aws)
+    store = tables.store(app.writer, aws)
+    async with app.archive.opened() as objects:
+        archive = ArchivedShards(objects, f"{app.table}/{store.space.label}")
+        began = await archive.began()
+        if began is None:
+            raise ConfigurationError(f"the archive of {app.name} was never written")
+        arn = tables.table.stream_arn or ""
+        clock = clock or SystemClock()
+        yield PastChanges(aws, arn, archive, store, began, clock, allow_loss), tables

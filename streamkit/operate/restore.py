@@ -1,0 +1,372 @@
+"""Restore a table as it was at a moment, into another table, from an archive.
+
+    base       items as they are somewhere else: the app's table now, or an export; or nothing
+    changes    the new image of each change up to the moment, in order       (not above the table)
+    undoing    the old image of each change after it, in the opposite order
+
+What is written last for an item is the old image of its first change after the moment; else the new
+image of its last change before; else what the base has. So the base may be of any moment since the
+archive began. Without a base, items that did not change since then are missing.
+
+In: an app with an archive, the moment, and an empty table. Out: counts. Memory holds some thousand
+items. On failure: nothing but the target is changed. A restore that was stopped is begun again with
+the same command: a mark in the target says what is being restored into it, and each transaction
+checks that the mark still names this run, so that one that stood still can write nothing later.
+"""
+
+import gzip
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from streamkit.app import App
+from streamkit.aws import Aws, patiently
+from streamkit.core.tables import describe
+from streamkit.effects import Guard
+from streamkit.fleet.members import new_worker_name
+from streamkit.model.codec import decode, encode, wire_image
+from streamkit.model.conditions import Attr, absent
+from streamkit.model.schema import TableSchema
+from streamkit.operate.past import PastChanges, open_past
+from streamkit.progress.actions import (
+    BYTES_MAX,
+    CONTROL_PREFIX,
+    OURS,
+    Action,
+    ItemRef,
+    Verb,
+    Wire,
+    item_ref,
+)
+from streamkit.progress.clock import Clock, utc
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.operation import Refusal
+from streamkit.progress.transaction import transact
+from streamkit.stream.decode import Record
+
+TABLE = "table"
+"""The base that is the app's table as it is now."""
+_HELD_MAX = 20 * TOGETHER
+_MARK = "restore"
+_LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SETTLED_SECONDS = 5.0
+"""A change that a scan has read is in the stream by then."""
+
+Tell = Callable[[str], None]
+Apply = Callable[[Sequence[Action]], Awaitable[object]]
+
+
+class RestoreRefused(Refusal):
+    """A table cannot be restored so; nothing was changed. `reasons` are for people."""
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a restore has read and written; times in epoch seconds.
+
+    `unknown` says which items it cannot know, empty if it knows all. `losses` are what the archive
+    lacks.
+    """
+
+    table: str
+    into: str
+    at: float
+    base: str
+    began: float
+    read: int = 0
+    written: int = 0
+    deleted: int = 0
+    unreadable: int = 0
+    unknown: str = ""
+    losses: list[str] = field(default_factory=list)
+
+    def note_read(self, record: Record) -> None:
+        """Count a change that was read."""
+        self.read += 1
+        self.unreadable += bool(record.flaw)
+
+    def note_written(self, actions: Sequence[Action]) -> None:
+        """Count what was written."""
+        deleted = sum(action.verb is Verb.DELETE for action in actions)
+        self.deleted += deleted
+        self.written += len(actions) - deleted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RestoreWish:
+    """What is to be restored: the moment `at` in epoch seconds, and the base.
+
+    `base` is empty for none, `TABLE`, or the folder of an export to S3, as it was downloaded.
+    """
+
+    at: float
+    base: str = ""
+    allow_loss: bool = False
+    tell: Tell = lambda _: None
+
+
+async def restore_table(
+    app: App, aws: Aws, into: str, wanted: RestoreWish, clock: Clock | None = None
+) -> Restored:
+    """Restore the app's table as it was into another table of the same account.
+
+    Raises:
+        RestoreRefused: the target is not empty, is the app's own, or has other keys; or the archive
+            does not reach back so far.
+        RetentionLost: the archive lacks changes.
+        LeaseLost: another restore into this table was begun.
+        ConfigurationError: there is no archive, a table is missing, or the target cannot have a
+            mark, because its partition key is not a string.
+    """
+    if into in {app.table, *app.tables, app.control_table}:
+        raise RestoreRefused([f"{into} is a table of {app.name}: restore into another one"])
+    async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
+        target = await describe(aws, into, type_attribute=None)
+        _check(past, tables.table, target, wanted)
+        store = CursorStore(aws.dynamodb, ControlSpace.of(target, _MARK, past.archive.stream))
+        mark = await _begun(store, f"{past.archive.stream} at {wanted.at} on {wanted.base}")
+        done = await _Restoring(past, tables.table, aws, target, mark.apply, wanted).run()
+        end = Action(store.space.ref(_MARK), Verb.DELETE)
+        await mark.apply([end])
+    return done
+
+
+async def restore_into_engine(
+    app: App, aws: Aws, local: Aws, wanted: RestoreWish, clock: Clock | None = None
+) -> Restored:
+    """Restore the app's table as it was into a new engine; its stream begins behind the items.
+
+    Args:
+        app: the app whose table it is.
+        aws: clients of the table.
+        local: clients of the engine, which has no table of this name.
+        wanted: what to restore.
+        clock: for simulations.
+
+    Raises:
+        RestoreRefused: the archive does not reach back so far, or the engine has the table.
+        RetentionLost: the archive lacks changes.
+        ConfigurationError: there is no archive, or the table is missing.
+    """
+    async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
+        if app.table in (await local.dynamodb.list_tables())["TableNames"]:
+            raise RestoreRefused([f"the engine has a table {app.table} already"])
+        request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])
+        await local.dynamodb.create_table(**request)
+        target = await describe(local, app.table, type_attribute=None)
+        _check(past, tables.table, target, wanted)
+        rng = random.Random()
+
+        async def apply(actions: Sequence[Action]) -> None:
+            await transact(local.dynamodb, {target.name: target}, actions, rng)
+
+        done = await _Restoring(past, tables.table, aws, target, apply, wanted).run()
+        view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        await local.dynamodb.update_table(TableName=app.table, StreamSpecification=view)
+        if tables.table.ttl is not None:
+            expiry = {"Enabled": True, "AttributeName": tables.table.ttl}
+            await local.dynamodb.update_time_to_live(
+                TableName=app.table, TimeToLiveSpecification=expiry
+            )
+    return done
+
+
+def _copied(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `CreateTable` request for a table like one that was described, on demand."""
+    request = {name: described[name] for name in ("TableName", "KeySchema", "AttributeDefinitions")}
+    for member in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+        wanted = ("IndexName", "KeySchema", "Projection")
+        if described.get(member):
+            request[member] = [{name: one[name] for name in wanted} for one in described[member]]
+    return request | {"BillingMode": "PAY_PER_REQUEST"}
+
+
+def _check(
+    past: PastChanges, source: TableSchema, target: TableSchema, wanted: RestoreWish
+) -> None:
+    """Refuse what would end wrong.
+
+    Raises:
+        RestoreRefused: with the reasons.
+    """
+    reasons = []
+    keys = [(one.pk, one.pk_type, one.sk, one.sk_type) for one in (source, target)]
+    if keys[0] != keys[1]:
+        reasons.append(f"{target.name} has other keys than {source.name}")
+    if wanted.at > past.clock.time():
+        reasons.append(f"{utc(wanted.at).isoformat()} is in the future")
+    if wanted.at < past.began and not wanted.allow_loss:
+        reasons.append(
+            f"the archive begins at {utc(past.began).isoformat()}; what changed before is not known"
+        )
+    if wanted.base not in ("", TABLE):
+        exported = exported_at(Path(wanted.base))
+        if exported is None:
+            reasons.append(f"{wanted.base} has no manifest-summary.json with an exportTime")
+        elif exported < past.began:
+            reasons.append(f"the export is older than the archive: {utc(exported).isoformat()}")
+    if reasons:
+        raise RestoreRefused(reasons)
+
+
+async def _begun(store: CursorStore, what: str) -> Fenced:
+    """Mark the target as this run's; continue a restore of the same that was stopped.
+
+    Raises:
+        RestoreRefused: the target has items, or something else is restored into it.
+        LeaseLost: another run was faster.
+    """
+    run, schema = new_worker_name(), store.space.schema
+    there = await store.item(_MARK)
+    if there is None:
+        found = await store.dynamodb.scan(TableName=schema.name, ConsistentRead=True, Limit=1)
+        if found["Items"]:
+            raise RestoreRefused(
+                [f"{schema.name} is not empty; or a restore into it has just been finished"]
+            )
+    elif there["what"]["S"] != what:
+        raise RestoreRefused(
+            [f"{schema.name} holds a part of another restore, of {there['what']['S']}"]
+        )
+    mark = store.space.update(_MARK)
+    mark.sets |= {"what": {"S": what}, "run": {"S": run}}
+    still = absent if there is None else Attr("run").eq(there["run"]["S"])
+    mark.guards.append((Guard(still), OURS))
+    await store.write(mark)
+    return Fenced(store, Attr("run").eq(run), random.Random(), (_MARK,))
+
+
+def exported_at(folder: Path) -> float | None:
+    """Return when the table was as an export has it, by the summary of the export."""
+    try:
+        summary = msgspec.json.decode((folder / "manifest-summary.json").read_bytes())
+        return datetime.fromisoformat(summary["exportTime"]).timestamp()
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("data/*.json.gz"))
+
+
+@dataclass
+class _Restoring:
+    past: PastChanges
+    source: TableSchema
+    aws: Aws
+    target: TableSchema
+    apply: Apply
+    wanted: RestoreWish
+    _held: dict[ItemRef, Action] = field(default_factory=dict)
+    _size: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        wanted, past = self.wanted, self.past
+        begun = f"when the archive began ({utc(past.began).isoformat()})"
+        self.done = Restored(
+            self.source.name,
+            self.target.name,
+            wanted.at,
+            wanted.base,
+            past.began,
+            unknown="" if wanted.base else f"items that did not change since {begun}",
+            losses=past.losses,
+        )
+
+    async def run(self) -> Restored:
+        """Write everything, in the order that the module describes."""
+        wanted, past = self.wanted, self.past
+        if wanted.base:
+            wanted.tell(f"the items of {wanted.base}")
+            pages = self._scanned() if wanted.base == TABLE else self._exported(Path(wanted.base))
+            async for items in pages:
+                for item in items:
+                    await self._write(item_ref(self.target, item), item)
+            await anyio.sleep(_SETTLED_SECONDS)
+        shards = await past.shards()
+        if wanted.base != TABLE:
+            for number, shard in enumerate(shards, 1):
+                wanted.tell(f"changes, shard {number} of {len(shards)}")
+                async for page in past.pages(shard, until=wanted.at):
+                    for record in page.records:
+                        await self._image(record, record.new_image)
+        for number, shard in enumerate(reversed(shards), 1):
+            wanted.tell(f"what was changed since, shard {number} of {len(shards)}")
+            async for records in past.backwards(shard, wanted.at):
+                for record in records:
+                    await self._image(record, record.old_image)
+        await self._flush()
+        return self.done
+
+    async def _image(self, record: Record, image: Any) -> None:
+        self.done.note_read(record)
+        if record.flaw:
+            return
+        if self._is_own(record.keys):
+            return  # the stream's end has streamkit's own items; the archive leaves them out
+        if image is not None:
+            item = wire_image(image)
+            await self._write(item_ref(self.target, item), item)
+            return
+        key = {name: encode(decode(value)) for name, value in record.keys.items()}
+        await self._write(item_ref(self.target, key), None)
+
+    async def _write(self, ref: ItemRef, item: dict[str, Wire] | None) -> None:
+        """Hold a write; a later one of the same item takes its place."""
+        verb = Verb.DELETE if item is None else Verb.PUT
+        action = Action(ref, verb, item=item or {})
+        self._held[ref] = action
+        self._size += action.size()
+        if len(self._held) >= _HELD_MAX or self._size >= 4 * BYTES_MAX:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        held, self._held, self._size = list(self._held.values()), {}, 0
+        some: list[Action] = []
+        size = 0
+        for action in held:
+            if len(some) == TOGETHER or (some and size + action.size() > BYTES_MAX):
+                await self.apply(some)
+                some, size = [], 0
+            some.append(action)
+            size += action.size()
+        if some:
+            await self.apply(some)
+        self.done.note_written(held)
+
+    async def _scanned(self) -> AsyncIterator[list[dict[str, Wire]]]:
+        """Yield the items of the app's table, without streamkit's own."""
+        start: dict[str, Any] = {}
+        while True:
+            scan = partial(self.aws.dynamodb.scan, TableName=self.source.name, ConsistentRead=True)
+            reply = await patiently(partial(scan, **start))
+            yield [item for item in reply["Items"] if not self._is_own(item)]
+            if "LastEvaluatedKey" not in reply:
+                return
+            start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
+
+    async def _exported(self, folder: Path) -> AsyncIterator[list[dict[str, Wire]]]:
+        """Yield the items of an export, one at a time."""
+        for file in _files(folder):
+            with gzip.open(file, "rb") as lines:
+                for line in lines:
+                    item = wire_image(_LINE.decode(line)["Item"])
+                    if not self._is_own(item):
+                        yield [item]
+
+    def _is_own(self, item: Mapping[str, Any]) -> bool:
+        return bool(str(item[self.source.pk].get("S", "")).startswith(CONTROL_PREFIX))

@@ -1,0 +1,262 @@
+"""A table as it was then: from the archive, above a base, into another table or an engine."""
+
+import gzip
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+
+from streamkit.archive.link import Link
+from streamkit.aws import connect
+from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.operate.restore import (
+    TABLE,
+    RestoreRefused,
+    RestoreWish,
+    restore_into_engine,
+    restore_table,
+)
+from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing.archives import MemoryArchive
+from tests.simulation.archived import RARELY, Note, app_of, put
+
+TARGET = {
+    "TableName": "Then",
+    "KeySchema": [
+        {"AttributeName": "PK", "KeyType": "HASH"},
+        {"AttributeName": "SK", "KeyType": "RANGE"},
+    ],
+    "AttributeDefinitions": [
+        {"AttributeName": "PK", "AttributeType": "S"},
+        {"AttributeName": "SK", "AttributeType": "S"},
+    ],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+
+
+@pytest.fixture
+def harness(harness_of):
+    return harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY, others=[TARGET])
+
+
+def now(harness):
+    return harness.world.clock.time()
+
+
+def write(harness, number, text):
+    key = f"NOTE#{number}"
+    harness.put({"PK": key, "SK": key, "number": number, "text": text})
+
+
+def state(items):
+    """Return the notes among items in wire form: number to text."""
+    notes = [item for item in items if item["PK"]["S"].startswith("NOTE#")]
+    return {int(item["number"]["N"]): item.get("text", {"S": ""})["S"] for item in notes}
+
+
+def there(harness, table="Then"):
+    return state(harness.world.items(table))
+
+
+def restored(harness, at, base="", **more):
+    wanted = RestoreWish(at, base, **more)
+    clock = harness.world.clock
+    return harness.operate(lambda aws: restore_table(harness.app, aws, "Then", wanted, clock))
+
+
+def lived(harness):
+    """Let notes change, over a day and shards; return the moments with what was there."""
+    seen = []
+    write(harness, 0, "never again")
+    harness.settle()
+    harness.advance("1h")
+    for step in ("one", "two", "three", "four"):
+        write(harness, 1, f"almost {step}")
+        write(harness, 1, step)
+        write(harness, len(seen) + 2, step)
+        if step == "three":
+            harness.delete(Note.key(number=2))
+            harness.split()
+        harness.settle()
+        harness.advance("9h")
+        seen.append((now(harness), there(harness, "Notes")))
+        harness.advance("10s")
+        if step == "two":
+            harness.roll()
+    return seen
+
+
+def test_every_moment_is_restored_as_the_table_was_then(harness):
+    for moment, was in lived(harness):
+        clear(harness)
+        done = restored(harness, moment)
+        assert there(harness) == was
+        assert "items that did not change since" in done.unknown
+
+
+def clear(harness):
+    async def work(aws):
+        for item in harness.world.items("Then"):
+            key = {name: item[name] for name in ("PK", "SK")}
+            await aws.dynamodb.delete_item(TableName="Then", Key=key)
+
+    harness.operate(work)
+
+
+def test_above_the_table_every_item_is_known(harness):
+    """The items that never changed since the archive began are in the table alone."""
+    put(harness, 77)
+    seen = lived(harness)
+    for moment, was in seen:
+        clear(harness)
+        done = restored(harness, moment, TABLE)
+        assert there(harness) == was
+        assert done.unknown == ""
+
+
+def test_above_an_export_of_any_moment_every_item_is_known(harness, tmp_path):
+    seen = lived(harness)
+    moment, was = seen[1]
+    extra = {"PK": {"S": "NOTE#99"}, "SK": {"S": "NOTE#99"}, "number": {"N": "99"}}
+    lines = [json.dumps({"Item": item}) for item in (*harness.world.items("Notes"), extra)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    with pytest.raises(RestoreRefused, match="no manifest-summary"):
+        restored(harness, moment, str(tmp_path))
+    exported = datetime.fromtimestamp(now(harness), UTC).isoformat()
+    (tmp_path / "manifest-summary.json").write_text(json.dumps({"exportTime": exported}))
+    restored(harness, moment, str(tmp_path))
+    assert there(harness) == {**was, 99: ""}
+
+
+def test_an_export_that_is_older_than_the_archive_is_refused(harness, tmp_path):
+    lived(harness)
+    (tmp_path / "manifest-summary.json").write_text('{"exportTime": "2001-01-01T00:00:00Z"}')
+    with pytest.raises(RestoreRefused, match="older than the archive"):
+        restored(harness, now(harness), str(tmp_path))
+
+
+def test_what_the_archive_does_not_have_yet_comes_from_the_stream(harness):
+    write(harness, 1, "one")
+    harness.settle()
+    moment = now(harness)
+    harness.advance("10s")
+    stored = dict(harness.archive().objects)
+    write(harness, 1, "two")
+    write(harness, 2, "two")
+    assert harness.archive().objects == stored
+    restored(harness, moment)
+    assert there(harness) == {1: "one"}
+
+
+def test_a_table_with_an_item_is_refused(harness):
+    lived(harness)
+
+    async def one(aws):
+        await aws.dynamodb.put_item(TableName="Then", Item={"PK": {"S": "x"}, "SK": {"S": "x"}})
+
+    harness.operate(one)
+    with pytest.raises(RestoreRefused, match="not empty"):
+        restored(harness, now(harness))
+
+
+@pytest.mark.parametrize("shift", [-30 * 86400, 3600])
+def test_a_moment_before_the_archive_or_in_the_future_is_refused(harness, shift):
+    lived(harness)
+    with pytest.raises(RestoreRefused):
+        restored(harness, now(harness) + shift)
+    assert harness.world.items("Then") == []
+
+
+def test_the_tables_of_the_app_are_refused(harness):
+    lived(harness)
+    wanted = RestoreWish(now(harness))
+    with pytest.raises(RestoreRefused, match="is a table of notes"):
+        harness.operate(lambda aws: restore_table(harness.app, aws, "Notes", wanted))
+
+
+@pytest.mark.parametrize("harm", ["damage", "cut", "remove"])
+@pytest.mark.parametrize("base", ["", TABLE])
+def test_what_the_archive_lacks_is_named_and_passed_over_only_on_request(harness, harm, base):
+    ((moment, was), *_) = lived(harness)
+    archive = harness.archive()
+    later = (
+        name for name in archive.links if Link.opened(name, archive.objects[name])[0].first > moment
+    )
+    getattr(archive, harm)(next(later))
+    with pytest.raises(RetentionLost):
+        restored(harness, moment, base)
+    done = restored(harness, moment, base, allow_loss=True)
+    assert done.losses
+    assert was.keys() <= there(harness).keys()
+
+
+def test_another_restore_into_the_same_table_is_refused(harness):
+    seen = lived(harness)
+    archive = harness.archive()
+    archive.remove(archive.links[0])
+    with pytest.raises(RetentionLost):
+        restored(harness, seen[1][0])
+    with pytest.raises(RestoreRefused, match="a part of another restore"):
+        restored(harness, seen[0][0])
+
+
+def once_restored(harness):
+    """Restore a table of three shards; a run that was stopped is begun again."""
+    for number in range(3):
+        write(harness, number, "one")
+        harness.settle()
+        harness.roll()
+    harness.advance("1m")
+    moment, was = now(harness), there(harness, "Notes")
+    harness.advance("1m")
+    write(harness, 0, "two")
+    harness.delete(Note.key(number=1))
+    write(harness, 3, "two")
+    harness.settle()
+    harness.advance("1h")
+    with suppress(RestoreRefused):  # it was killed after its last call, and has just been finished
+        restored(harness, moment, TABLE)
+    assert there(harness) == was
+    assert not [item for item in harness.world.items("Then") if "_sk#" in item["PK"]["S"]]
+
+
+def rig():
+    app = app_of(MemoryArchive())
+    return Harness(app, shards=1, settings=RARELY, others=[TARGET], lenient=True)
+
+
+def test_a_restore_killed_at_any_call_is_finished_by_the_same_command():
+    assert list(every_crash(once_restored, rig, part="operation", sample=12))
+
+
+def test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws():
+    assert list(every_freeze(once_restored, rig, part="operation", sample=12))
+
+
+async def test_an_app_without_an_archive_cannot_be_restored():
+    async with connect(http_session=session_class(Engine())) as aws:
+        with pytest.raises(ConfigurationError, match="has no archive="):
+            await restore_table(app_of(None), aws, "Then", RestoreWish(0.0))
+
+
+def test_the_engine_gets_the_items_and_a_stream_that_begins_behind_them(harness):
+    seen = lived(harness)
+    moment, was = seen[2]
+    engine, clock, app = Engine(), harness.world.clock, harness.app
+
+    async def work(aws):
+        async with connect(http_session=session_class(engine)) as local:
+            await restore_into_engine(app, aws, local, RestoreWish(moment, TABLE), clock)
+            items = (await local.dynamodb.scan(TableName="Notes"))["Items"]
+            described = (await local.dynamodb.describe_table(TableName="Notes"))["Table"]
+            with pytest.raises(RestoreRefused, match="has a table"):
+                await restore_into_engine(app, aws, local, RestoreWish(moment, TABLE), clock)
+            return items, described["StreamSpecification"]["StreamViewType"]
+
+    items, view = harness.operate(work)
+    assert state(items) == was
+    assert view == "NEW_AND_OLD_IMAGES"
