@@ -60,10 +60,10 @@ class BatchRun:
 
     def __post_init__(self) -> None:
         """Queue the parked queues that the high-water marks of the batch's items name."""
-        self.held = QueuedKeys(self.marks.store, self.planner.holds)
+        self.queued_keys = QueuedKeys(self.marks.store, self.planner.queues)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
-        parts = (self, self.dispatcher, self.planner, self.held, self.tables, pacing)
+        parts = (self, self.dispatcher, self.planner, self.queued_keys, self.tables, pacing)
         self.loop = CommitLoop(*parts, deadline=self.deadline, patient=False)
 
     @property
@@ -111,7 +111,7 @@ class BatchRun:
         for record in self.todo:
             for queue in self.marks.known[record.item_key].queues:
                 # The queue's list and tail are read together, before a change is added to it.
-                self.held.queues.setdefault(queue, QueuedKey(""))
+                self.queued_keys.queues.setdefault(queue, QueuedKey(""))
 
     async def advance(self, count: int) -> bool:
         """Process the next records; return whether all of them are done."""
@@ -122,8 +122,8 @@ class BatchRun:
         pending, later, _ = await self.dispatcher.dispatch(page, shard, self.as_run, blocks=blocks)
         self._begin(pending)
         if later:
-            chains = self.dispatcher.runs.run_chains(later, pending, shard, held=self.held.holds)
-            await self.loop.within(chains)
+            run, has = self.dispatcher.runs.run_chains, self.queued_keys.has
+            await self.loop.within(run(later, pending, shard, queued=has))
         return await self._commit(len(some))
 
     async def park(self, failure: Failure) -> bool:
@@ -227,11 +227,11 @@ class BatchRun:
         Queues of handlers that this release does not have stay, too: the release may be rolled
         back.
         """
-        if not self.held.queues and not plan.held:
+        if not self.queued_keys.queues and not plan.queued:
             return frozenset()
         own = {queue_name(handler.name, key) for handler in self.dispatcher.handlers}
-        names = own | mark.queues
-        return frozenset(name for name in names if name in self.held.queues or name in plan.held)
+        names = mark.queues | own
+        return names & (self.queued_keys.queues.keys() | plan.queued.keys())
 
     async def _look_again(self, pending: Iterable[PendingChange]) -> list[PendingChange]:
         """Return what is not done yet, after another invocation has committed some items first."""
@@ -239,7 +239,7 @@ class BatchRun:
         pending = self.dispatcher.apart(pending, self.planner.shard)
         keys = {change.key for change in pending if change.key is not None}
         for queue in (queue for key in keys for queue in self.marks.known[key].queues):
-            self.held.forget(queue)  # it may be gone, or have another tail
+            self.queued_keys.forget(queue)  # it may be gone, or have another tail
         await self.marks.read(keys)
         left: list[PendingChange] = []
         for change in pending:

@@ -67,21 +67,21 @@ class Checkpoints:
         there: set[str] = set()
         while True:
             # Only this shard's owner adds queued keys to its chunks, so an empty chunk stays empty.
-            chunks = frozenset(await stage.held.in_chunks(stage.cursor.holds))
+            chunks = frozenset(await stage.queued_keys.in_chunks(stage.cursor.chunks))
             finished = replace(
                 stage.advanced(stage.start),
                 state="finished",
                 ended=now,
                 seen=stage.seen,
                 done=frozenset(),
-                holds=chunks,
+                chunks=chunks,
                 children=frozenset(child.name for child in children),
             )
             # Children inherit what the cursor says now: an adopted commit may have queued a key.
             seen, dated = finished.seen, finished.dates_children
-            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]
+            heirs = [replace(c, chunks=finished.chunks, seen=seen, dated=dated) for c in children]
             new = [child for child in heirs if child.name not in there]
-            space = stage.held.store.space
+            space = stage.queued_keys.store.space
             actions = [action for child in new for action in creation(space, child)]
             batch = Batch(finished, fold(actions))
             verdict = await self._sent(batch)

@@ -31,7 +31,7 @@ class Draft:
     actions: dict[ItemRef, Action] = field(default_factory=dict)
     sizes: dict[ItemRef, int] = field(default_factory=dict)
     size: int = 0
-    held: dict[str, QueuedKey] = field(default_factory=dict)
+    queued: dict[str, QueuedKey] = field(default_factory=dict)
     sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
     plain: dict[ItemRef, Action] = field(default_factory=dict)
 

@@ -28,7 +28,7 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.narrowing import Narrowing, culprit
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
-from streamkit.core.planning import Planner, Rerun, Stays, TooLarge
+from streamkit.core.planning import Blocked, Planner, Rerun, TooLarge
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import settle
 from streamkit.core.refusal import contended, refuse
@@ -86,7 +86,7 @@ class CommitLoop:
     fence: Fence
     dispatcher: Dispatcher
     planner: Planner
-    held: QueuedKeys
+    queued_keys: QueuedKeys
     tables: Mapping[str, TableSchema]
     pacing: Pacing
     deadline: float = math.inf
@@ -117,8 +117,8 @@ class CommitLoop:
         are lost, but never applied twice.
         """
         if won.plain:
-            await write_plainly(self.held.store.dynamodb, self.tables, won.plain)
-        self.held.begin(won.held)
+            await write_plainly(self.queued_keys.store.dynamodb, self.tables, won.plain)
+        self.queued_keys.begin(won.queued)
         settle(self.pending, won.written)
         self._drop(won)
         self.fence.adopted(won)
@@ -128,13 +128,13 @@ class CommitLoop:
     # -- one transaction -----------------------------------------------------------------------
 
     async def _once(self) -> None:
-        await self.held.learn_tails(self.pending)
+        await self.queued_keys.learn_tails(self.pending)
         start = self.fence.start
         most, split = self._narrowing.most, self._narrowing.split
         plan = self.planner.plan(self.pending, start, most=most, split=split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
-        elif isinstance(plan, Stays):
+        elif isinstance(plan, Blocked):
             self.left, self.failure = True, plan.failure
         elif isinstance(plan, TooLarge):
             if not self._take_apart():
@@ -157,7 +157,7 @@ class CommitLoop:
         elif contended(outcome):
             await self._pause()
         else:
-            again = Repeating(self.dispatcher, self.held, self.planner.shard, self.stopping)
+            again = Repeating(self.dispatcher, self.queued_keys, self.planner.shard, self.stopping)
             await self.within(again.run(rerun, tuple(self.pending), self._taken))
         self.left = self.left or self._leaves(outcome)
 
@@ -194,7 +194,7 @@ class CommitLoop:
         results: dict[tuple[str, str], set[int]] = {}
         for source in dict.fromkeys(refused.sources):
             if source.effect < READ:
-                await self.held.refresh(source.handler)
+                await self.queued_keys.refresh(source.handler)
             else:
                 results.setdefault((source.position, source.handler), set()).add(source.effect)
         again = False

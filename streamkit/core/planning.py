@@ -3,7 +3,7 @@
 In: the pending changes of a shard, in order, and its cursor. Out: a `Batch` that ends between two
 changes and holds at most 99 items and 4 MB (with high-water marks, 100 including the mark of each
 item); or a `Rerun`, when a handler must run (again) before anything behind it can go; or a result
-that is `TooLarge`, or a failure that `Stays`. When the handlers of *one* change do not fit
+that is `TooLarge`, or a failure that `Blocked`. When the handlers of *one* change do not fit
 together, they go in several commits, and the cursor names the ones that are done.
 
 Two things are decided here, because they depend on everything before: whether a change meets a
@@ -51,7 +51,7 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
-class Stays:
+class Blocked:
     """The first change failed and is not parked here; it stays, with all that is behind it."""
 
     failure: Failure
@@ -59,7 +59,7 @@ class Stays:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans the commits of one shard. `holds` are the parked queues when planning begins.
+    """Plans the commits of one shard. `queues` are the parked queues when planning begins.
 
     Where no cursor names the chunks of queued keys, `chunks` says which there are. A commit has
     `room` for so many actions; with `marks` each item of its changes takes one of them for its
@@ -70,7 +70,7 @@ class Planner:
     space: ControlSpace
     clock: Clock
     shard: str
-    holds: dict[str, QueuedKey] = field(default_factory=dict)
+    queues: dict[str, QueuedKey] = field(default_factory=dict)
     chunks: tuple[str, ...] = ()
     room: int = ITEMS_MAX
     marks: bool = False
@@ -83,7 +83,7 @@ class Planner:
         *,
         most: int = ALL,
         split: bool = False,
-    ) -> Batch | Rerun | TooLarge | Stays:
+    ) -> Batch | Rerun | TooLarge | Blocked:
         """Plan the next commit of the pending changes.
 
         Args:
@@ -123,13 +123,13 @@ class Planner:
             taken += 1
             position, dated, done = change.position, int(change.dated), frozenset()
             self._note_writes(change, todo, draft, written)
-        holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
-        then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
+        chunks = cursor.chunks | {key.chunk for key in draft.queued.values()}
+        then = replace(cursor, position=position, dated=dated, done=done, chunks=chunks)
         return Batch(
             then,
             list(draft.actions.values()),
             taken,
-            draft.held,
+            draft.queued,
             sends=draft.sends,
             plain=list(draft.plain.values()),
             written=written,
@@ -141,21 +141,21 @@ class Planner:
         todo: Sequence[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
-    ) -> Rerun | Stays | None:
+    ) -> Rerun | Blocked | None:
         """Return the first outcome that must run before it can be planned, or that stays."""
         for outcome in todo:
-            if self._is_held(change, outcome, draft):
+            if self._is_queued(change, outcome, draft):
                 continue
             if outcome.waiting:
                 return Rerun(change, outcome)
-            if outcome.failure is not None and self.stays(change, draft):
-                return Stays(outcome.failure)
+            if outcome.failure is not None and self.blocks(change, draft):
+                return Blocked(outcome.failure)
             for read in outcome.reads:
                 if read.seen != written.get(read.ref, ()):
                     return Rerun(change, outcome)
         return None
 
-    def stays(self, change: PendingChange, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
+    def blocks(self, change: PendingChange, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
         """Return whether a change that has failed stays where it is, instead of being parked."""
         return not self.parks
 
@@ -167,35 +167,35 @@ class Planner:
         written: dict[ItemRef, tuple[Version, ...]],
     ) -> None:
         for outcome in outcomes:
-            if not self._is_held(change, outcome, draft):
+            if not self._is_queued(change, outcome, draft):
                 version = (change.position, outcome.handler.name, outcome.run)
                 for ref in outcome.actions:
                     written[ref] = (*written.get(ref, ()), version)
 
-    def _is_held(self, change: PendingChange, outcome: Outcome, draft: Draft) -> bool:
-        if not (self.holds or draft.held) or outcome.handler.commutes or change.key is None:
+    def _is_queued(self, change: PendingChange, outcome: Outcome, draft: Draft) -> bool:
+        if not (self.queues or draft.queued) or outcome.handler.commutes or change.key is None:
             return False
         queue = queue_name(outcome.handler.name, change.key)
-        return queue in self.holds or queue in draft.held
+        return queue in self.queues or queue in draft.queued
 
     def _offer(self, change: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
         found: list[Action] = []
-        held: dict[str, QueuedKey] = {}
+        queued: dict[str, QueuedKey] = {}
         for outcome in outcomes:
-            more, reads = self._contribution(change, outcome, draft, held)
+            more, reads = self._contribution(change, outcome, draft, queued)
             writes += more
             found += reads
         sends = [
             (change, outcome)
             for outcome in outcomes
-            if outcome.sends and not (outcome.sent or self._is_held(change, outcome, draft))
+            if outcome.sends and not (outcome.sent or self._is_queued(change, outcome, draft))
         ]
         if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
             return False
         if not draft.offer(writes, found):
             return False
-        draft.held |= held
+        draft.queued |= queued
         draft.sends += sends
         return True
 
@@ -208,7 +208,7 @@ class Planner:
             if not self._offer(change, [outcome], draft):
                 if done:
                     break
-                if outcome.parks or self._is_held(change, outcome, draft):
+                if outcome.parks or self._is_queued(change, outcome, draft):
                     raise InvariantError(f"a parked change of {outcome.handler.name} does not fit")
                 return TooLarge(outcome)
             done.add(_mark(change, outcome))
@@ -217,15 +217,15 @@ class Planner:
         return frozenset(done)
 
     def _contribution(
-        self, change: PendingChange, outcome: Outcome, draft: Draft, held: dict[str, QueuedKey]
+        self, change: PendingChange, outcome: Outcome, draft: Draft, queued: dict[str, QueuedKey]
     ) -> tuple[list[Action], list[Action]]:
         """Return the actions and checks of an outcome: its effects, its parking or queueing."""
         if change.key is None:
             return [], []
-        if not (outcome.parks or self._is_held(change, outcome, draft)):
+        if not (outcome.parks or self._is_queued(change, outcome, draft)):
             reads = checks(outcome.reads, change.position, outcome.handler)
             return list(outcome.actions.values()), reads
-        return self.parking(change, change.key, outcome, draft, held), []
+        return self.parking(change, change.key, outcome, draft, queued), []
 
     def parking(
         self,
@@ -233,11 +233,11 @@ class Planner:
         key: ItemKey,
         outcome: Outcome,
         draft: Draft,
-        held: dict[str, QueuedKey],
+        queued: dict[str, QueuedKey],
     ) -> list[Action]:
-        """Return the actions that park or queue a change; add its queue to `held`."""
-        queueing = Queueing(self.space, self.shard, self.holds, self.chunks)
-        return queueing.actions(change, key, outcome, (draft.held, held), self.clock.time())
+        """Return the actions that park or queue a change; add its queue to `queued`."""
+        queueing = Queueing(self.space, self.shard, self.queues, self.chunks)
+        return queueing.actions(change, key, outcome, (draft.queued, queued), self.clock.time())
 
 
 def _mark(change: PendingChange, outcome: Outcome) -> str:

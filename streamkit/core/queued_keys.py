@@ -26,13 +26,13 @@ class QueuedKeys:
     queues: dict[str, QueuedKey] = field(default_factory=dict)
     began: Callable[[], object] = lambda: None
 
-    def begin(self, held: Mapping[str, QueuedKey]) -> None:
+    def begin(self, queued: Mapping[str, QueuedKey]) -> None:
         """Add parked queues that a commit created, or whose tail it moved."""
-        if held:
-            self.queues |= held
+        if queued:
+            self.queues |= queued
             self.began()
 
-    def holds(self, handler: Handler, key: ItemKey) -> bool:
+    def has(self, handler: Handler, key: ItemKey) -> bool:
         """Return whether an item's changes queue for a handler."""
         return bool(self.queues) and queue_name(handler.name, key) in self.queues
 

@@ -31,13 +31,13 @@ CHUNK_QUEUES = 100
 class Queueing:
     """Parks and queues the changes of one shard.
 
-    `holds` are its parked queues when planning begins. Where no cursor names the chunks of queued
+    `queues` are its parked queues when planning begins. Where no cursor names the chunks of queued
     keys, `chunks` says which there are.
     """
 
     space: ControlSpace
     shard: str
-    holds: Mapping[str, QueuedKey]
+    queues: Mapping[str, QueuedKey]
     chunks: tuple[str, ...]
 
     def actions(
@@ -53,31 +53,31 @@ class Queueing:
         `begun` are the queues of the changes that are planned already, and those of this change, to
         which its queue is added. `now` is in epoch seconds.
         """
-        planned, held = begun
+        planned, queued = begun
         handler = outcome.handler
         queue = queue_name(handler.name, key)
         if handler.commutes:
             queue = f"{queue}-{change.position}"  # a queue of its own: nothing waits behind it
         parked = _parked(change, outcome, self.shard, now)
-        known = planned.get(queue)
-        hold = known or self.holds.get(queue)
-        if hold is None:
-            chunk = self._chunk(queue, {**planned, **held})
-            held[queue] = QueuedKey(chunk, change.position)
+        planned_key = planned.get(queue)
+        known = planned_key or self.queues.get(queue)
+        if known is None:
+            chunk = self._chunk(queue, {**planned, **queued})
+            queued[queue] = QueuedKey(chunk, change.position)
             return park(self.space, queue, parked, chunk)
-        if hold.tail is None:
+        if known.tail is None:
             raise InvariantError(f"queue {queue} was planned before its tail was read")
-        held[queue] = QueuedKey(hold.chunk, change.position)
-        return queue_behind(self.space, queue, parked, hold.tail, guarded=known is None)
+        queued[queue] = QueuedKey(known.chunk, change.position)
+        return queue_behind(self.space, queue, parked, known.tail, guarded=planned_key is None)
 
     def _chunk(self, queue: str, begun: Mapping[str, QueuedKey]) -> str:
-        """Return the name of the holds item that a new parked queue goes to."""
+        """Return the chunk of queued keys that a new parked queue goes to."""
         if self.chunks:
             return chunk_of(queue, self.chunks)
         mine = [
-            hold.chunk
-            for hold in (*self.holds.values(), *begun.values())
-            if hold.chunk.startswith(f"{self.shard}.")
+            known.chunk
+            for known in (*self.queues.values(), *begun.values())
+            if known.chunk.startswith(f"{self.shard}.")
         ]
         return f"{self.shard}.{len(mine) // CHUNK_QUEUES}"
 

@@ -32,7 +32,7 @@ class Repeating:
     """Repeats runs of one shard or batch; `until` is set when the rest is left to another owner."""
 
     dispatcher: Dispatcher
-    held: QueuedKeys
+    queued_keys: QueuedKeys
     shard: str
     until: anyio.Event
 
@@ -77,7 +77,7 @@ class Repeating:
     ) -> bool:
         """Return whether a result saw other pending writes to these items, or an older item."""
         reads = [read for read in outcome.reads if read.ref in found]
-        if not reads or change.key is None or self.held.holds(outcome.handler, change.key):
+        if not reads or change.key is None or self.queued_keys.has(outcome.handler, change.key):
             return False
         pending = Pending(uncommitted, change.position)
         return outcome.waiting or any(

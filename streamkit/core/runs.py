@@ -57,7 +57,7 @@ class HandlerRuns:
         pending: Sequence[PendingChange],
         shard_id: str,
         *,
-        held: Callable[..., bool],
+        queued: Callable[..., bool],
         until: anyio.Event | None = None,
     ) -> None:
         """Run the async handlers of a page: item keys concurrently, the runs of one key in order.
@@ -66,26 +66,26 @@ class HandlerRuns:
             runs: what to run, in order.
             pending: all pending changes of the page; handlers read what earlier ones will write.
             shard_id: the shard.
-            held: returns whether a handler's key is queued, so that the change will only queue.
+            queued: returns whether a handler's key is queued, so that the change will only queue.
             until: is set when changes that cannot run now must be left to another worker.
         """
         uncommitted = Uncommitted(pending)
         async with anyio.create_task_group() as group:
             for chain in into_chains(runs):
-                group.start_soon(self._run_chain, chain, uncommitted, shard_id, held, until)
+                group.start_soon(self._run_chain, chain, uncommitted, shard_id, queued, until)
 
     async def _run_chain(
         self,
         chain: Sequence[Run],
         uncommitted: Uncommitted,
         shard_id: str,
-        held: Callable[..., bool],
+        queued: Callable[..., bool],
         until: anyio.Event | None,
     ) -> None:
         stopped: set[tuple[str, ItemKey]] = set()
         for run in chain:
             handler = run.outcome.handler
-            if (handler.name, run.key) in stopped or held(handler, run.key):
+            if (handler.name, run.key) in stopped or queued(handler, run.key):
                 stopped.add((handler.name, run.key))
                 continue  # the change will queue behind the one that failed
             await self.run(run.change, run.outcome, uncommitted, shard_id, until=until)

@@ -41,16 +41,16 @@ class CommitStage:
         dispatcher: Dispatcher,
         planner: Planner,
         committer: Committer,
-        held: QueuedKeys,
+        queued_keys: QueuedKeys,
         pacing: Pacing,
         budget: ByteBudget,
         wrote: Callable[[], object],
     ) -> None:
         self.shard = committer.cursor.name
         self.committer = committer
-        self.loop = CommitLoop(self, dispatcher, planner, held, committer.tables, pacing)
+        self.loop = CommitLoop(self, dispatcher, planner, queued_keys, committer.tables, pacing)
         self.dispatcher, self.pacing = dispatcher, pacing
-        self.held, self.stopping = held, self.loop.stopping
+        self.queued_keys, self.stopping = queued_keys, self.loop.stopping
         self.quiet = anyio.Event()
         self.quiet.set()
         self.seen = committer.cursor.seen
@@ -87,12 +87,12 @@ class CommitStage:
         """Run the async handlers of a page, unless its changes are left to another owner."""
         if later and not self.left:
             run = self.dispatcher.runs.run_chains
-            await run(later, pending, self.shard, held=self.held.holds, until=self.stopping)
+            await run(later, pending, self.shard, queued=self.queued_keys.has, until=self.stopping)
 
     async def set_aside(self, records: Sequence[Record]) -> None:
         """Set aside the records that cannot be read, before anything behind them is committed."""
         rng, meters = self.dispatcher.rng, self.dispatcher.meters
-        await set_aside(self.held.store, records, self.shard, self.clock, rng, meters)
+        await set_aside(self.queued_keys.store, records, self.shard, self.clock, rng, meters)
 
     def note_seen(self, seen: int) -> None:
         """Record that every record created before `seen` (epoch seconds) was read."""

@@ -176,8 +176,8 @@ class Lister:
             return list(cursors)
         await self._mark_builds()
         there = (await self.store.read_all()).values()
-        holds = frozenset(chunk for cursor in there for chunk in cursor.holds)
-        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]
+        chunks = frozenset(chunk for cursor in there for chunk in cursor.chunks)
+        return [replace(c, chunks=chunks) if c.name in orphans else c for c in cursors]
 
     async def _mark_builds(self) -> None:
         """Mark the aggregates whose build a shard with an unknown parent may have missed."""

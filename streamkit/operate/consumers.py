@@ -264,7 +264,7 @@ class _Erasing(Fenced):
         queues = await parked_queues(store, cursors)
         parked = await list_parked(store, queues)
         await self.delete_there(await self._marks(queues))
-        chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
+        chunks = set(LAMBDA_CHUNKS).union(*(cursor.chunks for cursor in cursors.values()))
         deleted = await Broom(self, SystemClock()).sweep_all(newest.builds)
         for layer in (
             [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],

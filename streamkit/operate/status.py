@@ -244,7 +244,7 @@ def _shards(
             position=cursor.position,
             lag_seconds=lags[cursor.name].seconds,
             lag=lags[cursor.name].measure,
-            held_lanes=sum(queues_of[chunk] for chunk in cursor.holds),
+            held_lanes=sum(queues_of[chunk] for chunk in cursor.chunks),
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
             time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),

@@ -43,7 +43,7 @@ log = get_logger("streamkit.commit")
 class Batch:
     """One commit: where the cursor goes, and what is written with it.
 
-    `changes`, `held` and `written` are for the caller, which may learn later that this batch won:
+    `changes`, `queued` and `written` are for the caller, which may learn later that this batch won:
     how many pending changes it finishes, which keys it begins to queue, which runs wrote each item.
     `sends` are delivered before the commit; `plain` actions are written after it.
     """
@@ -51,7 +51,7 @@ class Batch:
     cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
     actions: list[Action] = field(default_factory=list)
     changes: int = 0
-    held: dict[str, QueuedKey] = field(default_factory=dict)
+    queued: dict[str, QueuedKey] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     sends: "list[tuple[PendingChange, Outcome]]" = field(default_factory=list)
     plain: list[Action] = field(default_factory=list)

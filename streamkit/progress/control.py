@@ -67,7 +67,7 @@ class Cursor:
     commit: str = "-"
     dated: int = 0
     done: frozenset[str] = frozenset()
-    holds: frozenset[str] = frozenset()
+    chunks: frozenset[str] = frozenset()
     children: frozenset[str] = frozenset()
     live: frozenset[str] = frozenset()
     seen: int = 0
@@ -197,7 +197,7 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
             attributes[name] = {"N": str(number)}
     for name, names in (
         ("done", cursor.done),
-        ("holds", cursor.holds),
+        ("holds", cursor.chunks),
         ("children", cursor.children),
         ("live", cursor.live),
     ):
@@ -229,7 +229,7 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         commit=item["commit"]["S"],
         dated=number("dated"),
         done=names("done"),
-        holds=names("holds"),
+        chunks=names("holds"),
         children=names("children"),
         live=names("live"),
         seen=number("seen"),
@@ -274,7 +274,7 @@ def child_of(
     return replace(
         fresh,
         generation=max(parent.generation, generation),
-        holds=parent.holds,
+        chunks=parent.chunks,
         live=parent.live,
         seen=parent.seen,
         dated=parent.dates_children,

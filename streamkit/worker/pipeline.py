@@ -129,7 +129,7 @@ class ShardPipeline:
     async def begin(self) -> None:
         """Load the queued keys, and begin to poll."""
         cursor = self.cursor
-        await self.stage.held.load(cursor.holds)
+        await self.stage.queued_keys.load(cursor.chunks)
         self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
         if self._cautious:
             log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)

@@ -251,7 +251,7 @@ class Redriver:
         space, schemas = self.store.space, self.tables.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
-        queued, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
+        queued, pacing = QueuedKeys(self.store, planner.queues), Pacing(Pace(), self.rng)
         loop = CommitLoop(fence, dispatcher, planner, queued, schemas, pacing)
         loop.pending.append(change)
         await loop.run()

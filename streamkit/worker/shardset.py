@@ -173,8 +173,8 @@ class ShardSet:
                     return
                 pipeline = self._pipeline(taken)
                 self.running[cursor.name] = pipeline
-                held = pipeline.stage.held
-                self.retries.watch(cursor.name, lambda: held.queues, held.forget, held.begin)
+                keys = pipeline.stage.queued_keys
+                self.retries.watch(cursor.name, lambda: keys.queues, keys.forget, keys.begin)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
                 self._tell("taken", cursor.name)
                 pipeline.activity.start(pipeline.begin)
@@ -232,7 +232,7 @@ class ShardSet:
                 rng,
                 self.dispatcher.meters,
             ),
-            QueuedKeys(self.store, planner.holds, self.retries.wake),
+            QueuedKeys(self.store, planner.queues, self.retries.wake),
             Pacing(self.reading.pace, rng),
             self.reading.budget,
             self.reading.writes.note,

@@ -257,7 +257,7 @@ def stage_of(place: Bench, store: CursorStore, owned: Cursor) -> CommitStage:
     space, rng, idle = store.space, random.Random(0), cast(Any, Dispatcher())
     committer = Committer(store.dynamodb, space, owned, {SCHEMA.name: SCHEMA}, rng)
     planner, pacing = Planner(space, place.clock, owned.name), Pacing(Pace(), rng)
-    held = QueuedKeys(store, planner.holds)
+    held = QueuedKeys(store, planner.queues)
     return CommitStage(idle, planner, committer, held, pacing, ByteBudget(), lambda: None)
 
 

@@ -105,7 +105,7 @@ class Copying:
         space, rng, idle = store.space, random.Random(0), cast(Any, Dispatcher())
         committer = Committer(store.dynamodb, space, owned, {SCHEMA.name: SCHEMA}, rng)
         planner, pacing = Planner(space, place.clock, SHARD), Pacing(Pace(), rng)
-        held = QueuedKeys(store, planner.holds)
+        held = QueuedKeys(store, planner.queues)
         tail = Tail(archive.chain(SHARD), SCHEMA.pk, Flush(), owned.position)
         parts = (idle, planner, committer, held, pacing, ByteBudget(), lambda: None)
         self.stage = CopyStage(tail, cast(Any, None), lambda: 1, *parts)

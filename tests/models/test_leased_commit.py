@@ -83,7 +83,7 @@ class Driver:
         self.stages[n] = stage_of(
             self.bench, store, await store.take(read, f"w{n}", read.generation)
         )
-        await self.stages[n].held.load(read.holds)
+        await self.stages[n].queued_keys.load(read.chunks)
 
     async def crash(self, n):
         await self.bench.actors[n].dies()
@@ -109,7 +109,7 @@ class Driver:
             self.pending_change(number, outcome)
             for number, outcome in enumerate(pending, first + 1)
         )
-        await stage.held.learn_tails(stage.pending)
+        await stage.queued_keys.learn_tails(stage.pending)
         plan = stage.loop.planner.plan(stage.pending, stage.start, most=len(outcomes))
         self.numbers[plan.id] = number = len(self.numbers)
         self.waits[n] = number
@@ -187,7 +187,7 @@ class Driver:
         stage = self.stages[n]
         if stage is None:
             return None
-        return self.claim(stage.cursor), bool(stage.held.queues), self.waits[n]
+        return self.claim(stage.cursor), bool(stage.queued_keys.queues), self.waits[n]
 
 
 def seen(world):

@@ -120,7 +120,7 @@ class Driver:
         read = await self.store.read(self.shard)
         owned = await self.store.take(read, f"w{self.owners}", read.generation)
         self.stage = stage_of(self.bench, self.store, owned)
-        await self.stage.held.load(owned.holds)
+        await self.stage.queued_keys.load(owned.chunks)
 
     async def changes_hands(self):
         await self.actor.dies()
@@ -209,10 +209,19 @@ class Driver:
         queue = await self.store.item("lane", self.lane)
         ends = queue and (int(queue["head"]["S"]), int(queue["tail"]["S"]))
         redrivers = tuple(map(self.at, self.bench.actors[:OWNER]))
-        return passed, shard, bool(cursor.holds), owner, ends, self.parked(), self.done(), redrivers
+        return (
+            passed,
+            shard,
+            bool(cursor.chunks),
+            owner,
+            ends,
+            self.parked(),
+            self.done(),
+            redrivers,
+        )
 
     def knows(self):
-        hold = self.stage.held.queues.get(self.lane)
+        hold = self.stage.queued_keys.queues.get(self.lane)
         return 0 if hold is None else UNREAD if hold.tail is None else int(hold.tail)
 
     def parked(self):

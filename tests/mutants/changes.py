@@ -213,8 +213,8 @@ MUTANTS = (
     Mutant(
         "successor-let-through",
         "core/planning.py",
-        "        return queue in self.holds or queue in draft.held\n",
-        "        return queue in self.holds\n",
+        "        return queue in self.queues or queue in draft.queued\n",
+        "        return queue in self.queues\n",
         "a change overtakes the parked one before it in the same commit",
         "C7",
         test="tests/unit/test_planning.py::test_a_failed_change_is_parked_and_its_item_held",
@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         "hold-not-remembered",
         "core/planning.py",
-        "        return queue in self.holds or queue in draft.held\n",
-        "        return queue in draft.held\n",
+        "        return queue in self.queues or queue in draft.queued\n",
+        "        return queue in draft.queued\n",
         "a change overtakes a parked one of an earlier commit",
         "C7",
         test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists",
@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "holds-not-written",
         "progress/cursor.py",
-        '"done": cursor.done, "holds": cursor.holds, ',
+        '"done": cursor.done, "holds": cursor.chunks, ',
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",
         "C7",
@@ -240,7 +240,7 @@ MUTANTS = (
     Mutant(
         "holds-not-loaded",
         "worker/pipeline.py",
-        "        await self.stage.held.load(cursor.holds)\n",
+        "        await self.stage.queued_keys.load(cursor.chunks)\n",
         "",
         "a new owner does not know which queues are held",
         "C7",

@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "recipients-queues-unknown",
         "kinds/fan_out/place.py",
-        "            self.set_aside(self.held.name, won.held)\n",
+        "            self.set_aside(self.held.name, won.queued)\n",
         "            pass\n",
         "parked recipients are not tried again before their shard has another owner",
         test="tests/simulation/test_fan_out_adversary.py::test_a_recipient_that_failed_is_tried_again_on_its_own",

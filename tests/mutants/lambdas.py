@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "tail-of-before",
         "aws_lambda/batch.py",
-        "            self.held.forget(queue)  # it may be gone, or have another tail\n",
+        "            self.queued_keys.forget(queue)  # it may be gone, or have another tail\n",
         "            pass\n",
         "a change that another invocation has queued falls out of its queue, and is lost",
         test="tests/simulation/test_lambda_holds.py::test_what_another_invocation_queues_meanwhile_stays_in_its_queue",
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "mark-forgets-absent-handlers",
         "aws_lambda/batch.py",
-        "        names = own | mark.queues\n",
+        "        names = mark.queues | own\n",
         "        names = own\n",
         "changes overtake those that were parked before a release without their handler",
         test="tests/simulation/test_lambda_holds.py::test_the_queue_of_a_handler_that_a_release_does_not_have_is_still_held_when_it_is_back",

@@ -271,7 +271,7 @@ MUTANTS = (
         "adopted-with-the-later-plans-holds",
         "core/loop.py",
         "            await self.adopt(verdict.batch)\n",
-        "            await self.adopt(verdict.batch)\n            self.held.begin(plan.held)\n",
+        "            await self.adopt(verdict.batch)\n            self.queued_keys.begin(plan.queued)\n",
         "an earlier plan won, and a change that only a later one queued falls out of its queue",
         test="tests/simulation/test_adversary.py::test_a_plan_that_parks_and_wins_late_holds_what_it_parks_and_not_what_a_later_plan_would",
     ),

@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "moved-without-holds",
         "operate/moves/to_workers.py",
-        "dated=dated, holds=holds)",
-        "dated=dated, holds=frozenset())",
+        "replace(cursor, chunks=chunks)",
+        "replace(cursor, chunks=frozenset())",
         "changes overtake those that the functions have parked",
         test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),

@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         "behind-the-tail-of-before",
         "core/queueing.py",
-        "        held[queue] = QueuedKey(hold.chunk, change.position)\n        return queue_behind(",
-        "        held[queue] = QueuedKey(hold.chunk, hold.tail)\n        return queue_behind(",
+        "        queued[queue] = QueuedKey(known.chunk, change.position)\n        return queue_behind(",
+        "        queued[queue] = QueuedKey(known.chunk, known.tail)\n        return queue_behind(",
         "the second change that goes behind a parked one takes the place of the first",
         test=_QUEUE,
     ),

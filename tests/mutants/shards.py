@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "new-tree-holds-nothing",
         "fleet/lister.py",
-        "        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]\n",
+        "        return [replace(c, chunks=chunks) if c.name in orphans else c for c in cursors]\n",
         "        return list(cursors)\n",
         "what began while nobody read overtakes what is parked of before",
         test="tests/simulation/test_losses.py::test_a_queue_stays_held_over_shards_that_came_and_went_unread",
@@ -99,7 +99,7 @@ MUTANTS = (
             if isinstance(verdict, Applied) and actions:
                 from random import Random
                 from streamkit.progress.transaction import transact
-                store = stage.held.store
+                store = stage.queued_keys.store
                 schema = store.space.schema
                 await transact(store.dynamodb, {schema.name: schema}, fold(actions), Random())
 """,
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "hold-lost-at-a-late-child",
         "progress/control.py",
-        "        holds=parent.holds,\n",
+        "        chunks=parent.chunks,\n",
         "",
         "a child made by the lister does not inherit its parent's holds",
         "C9",
@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "hold-lost-at-a-split",
         "core/checkpoints.py",
-        "            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]\n",
-        "            heirs = [replace(c, holds=frozenset(), seen=seen, dated=dated) for c in children]\n",
+        "            heirs = [replace(c, chunks=finished.chunks, seen=seen, dated=dated) for c in children]\n",
+        "            heirs = [replace(c, chunks=frozenset(), seen=seen, dated=dated) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
         "C7",
         test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_it_holds",

@@ -194,7 +194,7 @@ async def test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_i
     await road.world.run_worker(road.app, until_idle=False, started=roll)
     cursors = {cursor.name: cursor for cursor in road.cursors()}
     (child,) = cursors.keys() - {parent}
-    assert cursors[child].holds == cursors[parent].holds != frozenset()
+    assert cursors[child].chunks == cursors[parent].chunks != frozenset()
     transactions = [
         call.payload["TransactItems"]
         for call in road.world.calls

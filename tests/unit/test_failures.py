@@ -125,7 +125,7 @@ def test_retries_of_one_change_count_once():
 
         dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
         pending, later, _ = await dispatcher.dispatch(page(19), "shard")
-        await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
+        await dispatcher.runs.run_chains(later, pending, "shard", queued=lambda *_: False)
         assert all(change.outcomes[0].failure is not None for change in pending)
 
     run_virtually(run)
@@ -143,7 +143,7 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
         dispatcher = dispatcher_of(handle, attempts=1)
         pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with anyio.move_on_after(1200):
-            await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
+            await dispatcher.runs.run_chains(later, pending, "shard", queued=lambda *_: False)
         assert fluke
         assert sum(change.outcomes[0].failure is not None for change in pending) == 19 + 18
 
@@ -179,7 +179,7 @@ def test_waiting_is_said_in_the_log_again_and_again_but_not_for_each_try_or_chan
         pending, later, _ = await dispatcher.dispatch(page(200), "shard")
         with structlog.testing.capture_logs() as logs:
             with anyio.move_on_after(600):
-                await dispatcher.runs.run_chains(later, pending, "shard", held=lambda *_: False)
+                await dispatcher.runs.run_chains(later, pending, "shard", queued=lambda *_: False)
         blocked = [log for log in logs if log["event"] == "handler.blocks"]
         assert 5 <= len(blocked) <= 11  # a line a minute
         assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {

@@ -135,7 +135,7 @@ def committer(table):
 
 async def test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds():
     table = Script(None)
-    batch = Batch(replace(MINE, done=frozenset({"6:a"}), holds=frozenset({"s.0"}), seen=9))
+    batch = Batch(replace(MINE, done=frozenset({"6:a"}), chunks=frozenset({"s.0"}), seen=9))
     await committer(table).commit(batch)
     update = table.requests[0]["TransactItems"][0]["Update"]
     names = update["ExpressionAttributeNames"]
@@ -162,7 +162,7 @@ async def test_a_lease_that_was_taken_after_my_commit_won_is_lost_all_the_same()
 
 
 def test_a_cursor_is_read_as_it_was_written():
-    names = {"done": frozenset({"6:a"}), "holds": frozenset({"s.0"})}
+    names = {"done": frozenset({"6:a"}), "chunks": frozenset({"s.0"})}
     cursor = replace(MINE, parent="p", root="p", seen=9, **names)
     assert read_cursor(cursor_attributes(cursor)) == cursor
 

@@ -12,7 +12,7 @@ def shards(text):
 
 def cursors(**states):
     return {
-        name: Cursor(name, state=state, generation=4, holds=frozenset({f"{name}.0"}), ended=7)
+        name: Cursor(name, state=state, generation=4, chunks=frozenset({f"{name}.0"}), ended=7)
         for name, state in states.items()
     }
 
@@ -52,7 +52,7 @@ def test_a_parent_that_is_gone_makes_its_child_a_root():
 
 def test_a_child_inherits_holds_from_its_parent_and_is_not_older_than_who_makes_it():
     (child,) = step("b<a", cursors(a="finished")).create
-    assert (child.generation, child.holds, child.parent) == (9, {"a.0"}, "a")
+    assert (child.generation, child.chunks, child.parent) == (9, {"a.0"}, "a")
     parent = Cursor("a", state="finished", generation=12)
     assert child_of("b", parent, generation=9, parent_name="a").generation == 12
 

@@ -96,7 +96,7 @@ class Dispatcher:
 
 def make_loop(script, count=6, **options):
     fence, dispatcher, planner = Fence(script), Dispatcher(), Planner(SPACE, Clock(), "shard-1")
-    held, tables = QueuedKeys(None, planner.holds), Tables(SCHEMA)
+    held, tables = QueuedKeys(None, planner.queues), Tables(SCHEMA)
     pacing = Pacing(Pace(), random.Random(1))
     made = CommitLoop(fence, dispatcher, planner, held, tables, pacing, **options)
     made.pending.extend(
@@ -188,7 +188,7 @@ def test_plain_writes_go_out_once_their_commit_has_won(monkeypatch):
     loop, fence, _ = make_loop(["again", "apply"], count=1)
     (action,) = loop.pending[0].outcomes[0].actions.values()
     action.plain = True
-    loop.held.store = SimpleNamespace(dynamodb=None)
+    loop.queued_keys.store = SimpleNamespace(dynamodb=None)
     run_virtually(loop.run)
     assert fence.applied == positions(1)
     assert [[a.ref for a in actions] for actions in written] == [[action.ref]]

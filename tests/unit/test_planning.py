@@ -28,8 +28,8 @@ from tests.pending import (
 )
 
 
-def plan(pending, cursor=CURSOR, holds=None, **options):
-    planner = Planner(SPACE, Clock(), "shard-1", holds or {})
+def plan(pending, cursor=CURSOR, queues=None, **options):
+    planner = Planner(SPACE, Clock(), "shard-1", queues or {})
     return planner.plan(pending, cursor, **options)
 
 
@@ -118,8 +118,8 @@ def test_a_failed_change_is_parked_and_its_item_held():
     )
     assert kinds(batch) == ["holds", "lane", "parked", "parked"]
     queue = queue_name("h", ItemKey("a", "a"))
-    assert batch.held == {queue: QueuedKey("shard-1.0", "2".zfill(40))}
-    assert batch.cursor.holds == {"shard-1.0"}
+    assert batch.queued == {queue: QueuedKey("shard-1.0", "2".zfill(40))}
+    assert batch.cursor.chunks == {"shard-1.0"}
     items = {action.ref.pk[1]: action for action in batch.actions}
     assert "THING#x" not in items
     assert "THING#y" in items
@@ -130,17 +130,17 @@ def test_a_failed_change_is_parked_and_its_item_held():
 def test_a_change_queues_behind_a_held_queue_only_if_the_queue_still_exists():
     queue = queue_name("h", ItemKey("a", "a"))
     batch = plan(
-        [pending_change(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))}
+        [pending_change(5, done(5, add("x")))], queues={queue: QueuedKey("old.0", "3".zfill(40))}
     )
     (move,) = [a for a in batch.actions if "#lane#" in a.ref.pk[1]]
     assert [(g.condition, s.effect) for g, s in move.guards] == [(present, QUEUE)]
-    assert batch.held[queue].tail == "5".zfill(40)
+    assert batch.queued[queue].tail == "5".zfill(40)
 
 
 def test_a_queue_is_held_for_its_own_handler_alone():
     queue = queue_name("other", ItemKey("a", "a"))
     batch = plan(
-        [pending_change(5, done(5, add("x")))], holds={queue: QueuedKey("old.0", "3".zfill(40))}
+        [pending_change(5, done(5, add("x")))], queues={queue: QueuedKey("old.0", "3".zfill(40))}
     )
     assert [a.ref.pk[1] for a in batch.actions] == ["THING#x"]
 

@@ -17,7 +17,7 @@ SHARD = "shard"
 
 def make_stage(budget: ByteBudget) -> CommitStage:
     """Return a stage for which nothing was dispatched yet."""
-    planner: Any = SimpleNamespace(holds={}, shard=SHARD, clock=SystemClock())
+    planner: Any = SimpleNamespace(queues={}, shard=SHARD, clock=SystemClock())
     committer: Any = SimpleNamespace(cursor=Cursor(SHARD), tables={})
     nothing: Any = None
     return CommitStage(

@@ -3,9 +3,9 @@
 In: a queue and its first change, as read. Out: one transaction. The queue's head moves to the next
 change IF it is still this one, and the parked change is deleted IF it is there. The last change
 ends the queue IF nothing was added behind it. Then the transaction also takes the queue off its
-holds chunk and, for the Lambda host's queues, off its item's high-water mark. A second attempt
-finds the conditions false. A change that failed again stays where it is, with its error; its queue
-says when it is due next.
+chunk of queued keys and, for the Lambda host's queues, off its item's high-water mark. A second
+attempt finds the conditions false. A change that failed again remains where it is, with its error;
+its queue says when it is due next.
 """
 
 import random
@@ -215,7 +215,7 @@ def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
 async def _unhold(
     store: CursorStore, held: ParkedQueue, head: Parked, clock: Clock
 ) -> list[Action]:
-    """Return the actions that take a queue that ends off its holds chunk and its item's mark."""
+    """Return the actions that take a queue that ends off its chunk, and off its item's mark."""
     if head.next is not None:
         return []
     action = store.space.update("holds", held.chunk)

@@ -1,8 +1,8 @@
 """Parked changes as they are in the table: find, list and show them.
 
 In: the control items of a consumer. Out: parked queues and parked changes, in the order in which
-they will be redriven. Queues are found through the holds chunks that cursors name, changes by
-following a queue from its head; all reads are gets, never a scan. Changes made meanwhile may be
+they will be redriven. Queues are found through the chunks of queued keys that cursors name, changes
+by following a queue from its head; all reads are gets, never a scan. Changes made meanwhile may be
 missed or be gone.
 """
 
@@ -122,7 +122,7 @@ async def parked_queues(
     """
     if cursors is None:
         cursors = await store.read_all()
-    chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.holds)})
+    chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.chunks)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
     queues = await read_queues(store, names)

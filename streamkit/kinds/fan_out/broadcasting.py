@@ -161,15 +161,15 @@ class Broadcaster:
             Run(change, change.outcomes[0], ItemKey(change.position, None)) for change in pending
         ]
         try:
-            await dispatcher.runs.run_chains(runs, pending, shard, held=lambda *_: False)
+            await dispatcher.runs.run_chains(runs, pending, shard, queued=lambda *_: False)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         lost = frozenset(recipient.name for recipient in some if recipient.item is None)
         space, pacing = self.store.space, Pacing(Pace(), self.rng)
         known: dict[str, Any] = {"fanned": fanned, "place": place, "outcomes": outcomes}
         planner = RecipientPlanner(space, self.clock, shard, **known, lost=lost)
-        held = QueuedKeys(self.store, planner.holds)
-        loop = CommitLoop(place, dispatcher, planner, held, self.tables, pacing, patient=False)
+        queued = QueuedKeys(self.store, planner.queues)
+        loop = CommitLoop(place, dispatcher, planner, queued, self.tables, pacing, patient=False)
         loop.pending.extend(pending)
         await loop.run()
         return loop

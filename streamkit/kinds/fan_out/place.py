@@ -114,14 +114,14 @@ class FanOutPlace:
 
     def adopted(self, won: Batch) -> None:
         """Report the recipients for whom the change is parked."""
-        if won.held:
-            self.set_aside(self.held.name, won.held)
+        if won.queued:
+            self.set_aside(self.held.name, won.queued)
 
     def _behind(self, plan: Batch, pending: Sequence[PendingChange]) -> Reached:
         """Return the place behind the recipients of a plan."""
         there = self.reached
         token = self._tokens[pending[plan.changes - 1].position] if plan.changes else there.token
-        return Reached(token, there.served + plan.changes, there.apart + len(plan.held))
+        return Reached(token, there.served + plan.changes, there.apart + len(plan.queued))
 
     async def _write(
         self, reached: Reached, actions: Sequence[Action]

@@ -29,7 +29,7 @@ from streamkit.core.parking import (
     payload_of,
     stored,
 )
-from streamkit.core.planning import Planner, Rerun, Stays, TooLarge
+from streamkit.core.planning import Blocked, Planner, Rerun, TooLarge
 from streamkit.errors import InvariantError
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.kinds.fan_out.fan_out import serving
@@ -147,7 +147,7 @@ class RecipientPlanner(Planner):
         *,
         most: int = ALL,
         split: bool = False,
-    ) -> Batch | Rerun | TooLarge | Stays:
+    ) -> Batch | Rerun | TooLarge | Blocked:
         """Plan the next commit, unless the fan-out itself has failed because most recipients fail.
 
         A failure that never heals does not count: it says nothing about the other recipients.
@@ -156,13 +156,13 @@ class RecipientPlanner(Planner):
         failing = [failure for failure in failures if failure is not None and failure.heals]
         enough = self.fanned.breaks and len(self.outcomes) >= LEAST
         if enough and 2 * len(failing) > len(self.outcomes):
-            return Stays(failing[0])
+            return Blocked(failing[0])
         return super().plan(pending, cursor, most=most, split=split)
 
-    def stays(self, change: PendingChange, draft: Draft) -> bool:
+    def blocks(self, change: PendingChange, draft: Draft) -> bool:
         """Return whether a failed recipient stops the fan-out, because it cannot be parked."""
         (outcome,) = change.outcomes
-        apart = self.place.reached.apart + len(draft.held)
+        apart = self.place.reached.apart + len(draft.queued)
         return outcome.to in self.lost or apart >= APART_MAX
 
     def parking(
@@ -175,7 +175,7 @@ class RecipientPlanner(Planner):
     ) -> list[Action]:
         """Return the actions that park the change for one recipient alone."""
         queue, head = self.fanned.queue_of(outcome.to), self.fanned.head
-        if outcome.failure is None or queue in self.holds or queue in draft.held:
+        if outcome.failure is None or queue in self.queues or queue in draft.queued:
             return []  # the audience has it twice, and it is parked already
         chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
         held[queue] = QueuedKey(chunk, head.position)

@@ -118,8 +118,8 @@ class _Move:
                 await fence.turn(LAMBDA)
             raise
         queues = await parked_queues(self.store, {})
-        holds = frozenset(queue.chunk for queue in queues) & frozenset(LAMBDA_CHUNKS)
-        cursors = self._cursors(newest, holds)
+        chunks = frozenset(queue.chunk for queue in queues) & frozenset(LAMBDA_CHUNKS)
+        cursors = self._cursors(newest, chunks)
         await replace_cursors(fence, cursors, newest.number)
         await fence.turn(WORKERS)
         log.info("consumer.moved", host=WORKERS, shards=len(cursors))
@@ -163,7 +163,7 @@ class _Move:
             ["a handler blocks its shard; mend it and move again; the functions keep the consumer"]
         )
 
-    def _cursors(self, newest: Generation, holds: frozenset[str]) -> list[Cursor]:
+    def _cursors(self, newest: Generation, chunks: frozenset[str]) -> list[Cursor]:
         """Return a cursor for each shard that was read, parents first."""
         now = int(self.clock.time())
         made: dict[str, Cursor] = {}
@@ -182,7 +182,8 @@ class _Move:
                 children = parent.children | {shard.id}
                 made[parent.name] = replace(parent, children=children)
             seen, dated = int(reader.seen), int(reader.dated)
-            cursor = replace(cursor, position=reader.position, seen=seen, dated=dated, holds=holds)
+            cursor = replace(cursor, position=reader.position, seen=seen, dated=dated)
+            cursor = replace(cursor, chunks=chunks)
             if reader.ended:
                 cursor = replace(cursor, state="finished", ended=now)
             made[shard.id] = cursor

@@ -134,9 +134,9 @@ def test_an_only_child_that_is_listed_late_sits_where_its_parent_sat():
 
 
 def test_a_child_carries_what_its_parent_knew():
-    parent = Cursor("p", generation=4, holds=frozenset({"p.0"}), seen=70, since=60)
+    parent = Cursor("p", generation=4, chunks=frozenset({"p.0"}), seen=70, since=60)
     child = child_of("c", parent, generation=3, parent_name="p")
-    assert (child.generation, child.holds, child.seen, child.since) == (4, {"p.0"}, 70, 60)
+    assert (child.generation, child.chunks, child.seen, child.since) == (4, {"p.0"}, 70, 60)
 
 
 # -- the coordinator -------------------------------------------------------------------------------
