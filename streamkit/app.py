@@ -14,8 +14,9 @@ table. Every mistake raises `DeclarationError` and names the declaration and its
 
 import hashlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamkit.archive.objects import Archive
@@ -23,6 +24,7 @@ from streamkit.aws import connect
 from streamkit.core.cascades import Cascades, same_items
 from streamkit.core.handler import Policy
 from streamkit.core.routes import Routes
+from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import Tables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
@@ -52,8 +54,9 @@ class App(Registration):
         control_table: where streamkit keeps its own items, instead of in `table`; it needs a
             string partition key.
         entities: entities without a handler that share key shapes with others.
-        tables: other tables of the account and Region that effects go to. A worker describes them
-            when it starts; a table that is not named here is described at its first effect.
+        tables: other tables of the account and Region that effects go to, or a dict of their names
+            and shapes. A worker describes them when it starts; a table that is not named here is
+            described at its first effect.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
         start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
             or a datetime. It counts when the consumer's first worker starts, and never again.
@@ -66,6 +69,9 @@ class App(Registration):
             need.
         archive: where the stream's changes are kept for longer than a day: a `BucketArchive` or a
             `DirectoryArchive`. A consumer of its own, `APP.archive`, writes it.
+        shape: what entities do not say of `table`: names and types of its keys, and its TTL
+            attribute. Only `streamkit dev` and tests use it, which create the table; a worker reads
+            the table's description.
 
     Raises:
         DeclarationError: the name, `start` or `on_loss` cannot be.
@@ -79,13 +85,14 @@ class App(Registration):
         type_attribute: str | None = None,
         control_table: str | None = None,
         entities: Iterable[type[Entity]] = (),
-        tables: Iterable[str] = (),
+        tables: Iterable[str] | Mapping[str, TableShape] = (),
         policy: Policy | None = None,
         start: Start = "trim_horizon",
         on_loss: OnLoss = "halt",
         telemetry: Telemetry | None = None,
         require_migrations: str | Iterable[str] = (),
         archive: Archive | None = None,
+        shape: TableShape | None = None,
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
@@ -101,6 +108,9 @@ class App(Registration):
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.tables = tuple(tables)
+        self.shapes = dict(tables) if isinstance(tables, Mapping) else {}
+        if shape is not None:
+            self.shapes[table] = shape
         if isinstance(require_migrations, str):
             require_migrations = (require_migrations,)
         self.required = tuple(require_migrations)
@@ -123,6 +133,17 @@ class App(Registration):
     def writer(self) -> "App":
         """Return the consumer that writes this app's archive."""
         return (self._parent or self).listeners[WRITER]
+
+    def shape_of(self, table: str) -> TableShape:
+        """Return the shape of one of the app's tables, as far as the app knows it.
+
+        What `Until` writes is the TTL attribute of the app's table, unless `shape=` names another.
+        """
+        shape = self.shapes.get(table, TableShape())
+        until = {one.__until__[0] for one in self.aggregates if one.__until__}
+        if table == self.table and shape.ttl is None and len(until) == 1:
+            return replace(shape, ttl=until.pop())
+        return shape
 
     def accept_losses(self) -> None:
         """Go on after a loss in this process, where the app would halt; a hook is still called."""
@@ -173,6 +194,7 @@ class App(Registration):
             type_attribute=self.type_attribute,
             control_table=self.control_table,
             tables=self.tables,
+            shape=self.shapes.get(self.table),
             policy=policy or self._policy,
             start=self.start if start is None else start,
             on_loss=on_loss or self.on_loss,

@@ -112,8 +112,10 @@ def _of_keys(
     keys = _Keys()
     for entity in entities:
         spec = spec_of(entity)
-        sk = spec.sk if schema.sk is not None else None
-        keys.add(spec.pk.prefix, "" if sk is None else sk.prefix)
+        # A prefix is one of a string: numbers and bytes would not pass.
+        pk = spec.pk.prefix if schema.pk_type == "S" else ""
+        sk = spec.sk.prefix if spec.sk is not None and schema.sk_type == "S" else ""
+        keys.add(pk, sk)
     if keys.anything:
         notes.append("some entity's keys begin with a field, so that any key may be of it")
         return [_untyped(schema)]

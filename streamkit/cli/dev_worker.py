@@ -1,7 +1,7 @@
 """The worker of `streamkit dev`, in a process of its own.
 
-It creates the app's tables if they are missing, shows the traceback of your code whenever a handler
-raises, and ends when the process that started it has ended.
+It makes the app's tables as the app declares them, shows the traceback of your code whenever a
+handler raises, and ends when the process that started it has ended.
 """
 
 import os
@@ -9,14 +9,13 @@ import signal
 import sys
 import threading
 
-from streamkit.app import App
 from streamkit.aws import connect
+from streamkit.cli.dev_tables import bring_up
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
 from streamkit.cli.loading import load_app
 from streamkit.cli.running import run, set_up_logs, settings
 from streamkit.cli.workers import run_workers
-from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.observe.frames import user_traceback, watching
 from streamkit.settings import Settings
 
@@ -35,19 +34,11 @@ def main() -> ExitCode:
 
 async def _work(name: str, chosen: Settings) -> ExitCode:
     app = load_app(name)
-    await _create_tables(app)
+    async with connect() as aws:
+        for done in await bring_up(app, aws.dynamodb):
+            sys.stderr.write(f"{done}\n")
     with watching(_tell):
         return await run_workers([app], chosen, until_idle=False)
-
-
-async def _create_tables(app: App) -> None:
-    async with connect() as aws:
-        known = (await aws.dynamodb.list_tables())["TableNames"]
-        for table in (app.table, *app.tables):
-            if table not in known:
-                own = table == app.table
-                shape, entities = TableShape(), entities_of(app) if own else ()
-                await shape.create(aws.dynamodb, table, entities, stream=own)
 
 
 def _tell(handler: str, error: BaseException) -> None:

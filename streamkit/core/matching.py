@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamkit.entity import Entity, EntitySpec, spec_of
+from streamkit.model.codec import key_text
 from streamkit.model.parts import is_part, without_suffix
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -54,8 +55,8 @@ class Matcher:
 
     def _key(self, item: Mapping[str, Any]) -> tuple[str, str]:
         schema = self.schema
-        sk = "" if schema.sk is None else str(item[schema.sk].get("S", ""))
-        return str(item[schema.pk].get("S", "")), sk
+        sk = "" if schema.sk is None else key_text(item[schema.sk])
+        return key_text(item[schema.pk]), sk
 
     def _is_nearer(self, pk: str, sk: str) -> bool:
         return any(self._fits(spec, pk, sk) for spec in self._nearer)

@@ -21,7 +21,9 @@ from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
+from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
+from streamkit.model.templates import KeyTemplate
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.stream.decode.keyed import key_reader
 
@@ -71,15 +73,40 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
             yield Finding("error", f"{spec.declaration}: {schema.name} has a sort key; declare sk=")
         for index in spec.indexes.values():
             try:
-                index.key_attributes(schema)
+                pk, sk = index.key_attributes(schema)
             except DeclarationError as error:
                 yield Finding("error", str(error))
+            else:
+                yield from _number(index.declaration, index.pk, pk)
+                yield from _number(index.declaration, index.sk, sk)
+        yield from _number(spec.declaration, spec.pk, (schema.pk, schema.pk_type))
+        if schema.sk is not None and schema.sk_type is not None:
+            yield from _number(spec.declaration, spec.sk, (schema.sk, schema.sk_type))
     try:
         app.router(schema)
     except DeclarationError as error:
         yield Finding("error", str(error))
     if schema.type_attribute is None:
         yield from _overlaps(app, schema)
+
+
+def _number(
+    declared: Declaration, template: KeyTemplate | None, attribute: tuple[str, str] | None
+) -> Iterator[Finding]:
+    """Find templates that build no number, or not as DynamoDB returns it, for a key that is one."""
+    if template is None or attribute is None or attribute[1] != "N":
+        return
+    if not template.placeholders:
+        builds = template.text.isdecimal()
+    else:
+        (first, *more) = template.placeholders
+        builds = not (more or template.literal_length or first.is_numeric)
+    if not builds:
+        yield Finding(
+            "error",
+            f"{declared}: the key {attribute[0]!r} is a number, and {template.text!r} builds"
+            ' none as DynamoDB stores it; use a single field without a format, as in "{number}"',
+        )
 
 
 def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:

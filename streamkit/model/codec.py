@@ -132,6 +132,17 @@ def encode_key(text: str, kind: str) -> AttributeValue:
     return {kind: text.encode() if kind == "B" else text}
 
 
+def key_text(value: AttributeValue) -> str:
+    """Return a key's text, as a template has built it; empty if no template can have built it."""
+    ((kind, content),) = value.items()
+    if kind != "B":
+        return str(content)
+    try:
+        return (content if isinstance(content, bytes) else base64.b64decode(content)).decode()
+    except ValueError:
+        return ""
+
+
 def key_digest(*values: object) -> str:
     """Return a short hash of key values, for logs and messages, which must not show the values."""
     hashed = hashlib.blake2b(digest_size=8)

@@ -153,7 +153,8 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
     Raises:
         TimeoutError: the migration does not rest within hours of virtual time.
     """
-    shapes = {app.table: shape or TableShape(), **dict(others)}
+    shapes = {name: app.shape_of(name) for name in (app.table, *app.tables)} | dict(others)
+    shapes |= {app.table: shape or shapes[app.table]}
     with repeatable(seed):
 
         async def main() -> MigrationRan:

@@ -78,9 +78,10 @@ class Rig:
     Args:
         app: the app to run.
         create_table: a `CreateTable` request, with a stream, if `shape` is not enough.
-        shape: the shape of the app's table, if its keys are not `PK` and `SK`, or items expire.
-        others: `CreateTable` requests of other tables. Tables in `App(tables=[...])` that are not
-            among them get the keys `PK` and `SK`.
+        shape: the shape of the app's table, if `App(shape=...)` does not say it, and its keys are
+            not `PK` and `SK`, or items expire.
+        others: `CreateTable` requests of other tables. Tables in `App(tables=...)` that are not
+            among them get their declared shapes, or the keys `PK` and `SK`.
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: the worker's settings; by default it polls seldom, so that days pass quickly.
@@ -113,8 +114,9 @@ class Rig:
         self._thaw: Thaw = "end"
         self._zombies = Zombies(self.world, 2 * self._settings.lease)
         self.operations = Operations(self.world, self._zombies)
-        requests = [create_table or table_of(app, shape), *_others(app, others)]
-        expiry = None if shape is None else shape.time_to_live(app.table)
+        declared = shape or app.shape_of(app.table)
+        requests = [create_table or table_of(app, declared), *_others(app, others)]
+        expiry = None if create_table else declared.time_to_live(app.table)
         self._run(self._open(requests, expiry))
 
     def __enter__(self) -> Self:
@@ -355,17 +357,21 @@ class Rig:
 def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
     """Return the `CreateTable` request of a table that fits an app and its listeners.
 
-    By default its keys are `PK` and `SK`. It has the indexes that the entities declare; where they
-    do not name attributes, these are `<index>PK` and `<index>SK`. The stream carries both images.
+    By default it has the app's own shape, or the keys `PK` and `SK`. It has the indexes that the
+    entities declare; where they do not name attributes, these are `<index>PK` and `<index>SK`. The
+    stream carries both images.
     """
-    return (shape or TableShape()).create_table(app.table, entities_of(app))
+    return (shape or app.shape_of(app.table)).create_table(app.table, entities_of(app))
 
 
 def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the `CreateTable` requests of all tables but the app's own."""
     known = {request["TableName"] for request in given} | {app.table}
-    plain = TableShape().create_table(app.table, (), stream=False)
-    return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]
+    missing = [name for name in app.tables if name not in known]
+    return [
+        *given,
+        *(app.shape_of(name).create_table(name, (), stream=False) for name in missing),
+    ]
 
 
 __all__ = ["NotSettledError", "Rig", "table_of"]

@@ -130,8 +130,8 @@ def trial(  # noqa: PLR0913 - each sets one thing of the run
     Args:
         app: the app to run; its listeners run along.
         traffic: the application.
-        shape: the shape of the app's table.
-        others: the shapes of other tables, by name.
+        shape: the shape of the app's table, if `App(shape=...)` does not say it.
+        others: the shapes of other tables, by name, if `App(tables=...)` does not say them.
         seed: the seed of all chance.
         acts: how often the application acts.
         workers: how many workers run at a time.
@@ -144,7 +144,8 @@ def trial(  # noqa: PLR0913 - each sets one thing of the run
     """
     rng = random.Random(f"trial/{seed}")
     trouble = trouble or Trouble()
-    shapes = {app.table: shape or TableShape(), **(others or {})}
+    shapes = {name: app.shape_of(name) for name in (app.table, *app.tables)} | dict(others or {})
+    shapes |= {app.table: shape or shapes[app.table]}
     with repeatable(seed), recording(app, trouble=trouble.sinks, rng=rng) as sent:
 
         async def main() -> Ran:

@@ -1,6 +1,7 @@
 """Filter criteria: no wanted record is left out, and of the others as few come through as can."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -189,6 +190,23 @@ def test_a_stream_without_images_is_said_to_let_own_records_through_where_keys_d
     assert criteria(app_of(Order), schema_of(view="KEYS_ONLY")).notes == ()
     (*_, note) = criteria(app_of(Loose), schema_of(view="KEYS_ONLY")).notes
     assert "KEYS_ONLY" in note
+
+
+def test_sort_keys_that_are_numbers_or_bytes_are_not_filtered_as_strings():
+    class Total(Entity, pk="S#{a}", sk="0"):
+        a: str
+
+    app = App("shop", table="T", entities=[Unheard])
+
+    @app.on
+    def handle(change: Change[Total]) -> None:
+        return None
+
+    for kind in ("N", "B"):
+        (pattern,) = criteria(app, replace(schema_of(), sk_type=kind)).patterns
+        assert pattern == {"dynamodb": {"Keys": {"PK": {"S": [{"prefix": "S#"}]}}}}
+    (pattern,) = criteria(app, replace(schema_of(), pk_type="N")).patterns
+    assert "PK" not in pattern["dynamodb"].get("Keys", {})
 
 
 def test_a_table_without_a_sort_key_is_told_by_its_partition_key():

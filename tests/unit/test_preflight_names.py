@@ -1,5 +1,6 @@
 """What a table and its entities are called is held against streamkit's own names at start."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -95,3 +96,31 @@ def test_entries_of_a_mirrors_directory_keep_their_names_where_these_are_free() 
         assert not set(item) & {*CopyEntry.model_fields} - described.key_attributes
         read = ImageDecoder(CopyEntry, described).decode_item(item)
         assert (read.pk, read.sk, read.mirror, read.source) == ("P", "S", "m", "s")
+
+
+def number_findings(sort: str) -> list[str]:
+    class Reading(Entity, pk="P#{name}", sk=sort):
+        name: str
+        at: int
+        of: int = 0
+
+    app = App("shop", table="t")
+
+    @app.on
+    def listen(change: Inserted[Reading]) -> None:
+        pass
+
+    described = replace(schema(), sk_type="N")
+    return [f.text for f in findings(app, AppTables(described, described))]
+
+
+@pytest.mark.parametrize("sort", ["{at}", "0"])
+def test_a_single_field_or_digits_make_a_key_that_is_a_number(sort: str) -> None:
+    assert number_findings(sort) == []
+
+
+@pytest.mark.parametrize("sort", ["AT#{at}", "{at:08d}", "{at}#{of}", "META"])
+def test_a_template_that_builds_no_number_for_a_key_that_is_one_is_an_error(sort: str) -> None:
+    (text,) = number_findings(sort)
+    assert f"the key 'SK' is a number, and {sort!r} builds none" in text
+    assert "use a single field" in text

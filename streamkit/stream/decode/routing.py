@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
+from streamkit.model.codec import key_text
 from streamkit.model.parts import is_part, without_suffix
 from streamkit.model.schema import TableSchema
 from streamkit.model.templates import KeyTemplate
@@ -155,6 +156,8 @@ def _by_keys(
 ) -> Callable[[Record], _Target | None]:
     """Route by the templates, control items first."""
     pk_name, sk_name = schema.pk, schema.sk
+    pk_type, sk_type = schema.pk_type, schema.sk_type or "S"
+    has_bytes = "B" in (pk_type, sk_type)
     width, claims_of, for_all = _dispatch_table(candidates, control_prefix)
 
     def route(record: Record) -> _Target | None:
@@ -166,12 +169,15 @@ def _by_keys(
                     if first != pk_name:
                         keys[first] = keys.pop(first)
                     break
-                sk = keys[sk_name]["S"]
-            pk = keys[pk_name]["S"]
-        except KeyError:  # keys that are not strings are not built by templates
+                sk = keys[sk_name][sk_type]
+            pk = keys[pk_name][pk_type]
+        except KeyError:  # not a record of this table
             text = keys[pk_name].get("S", "") if pk_name in keys else ""
             # Taken for the application's, each heartbeat would be traffic, and no shard quiet.
             return CONTROL if text.startswith(control_prefix) else None
+        if has_bytes:
+            pk = key_text(keys[pk_name])
+            sk = None if sk_name is None else key_text(keys[sk_name])
         if is_part(pk if sk is None else sk):  # a part belongs to the group's entity
             pk, sk = (without_suffix(pk), None) if sk is None else (pk, without_suffix(sk))
         for matches, target in claims_of.get(pk[:width], for_all):

@@ -1,6 +1,7 @@
 """A record finds its entity by its type attribute or by the templates of its key."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -108,6 +109,27 @@ def test_control_items_are_known_whatever_type_the_sort_key_has(sk: dict[str, st
     assert router.route(record("_sk#x", sk)) is CONTROL
     assert router.route(record("x", sk)) is None
     assert router.route(record({"N": "7"}, sk)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "sk"), [("N", {"N": "-1.5"}), ("B", {"B": b64encode("é".encode()).decode()})]
+)
+def test_keys_that_are_numbers_or_bytes_find_their_entity_too(kind: Any, sk: Any) -> None:
+    class Reading(Entity, pk="SENSOR#{sensor}", sk="{at}"):
+        sensor: str
+        at: str
+
+    router = Router([Reading], TableSchema("t", "PK", "SK", "S", kind, {}), PREFIX)
+    assert router.route(record("SENSOR#a", sk)) is Reading
+    assert router.route(record("OTHER#a", sk)) is None
+    assert router.route(record("_sk#x", sk)) is CONTROL
+    alone = Router([Log], TableSchema("t", "PK", None, kind, None, {}), PREFIX)
+    assert alone.route(record({"N": "5"})) is None, "its template has a separator"
+
+
+def test_bytes_that_no_template_has_built_find_no_entity() -> None:
+    router = Router(ENTITIES, TableSchema("t", "PK", "SK", "S", "B", {}), PREFIX)
+    assert router.route(record("CUSTOMER#a", {"B": b64encode(b"\xff").decode()})) is None
 
 
 def test_the_partition_key_comes_first_in_a_routed_record() -> None:
