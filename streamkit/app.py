@@ -108,7 +108,7 @@ class App(Registration):
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.tables = tuple(tables)
-        self.shapes = dict(tables) if isinstance(tables, Mapping) else {}
+        self.shapes: dict[str, TableShape] = dict(tables) if isinstance(tables, Mapping) else {}
         if shape is not None:
             self.shapes[table] = shape
         if isinstance(require_migrations, str):
@@ -140,7 +140,7 @@ class App(Registration):
         What `Until` writes is the TTL attribute of the app's table, unless `shape=` names another.
         """
         shape = self.shapes.get(table, TableShape())
-        until = {one.__until__[0] for one in self.aggregates if one.__until__}
+        until: set[str] = {one.__until__[0] for one in self.aggregates if one.__until__}
         if table == self.table and shape.ttl is None and len(until) == 1:
             return replace(shape, ttl=until.pop())
         return shape
