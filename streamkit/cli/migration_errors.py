@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,12 +15,21 @@ from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
+    from streamkit.migrate.settlement import Take
 
 errors = typer.Typer(
     help="List, show, retry or waive items that could not be migrated.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+class Decision(Enum):
+    """The side that a person decides for."""
+
+    OLD = "old"
+    NEW = "new"
+
 
 ItemArgument = Annotated[
     str, typer.Argument(metavar="ITEM", help="The item, as `errors list` names it.")
@@ -94,13 +104,23 @@ def retry(
     *,
     kind: KindOption = None,
     key: KeyOption = None,
+    take: Annotated[
+        Decision | None,
+        typer.Option(
+            "--take", help="Decide for the old or the new side where both have written the same."
+        ),
+    ] = None,
 ) -> None:
     """Try items again once the code or the data is mended; exit with 7 if one fails."""
     from streamkit.migrate.mending import retry_errors
 
-    loaded = app_with_migrations(app)
     names = _names(items, key)
-    right, wrong = with_aws(lambda aws: retry_errors(loaded, aws, number, names, kind=kind))
+    if take is not None and not names:
+        raise typer.BadParameter("--take decides about items that you name, by ITEM or --key")
+    loaded = app_with_migrations(app)
+    right, wrong = with_aws(
+        lambda aws: retry_errors(loaded, aws, number, names, kind=kind, take=_side(take))
+    )
     say(f"{right} items are right now, {wrong} are not")
     if right and not wrong:
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
@@ -148,6 +168,12 @@ def waive(
     if kind is None and count < len(named or ()):
         typer.echo("some of these items have not failed, or are right again", err=True)
         exit_with(ExitCode.PROBLEMS)
+
+
+def _side(decision: Decision | None) -> "Take":
+    if decision is None:
+        return ""
+    return "old" if decision is Decision.OLD else "new"
 
 
 def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:

@@ -210,6 +210,7 @@ async def begin(
             note="",
             verified={},
             first=0,
+            records=migration.moves,
         )
         return limited(fresh, limit).noted(AuditEntry(now, who, "begin"))
 
@@ -291,6 +292,21 @@ def require_same(migration: Migration, state: State, *, accept_change: bool) -> 
         f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
         " new migration, or say `streamkit migrate resume --accept-change` if both do the same"
     )
+
+
+def require_records(migration: Migration, state: State) -> None:
+    """Refuse pairs without records, which a release before this one has made.
+
+    Raises:
+        ConfigurationError: an earlier release has switched them, or began and is not through.
+    """
+    moved = state.phase not in ("new", "done", "rolled back") and migration.moves
+    if moved and not state.records:
+        raise ConfigurationError(
+            f"migration {migration.id} is {state.phase!r} and was begun by an earlier release of"
+            " streamkit, which kept no pair records: end it with that release, by `streamkit"
+            " migrate contract` or `rollback`, and deploy this one then"
+        )
 
 
 async def _segments(app: App, aws: Aws) -> int:

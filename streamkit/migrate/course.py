@@ -13,6 +13,7 @@ from streamkit.migrate.state import Phase, State
 _NEXT: Final[Mapping[str, Phase]] = {
     "scanning": "catching up",
     "switching": "soaking",
+    "contracting": "closing",
     "closing": "done",
     "following": "unturning",
     "unturning": "dropping",
@@ -35,24 +36,18 @@ def once_more(state: State) -> PhaseStep:
     return PhaseStep(state.phase, "once more", facts)
 
 
-def after_pass(state: State, *, other_table: bool) -> PhaseStep:
-    """Return the step that comes after a pass that left nothing to do.
-
-    Args:
-        state: the state of the pass.
-        other_table: whether targets are in another table than sources.
-    """
-    facts: dict[str, Any] = {"note": ""}
-    if state.does == "comparing" and other_table and not state.attempt:
-        return PhaseStep(
-            "contracting", "comparing the other table", {"attempt": 1, "stage": state.does}
-        )
+def after_pass(state: State) -> PhaseStep:
+    """Return the step that comes after a pass that left nothing to do."""
+    facts: dict[str, Any] = {"note": "", "attempt": 0}
     if state.does == "comparing":
-        return PhaseStep("contracting", "deleting", facts | {"attempt": 0})
-    if state.does == "contracting":
-        return PhaseStep("contracting", "closing", facts | {"attempt": 0, "stage": "closing"})
+        return PhaseStep("contracting", "leaving stubs", facts)
     phase = _NEXT[state.does]
     return PhaseStep(phase, phase, facts)
+
+
+def first_of(state: State) -> int:
+    """Return the next attempt that begins with the first of a phase's tables; there may be two."""
+    return state.attempt + 2 - state.attempt % 2
 
 
 def given_up(state: State, note: str) -> PhaseStep:
@@ -62,8 +57,9 @@ def given_up(state: State, note: str) -> PhaseStep:
     """
     if state.phase in ("scanning", "verifying"):
         return PhaseStep("blocked", note, {"note": note})
-    if state.does == "comparing":  # nothing is deleted yet
+    if state.does == "comparing":  # nothing is taken away yet
         again = {"attempt": 0, "refused": state.refused + 1}
         return PhaseStep("soaking", f"not contracted: {note}", {"note": note, **again})
-    facts = {"note": note, "paused": True, "stage": state.stage, "attempt": state.attempt + 1}
+    facts: dict[str, Any] = {"note": note, "paused": True, "stage": state.stage}
+    facts["attempt"] = first_of(state)
     return PhaseStep(state.phase, note, facts)

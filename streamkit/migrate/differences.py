@@ -1,8 +1,9 @@
 """Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: an `ItemDifference` for each wrong item, else None; and
-sums that show, once everything was read, which copies may have no source: see `orphans`. On
-failure: if the function raises, that is a difference, too.
+In: items of a table, as they are read. Out: a `ItemDifference` each, or None; and sums that say,
+    once
+everything was read, which copies may have no source: see `orphans`. On failure: what the function
+raises is a difference, too.
 """
 
 from collections.abc import Mapping
@@ -10,16 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.agreement import image_digest, key_of
+from streamkit.migrate.attempts import Undecided
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import located
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.orphans import PairBalance, PairSearch, pair_digest
+from streamkit.migrate.plans import FamilyPlan
+from streamkit.migrate.settlement import digest
 from streamkit.migrate.state import SWITCHED
-from streamkit.migrate.transform import alike, plain, visible
+from streamkit.migrate.transform import plain, visible
 from streamkit.migrate.work import MigrationWork
-from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
+from streamkit.model.copies import COPY, FROM
+from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_of
 
@@ -30,17 +34,19 @@ Kind = Literal[
     "missing",
     "differs",
     "taken",
-    "late",
-    "deleted",
+    "conflict",
+    "early",
     "behind",
+    "late",
     "orphan",
 ]
 """The kinds of differences.
 
 `unmigrated`: the function would change it. `fails`: the function raises. `check`: the migration's
-own check returns no. For targets: `missing`, `differs`, `taken` by another item; `late`: the source
-was written at its old key after the switch; `deleted`: it was deleted there; `behind`: the old item
-does not follow the new one. `orphan`: a copy without a source.
+own check returns no. For targets: `missing`, `differs`, `taken` by another item; `conflict`: both
+sides have written the same; `early`: new code wrote what a rollback cannot bring back; `behind`:
+the old item does not follow the new one; `late`: an item is at an old key after the end. `orphan`:
+a copy without a source.
 """
 
 _TEXTS: dict[Kind, str] = {
@@ -49,9 +55,10 @@ _TEXTS: dict[Kind, str] = {
     "missing": "an item that follows from it is not there",
     "differs": "an item that follows from it is not as it should be",
     "taken": "another item is where one that follows from it belongs",
-    "late": "it was written at its old key after the switch",
-    "deleted": "it was deleted at its old key after the switch, and is still at its new one",
+    "conflict": "its old and its new item were written differently, and people have to decide",
+    "early": "it was written at its new key, and there is no reverse= to bring it back",
     "behind": "the old item does not follow the new one",
+    "late": "it was written at its old key after the end",
     "orphan": "a copy whose source is gone, or leads elsewhere",
 }
 
@@ -72,7 +79,7 @@ class ItemDifference:
     @property
     def can_be_repaired(self) -> bool:
         """Whether a repair brings it into the new shape; else people decide what is right."""
-        return self.kind not in ("late", "deleted", "taken")
+        return self.kind not in ("conflict", "early", "taken", "late")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without item data."""
@@ -111,8 +118,8 @@ class ItemInspection:
             pair = self._pair_of_copy(item)
             if pair is not None:
                 self.balance.there(pair)
-            if SOURCE in item and await self._is_bereft(item):
-                return self._difference("deleted", key_of(self._work.transform.target, item), item)
+        if self._migration.moves and (record := self._work.families.records.old_key(item)):
+            return await self._of_family(record, item, is_record=True)
         if table != self._work.schema.name or not self._work.transform.matches(item):
             return None
         self.matching += 1
@@ -158,35 +165,47 @@ class ItemInspection:
     ) -> ItemDifference | None:
         if not self._is_source(item):
             return None
-        mine = {"S": self._migration.id}
-        switched = COPY in item or item.get(MOVED) == mine
-        if switched and BASE in item and not self._work.pairs.agreement.holds(item):
-            return self._difference("late", key, item)
         rewrite = self._work.transform.of(plain(visible(item)))
+        if self._ended:
+            left = rewrite.targets or rewrite.changes_item
+            return self._difference("late", key, item) if left else None
+        if self._migration.moves:
+            return await self._of_family(key, item)
         mark = mark_of(self._migration, self._work.schema, key)
         for target in rewrite.targets:
             there = await self.calls.get(self._work.transform.target.name, target.key)
             if there is not None and there.get(mark[0]) == mark[1]:
                 self.balance.led_to(pair_digest(error_id(target.key), error_id(key)))
-            if switched:
-                follows = there is not None and alike(there, target.item)
-                if not follows and self._migration.reverse is not None:
-                    return self._difference("behind", key, item)
-                continue
             place = place_is(self._migration, mark, target, there)
-            if self._ended:
-                return self._difference("late", key, item)
             if place != "right":
                 return self._difference(place, key, item)
-        if self._ended and self._migration.mode == "split" and rewrite.changes_item:
-            return self._difference("late", key, item)
         return None
 
-    async def _is_bereft(self, item: Mapping[str, Wire]) -> bool:
-        """Return whether an item that counts names an old item that is gone."""
-        mine = str(item.get(FROM, {}).get("S", "")).startswith(f"{self._migration.id}:")
-        source = place_of(item[SOURCE]["S"])
-        return mine and await self.calls.get(self._work.schema.name, source) is None
+    async def _of_family(
+        self, key: Mapping[str, Wire], item: Mapping[str, Wire], *, is_record: bool = False
+    ) -> ItemDifference | None:
+        """Return what is wrong with a family, as its items and record are now.
+
+        It is looked at by its old item; by its record only if the old item is gone.
+        """
+        families = self._work.families
+        family = await families.read(key)
+        if is_record and family.old is not None:
+            return None
+        for place, there in family.new.items():
+            leads = there is not None and self._pair_of_copy(there) is not None
+            if leads and place in families.shapes.targets(family.old):
+                self.balance.led_to(pair_digest(error_id(place_of(place)), family.name))
+        try:
+            plan = families.plans.settle(family)
+        except Undecided as error:
+            return self._difference(error.kind, key, item)  # type: ignore[arg-type]
+        if plan is None or not _changes(plan):
+            return None
+        if any(plan.after.new[p] and not plan.before.new.get(p) for p in plan.after.new):
+            return self._difference("missing", key, item)
+        behind = visible(plan.after.old or {}) != visible(plan.before.old or {})
+        return self._difference("behind" if behind else "differs", key, item)
 
     def _is_source(self, item: Mapping[str, Wire]) -> bool:
         """Return whether an item may lead to copies of this migration."""
@@ -206,3 +225,20 @@ class ItemInspection:
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
     ) -> ItemDifference:
         return ItemDifference(error_id(key), kind, _TEXTS[kind], key, image_digest(item))
+
+
+def _changes(plan: FamilyPlan) -> bool:
+    """Return whether a plan is about more than our own attributes."""
+    before, after = plan.before, plan.after
+    both = [(before.old, after.old), *((before.new.get(p), one) for p, one in after.new.items())]
+    return any(visible(one or {}) != visible(other or {}) for one, other in both)
+
+
+def key_of(schema: TableSchema, item: Mapping[str, Wire]) -> dict[str, Wire]:
+    """Return an item's key."""
+    return {name: item[name] for name in schema.key_attributes}
+
+
+def image_digest(item: Mapping[str, Wire]) -> str:
+    """Return a digest of all that an item holds, streamkit's own attributes included."""
+    return digest(plain(item))

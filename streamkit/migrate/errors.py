@@ -10,15 +10,18 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, Action, Verb, Wire
+from streamkit.progress.actions import OURS, Wire
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
+
+DECIDED: Final = frozenset({"conflict", "early"})
+"""The kinds of errors that end when a person decides for one side, or both sides agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class Reason:
 class ItemError:
     """One item that is not in the new shape: `kind` for programs, `text` for people.
 
-    `kind`: `transform` (the function raised, or returned something impossible), `conflict` (another
+    `kind`: `transform` (the function raised, or returned something impossible), `taken` (another
     item is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed
-    each time), `ping_pong` (other code reverts each rewrite; people say when that is over), `late`
-    (it was written at its old key after the switch), `deleted` (its old item was deleted after the
-    switch; `key` is the new one's).
+    each time), `ping_pong` (other code reverts each rewrite; people say when that is over),
+    `conflict` (old and new code have written the same), `early` (new code wrote what a rollback
+    cannot bring back; `key` is the old item's).
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
     is written later. `since` is when the item first failed, `at` when it did last; `phase`,
@@ -135,12 +138,6 @@ class ErrorBook:
         """The migration's number."""
         return self._migration
 
-    def phase_holds(self, phase: str) -> Action:
-        """Return the action that refuses a transaction once the migration left a phase."""
-        holds = Guard(Attr("state").contains(f'"phase":"{phase}"'))
-        ref = self._space.ref("migration", self._migration)
-        return Action(ref, Verb.CHECK, guards=[(holds, OURS)])
-
     async def add(
         self,
         key: Mapping[str, Wire],
@@ -161,7 +158,7 @@ class ErrorBook:
         """
         name = name or error_id(key)
         await self._list(name)
-        action = self._space.update("error", self._migration, name)
+        action = self.space.update("error", self._migration, name)
         action.sets |= {
             "name": {"S": name},
             "what": {"S": reason.kind},
@@ -175,7 +172,7 @@ class ErrorBook:
         }
         found = await self._store.write(action)
         if "since" not in found:
-            first = self._space.update("error", self._migration, name)
+            first = self.space.update("error", self._migration, name)
             first.sets["since"] = action.sets["at"]
             await self._store.write(first)
         return bool(_read(found).waived)
@@ -186,8 +183,8 @@ class ErrorBook:
 
     async def remove(self, name: str) -> None:
         """Delete a record, by its name."""
-        await self._store.write(self._space.delete("error", self._migration, name))
-        action = self._space.update("errors", self._migration, self._directory(name))
+        await self._store.write(self.space.delete("error", self._migration, name))
+        action = self.space.update("errors", self._migration, self._directory(name))
         action.subtractions["names"] = {"SS": [name]}
         await self._store.write(action)
 
@@ -196,7 +193,7 @@ class ErrorBook:
         found = await self.get(name)
         if found is None:
             return False
-        action = self._space.update("error", self._migration, name)
+        action = self.space.update("error", self._migration, name)
         action.sets |= {"waived": {"S": reason}, "decided": {"S": found.shown}}
         await self._store.write(action)
         return True
@@ -222,7 +219,7 @@ class ErrorBook:
 
     async def written(self, key: Mapping[str, Wire], at: float) -> None:
         """Write down when old code last wrote at an old key, unless a later write is known."""
-        action = self._space.update("written", self._migration)
+        action = self.space.update("written", self._migration)
         action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
         action.guards.append((Guard(Attr("at").not_exists() | Attr("at").lt(round(at))), OURS))
         with suppress(LeaseLost):  # a later write is known already
@@ -234,14 +231,15 @@ class ErrorBook:
         return None if item is None else (item["name"]["S"], float(item["at"]["N"]))
 
     @property
-    def _space(self) -> ControlSpace:
+    def space(self) -> ControlSpace:
+        """The control items of the app's migrations."""
         return self._store.space
 
     def _directory(self, name: str) -> str:
         return str(int(name[:4], 16) % DIRECTORIES)
 
     async def _list(self, name: str) -> None:
-        action = self._space.update("errors", self._migration, self._directory(name))
+        action = self.space.update("errors", self._migration, self._directory(name))
         action.unions["names"] = {"SS": [name]}
         await self._store.write(action)
 

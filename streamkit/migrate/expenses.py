@@ -19,7 +19,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.transform import Rewrite, wire
 from streamkit.migrate.work import TOUCH
 from streamkit.migrate.writes import origin_text
-from streamkit.model.copies import BASE, COPY
+from streamkit.model.copies import COPY, PAIR
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.sizes import item_size
@@ -43,14 +43,12 @@ Item = Mapping[str, Wire]
 def moving_passes(migration: Migration) -> tuple[Step, ...]:
     """Return the passes over the table of a migration that moves items.
 
-    A pass that switches or deletes items is repeated until one finds none; items are compared
-    before they are deleted, and new ones are looked at afterwards, in the other table if they are
-    there.
+    A pass that switches pairs, leaves stubs or removes them is repeated until one finds none; pairs
+    are compared before.
     """
     if not migration.moves:
         return ()
-    contract: tuple[Step, ...] = 4 * ("contract",) if migration.to is None else 3 * ("contract",)
-    return ("switch", "switch", *contract)
+    return ("switch", "switch", *(5 * ("contract",)))
 
 
 def write_units(size: int) -> int:
@@ -113,6 +111,9 @@ class Expenses:
             reads += sum(read_units(item_size(one)) if one else 1 for one in there)
             spent["rewrite", "read", ""] += reads
         wanted = [{**target.item, **self._origin, **self._copy()} for target in rewrite.targets]
+        if self._migration.moves and wanted:
+            self._family(item, wanted, there, spent)
+            return
         spent["verify", "read", ""] += read_units(item_size(item))
         spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
         self._reread(spent, "verify", wanted)
@@ -121,36 +122,42 @@ class Expenses:
             spent["rewrite", "write", ""] += 2 * write_units(item_size(item))
         for _, after in missing:
             self._write(spent, "rewrite", self._target, None, after, factor=2)
-        if self._migration.moves and wanted:
-            self._move(item, rewrite, wanted, spent)
 
-    def _move(self, item: Item, rewrite: Rewrite, wanted: Sequence[Item], spent: Spent) -> None:
-        switched = {**item, **self._origin, **self._copy()}
-        spent["switch", "read", ""] += read_units(item_size(item))
-        spent["switch", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
-        self._write(spent, "switch", self._schema, item, switched, factor=2)
+    def _family(
+        self, item: Item, wanted: Sequence[Item], there: Sequence[Item | None], spent: Spent
+    ) -> None:
+        """Count what both sides and their record take, each time that they are looked at."""
+        stamped = {**item, **self._origin, **self._copy()}
+        record = {"state": {"S": "x" * self._record_size(wanted)}}
+        if not all(there):
+            self._write(spent, "rewrite", self._schema, item, stamped, factor=2)
+            spent["rewrite", "write", ""] += 2 * write_units(item_size(record))
+        for one, target in zip(there, wanted, strict=True):
+            if one is None:
+                self._write(spent, "rewrite", self._target, None, target, factor=2)
+        look = read_units(item_size(stamped)) + read_units(item_size(record))
+        look += sum(read_units(item_size(one)) for one in wanted)
+        times: tuple[tuple[Step, int], ...] = (("verify", 1), ("switch", 2), ("contract", 3))
+        for step, looks in times:
+            spent[step, "read", ""] += looks * look
+        passes: tuple[Step, ...] = ("verify", *moving_passes(self._migration))
+        for step in passes:
+            self._reread(spent, step, wanted)
+            spent[step, "read", ""] += item_size(record) / 4096
+            spent[step, "write", ""] += PAGE_WRITES / PAGE_ITEMS
+        self._write(spent, "switch", self._schema, stamped, {**stamped, TOUCH: {"S": ""}}, factor=2)
         for one in wanted:
             after = {**one, ORIGIN: {"S": f"{one[ORIGIN]['S'][:-1]}-"}}
             self._write(spent, "switch", self._target, one, after, factor=2)
-        passes = moving_passes(self._migration)
-        for step in passes:
-            self._reread(spent, step, wanted)
-        # The old item is compared and deleted with its name in its targets; they look for it
-        # before.
-        reads = read_units(item_size(switched)) * (1 + len(wanted))
-        reads += sum(read_units(item_size(one)) for one in wanted)
-        spent["contract", "read", ""] += reads
-        if self._migration.to is not None:
-            spent["contract", "read", ""] += 2 * sum(item_size(one) / 4096 for one in wanted)
-        rest: Item | None = None
-        if self._migration.mode == "split":
-            rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._origin
-        else:  # the passes after the one that deletes are without it
-            without = passes.count("contract") - 2
-            spent["contract", "read", ""] -= without * item_size(switched) / 4096
-        self._write(spent, "contract", self._schema, switched, rest, factor=2)
-        for one in wanted:
-            self._write(spent, "contract", self._target, {**one, **self._copy()}, one, factor=2)
+        rest = {n: v for n, v in stamped.items() if n in self._schema.key_attributes}
+        self._write(spent, "contract", self._schema, stamped, rest, factor=2)
+        spent["contract", "write", ""] += 4 * write_units(item_size(record)) + 2
+        spent["contract", "read", ""] -= 2.5 * item_size(stamped) / 4096  # stubs are small
+
+    def _record_size(self, wanted: Sequence[Item]) -> int:
+        """Return the size of a pair record: a key, and a digest for each field."""
+        keys = sum(item_size({n: one[n] for n in self._target.key_attributes}) for one in wanted)
+        return 250 + 2 * keys + sum(len(name) + 17 for one in wanted for name in one)
 
     def _reread(self, spent: Spent, step: Step, wanted: Sequence[Item]) -> None:
         """Count targets as later passes read them, if they are in the table itself."""
@@ -159,7 +166,7 @@ class Expenses:
             spent[step, "write", ""] += PAGE_WRITES * len(wanted) / PAGE_ITEMS
 
     def _copy(self) -> dict[str, Wire]:
-        return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}, BASE: {"S": "0" * 16}}
+        return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}, PAIR: {"S": "0" * 25}}
 
     def _write(
         self,

@@ -6,7 +6,7 @@ record, with the file and line of the user's code that raised it, until a person
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamkit.core.parking import Failure
@@ -37,6 +37,7 @@ class FailedItems:
         *,
         name: str = "",
         shown: str = "",
+        detail: str = "",
     ) -> None:
         """Write down that an item could not be brought into the new shape.
 
@@ -47,12 +48,14 @@ class FailedItems:
             what: the exception, or a sentence for people.
             name: the name of the record; by default the hash of the key.
             shown: a digest of what a person would decide about.
+            detail: what a person sees of it on request.
         """
         tally.errors += 1
         name = name or error_id(key)
         known: dict[str, Any] = {"migration": self.writer, "kind": kind, "item": name}
         log.often("migration.item_failed", level="warning", by=kind, **known)
         reason = reason_of(kind, what, self.phase)
+        reason = replace(reason, detail=detail or reason.detail)
         at = self.clock.time()
         tally.waived += await self.book.add(key, reason, at, name=name, shown=shown)
 

@@ -12,15 +12,15 @@ from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import Target, alike
-from streamkit.model.copies import COPY, FROM
+from streamkit.model.copies import FROM
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 
-Place = Literal["right", "missing", "differs", "taken", "late"]
+Place = Literal["right", "missing", "differs", "taken"]
 """What is in a target's place.
 
 `right`: the target; `missing`: nothing; `differs`: another of ours; `taken`: an item that is not
-ours; `late`: the target, which counts by now, while its source was written once more.
+ours.
 """
 
 Item = Mapping[str, Wire]
@@ -31,7 +31,7 @@ def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, 
     if migration.owner is not None:
         pk, sk = _text(key[schema.pk]), "" if schema.sk is None else _text(key[schema.sk])
         return OWNER, {"S": json.dumps([migration.owner, pk, sk or "None"])}
-    return COPY if migration.moves else FROM, {"S": f"{migration.id}:{error_id(key)}"}
+    return FROM, {"S": f"{migration.id}:{error_id(key)}"}
 
 
 def place_is(
@@ -44,11 +44,7 @@ def place_is(
     right = alike(there, target.item)
     if there.get(name) == value:
         return "right" if right else "differs"
-    if (right and not migration.moves) or migration.conflict == "keep":
-        return "right"
-    if there.get(FROM) == value:
-        return "right" if right else "late"
-    return "taken"
+    return "right" if right or migration.conflict == "keep" else "taken"
 
 
 def _text(attribute: Wire) -> str:

@@ -15,10 +15,11 @@ from streamkit.aws import Aws, AwsError
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.commands import migration_of, open_book, require_begun
-from streamkit.migrate.errors import ErrorBook, ItemError
+from streamkit.migrate.commands import migration_of, open_book, require_begun, require_records
+from streamkit.migrate.errors import DECIDED, ErrorBook, ItemError
 from streamkit.migrate.opening import Opened, open_migration
 from streamkit.migrate.rate import Rate, Share, UnitLimits
+from streamkit.migrate.settlement import Take
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.view import MigrationView, Place
@@ -45,16 +46,21 @@ async def retry_errors(
     names: Collection[str] | None = None,
     *,
     kind: str | None = None,
+    take: Take = "",
     clock: Clock | None = None,
 ) -> tuple[int, int]:
     """Retry failed items, all, these or of a kind; return how many are right now, how many not.
 
-    An item whose rewrites were reverted each time is looked at again after some seconds.
+    An item whose rewrites were reverted each time is looked at again after some seconds. With
+    `take` a person decides for the old or the new side of these items, as they were shown last.
+
+    Raises:
+        ConfigurationError: an item was written since it was shown.
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
         tried = _chosen(await opened.errors.all(), names, kind)
-        return await _retry(work, opened.errors, tried)
+        return await _retry(work, opened.errors, tried, take)
 
 
 def _chosen(
@@ -66,12 +72,15 @@ def _chosen(
 
 
 async def _retry(
-    work: MigrationWork, errors: ErrorBook, tried: Sequence[ItemError]
+    work: MigrationWork, errors: ErrorBook, tried: Sequence[ItemError], take: Take
 ) -> tuple[int, int]:
     right = []
     for error in tried:
         tally = Tally()
-        await work.retry(error.key, tally, error.kind)
+        if take and error.kind in DECIDED:
+            await work.families.take(error.key, take, error.shown, tally)
+        else:
+            await work.retry(error.key, tally)
         if not tally.errors:
             right.append(error)
     doubtful = [error for error in right if error.kind == "ping_pong"]
@@ -97,6 +106,8 @@ async def waive_errors(
 ) -> int:
     """Waive items, these, all that have failed or those of a kind, for a reason; return how many.
 
+    What both sides have written is not waived: nothing would be right about either.
+
     Raises:
         ConfigurationError: no reason was given.
     """
@@ -105,8 +116,8 @@ async def waive_errors(
     book = await open_book(app, aws)
     errors = ErrorBook(book.store, migration_of(app, number).id)
     who = operator()
-    if names is None or kind is not None:
-        names = {error.id for error in _chosen(await errors.open(), names, kind)}
+    chosen = _chosen(await errors.open(), names, kind)
+    names = {error.id for error in chosen if error.kind not in DECIDED}
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()
@@ -126,7 +137,7 @@ async def open_work(
     `most` at most.
 
     Raises:
-        ConfigurationError: it was never begun, or a table is missing.
+        ConfigurationError: it was never begun, a table is missing, or an earlier release began it.
     """
     rate = Rate(clock, share=Share(0.0, 0.0), most=most or UnitLimits())
     opened = await open_migration(app, aws, migration, rate, clock, new_worker_name())
@@ -147,7 +158,8 @@ async def open_work(
 
     view = MigrationView(State(migration.id), read, look_again, clock)
     await read()
-    work = opened.work_under(view, require_begun(view.state))
+    require_records(migration, require_begun(view.state))
+    work = opened.work_under(view, view.state)
     async with task_group() as group:
         group.start_soon(follow)
         group.start_soon(opened.shares.keep, rate)

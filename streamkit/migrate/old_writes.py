@@ -22,7 +22,7 @@ from streamkit.progress.cursor import CursorStore
 _HOUR = 3600
 _PHASES = (
     *("capturing", "scanning", "catching up", "verifying", "blocked"),
-    *("ready", "switching", "soaking", "contracting", "done"),
+    *("ready", "switching", "soaking", "contracting", "closing", "done"),
 )
 _COUNT = "h"
 

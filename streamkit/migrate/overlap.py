@@ -25,18 +25,24 @@ async def objection(errors: ErrorBook, now: float) -> str | None:
         items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
         return (
             f"{items} not right ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit"
-            f" migrate errors list APP {number}` shows them: mend what is at the new key and retry,"
-            " or waive each to keep it as it is there"
+            f" migrate errors list APP {number}` shows them: mend each and `errors retry`, or"
+            " decide with `errors retry ITEM --take old` or `--take new`"
         )
-    last = await errors.last_written()
-    if last is not None and now - last[1] < QUIET_SECONDS:
+    last = await last_write(errors, now)
+    if last is not None:
         name, at = last
         return (
             f"old code wrote item {name} at its old key {_ago(now - at)} ago (`streamkit migrate"
             f" errors list APP {number}` shows what was not carried over); stop old code: old items"
-            " are deleted when it has written none for 24 h"
+            " go when it has written none for 24 h"
         )
     return None
+
+
+async def last_write(errors: ErrorBook, now: float) -> tuple[str, float] | None:
+    """Return which item old code wrote last, and when, if that was within 24 hours."""
+    last = await errors.last_written()
+    return last if last is not None and now - last[1] < QUIET_SECONDS else None
 
 
 def _ago(seconds: float) -> str:

@@ -8,7 +8,7 @@ page. On failure: an item's failure is counted; too many failures end the pass.
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamkit.migrate.expenses import PAGE_WRITES
@@ -28,6 +28,10 @@ Waived items do not count, so that the pass ends however many there are.
 
 _FIRST_PAGES = 5
 """Pages, at least, of the first items: the last page is finished, whatever is too much."""
+
+
+_ATTEMPTS_MAX = 5
+"""Passes of one phase, each of which still found something."""
 
 
 class TooManyErrors(Exception):
@@ -146,3 +150,20 @@ class Passing:
         items = list(items)
         self.rng.shuffle(items)
         return items
+
+
+def has_more(state: State, work: MigrationWork | None) -> bool:
+    """Return whether a phase has another table to read after that of this pass."""
+    tables = 1 if work is None else len(work.tables)
+    return state.attempt % tables < tables - 1
+
+
+async def must_repeat(state: State, work: MigrationWork | None, tallies: TallyBook) -> bool:
+    """Return whether items that a pass deletes or switches may have appeared behind it."""
+    if has_more(state, work):
+        return True
+    if state.does in ("scanning", "comparing") or state.attempt >= _ATTEMPTS_MAX:
+        return False
+    tables = 1 if work is None else len(work.tables)
+    passes = [replace(state, attempt=state.attempt - back) for back in range(tables)]
+    return any([(await tallies.read(one.pass_name)).changed for one in passes])

@@ -14,7 +14,7 @@ from streamkit.migrate.discovery import discover
 from streamkit.migrate.order import order_of
 from streamkit.migrate.state import State
 
-_USABLE = frozenset({"ready", "switching", "soaking", "contracting", "done"})
+_USABLE = frozenset({"ready", "switching", "soaking", "contracting", "closing", "done"})
 """The phases in which new code may read what a migration makes."""
 
 

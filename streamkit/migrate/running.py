@@ -27,16 +27,17 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
+from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
-from streamkit.migrate.commands import require_begun, require_same
+from streamkit.migrate.commands import require_begun, require_records, require_same
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.opening import open_migration
 from streamkit.migrate.others import Others
-from streamkit.migrate.overlap import objection
+from streamkit.migrate.overlap import last_write, objection
 from streamkit.migrate.passing import FirstDone, Passing, PassPace, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate, Share
-from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
+from streamkit.migrate.state import FOLLOWED, PASSES, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import MigrationView, PhaseOver, Place
 from streamkit.migrate.work import MigrationWork
@@ -52,13 +53,11 @@ log = get_logger("streamkit.migrate")
 _FOLLOW_SECONDS = 2.0
 _SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
 """Seconds until every process knows a phase; one that does not may write what the phase deletes."""
-_ATTEMPTS_MAX = 5
-"""Passes of one phase, each of which still found something."""
-
-_DELETING = frozenset({"unturning", "dropping", "contracting"})
+_ENDING = frozenset({"contracting", "closing"})
+_DELETING = frozenset({"unturning", "dropping"}) | _ENDING
 _ANEW = "changes may have been lost: begun anew"
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
-_ALL_RIGHT = frozenset({"switching", "contracting", "following", "unturning"})
+_ALL_RIGHT = PASSES - {"scanning", "verifying"}
 """The phases that go on to the next one only when every item is right, or waived."""
 
 
@@ -151,7 +150,7 @@ class Runner:
         self._operation = replace(operation, read=self._read)
         self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
         await self._read()
-        require_begun(self.state)
+        require_records(self.migration, require_begun(self.state))
 
     # -- following -----------------------------------------------------------------------------
 
@@ -255,8 +254,8 @@ class Runner:
             return False
         if self._catches_up:
             self._catches_up = not await self.capture.caught_up(state)
-        elif state.phase in RESTING:
-            while self._stays and self.state == state and not self.stopping.is_set():
+        elif await self._rests(state):
+            while self._stays and self.state == state and await self._rests(state):
                 await self._next_change()
             return self._stays
         elif state.phase == "capturing":
@@ -266,6 +265,12 @@ class Runner:
         else:
             await self._pass(state)
         return True
+
+    async def _rests(self, state: State) -> bool:
+        """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
+        watches = state.phase == "closing"
+        watches = watches and await last_write(self.opened.errors, self.clock.time()) is not None
+        return not self.stopping.is_set() and (watches or state.phase in RESTING)
 
     async def _next_change(self) -> None:
         self._changed = anyio.Event()
@@ -306,11 +311,11 @@ class Runner:
     # -- passes --------------------------------------------------------------------------------
 
     async def _pass(self, state: State) -> None:
-        if state.phase == "contracting" and (left := await self._left(state)) != 0:
+        if state.phase in _ENDING and (left := await self._left(state)) != 0:
             if left is not None:
                 await self._give_up(state, await self._said_of(left))
             return
-        first = state.phase in ("switching", "contracting") and not state.attempt
+        first = state.phase in {"switching", *_ENDING} and not state.attempt
         if first and not await self.capture.caught_up(state):
             return  # an item that was deleted at its old place would be left as a copy
         about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
@@ -320,16 +325,16 @@ class Runner:
         left = await self._left(state) if state.phase in {"verifying", *_ALL_RIGHT} else 0
         if left is None:
             return
-        if state.phase == "verifying":
+        if state.phase == "verifying" and not passing.has_more(state, self._work):
             await self._verified(state, left)
-        elif left:
+        elif left and state.phase != "verifying":
             await self._give_up(state, await self._said_of(left))
         elif state.stage == "comparing" and (found := await self._objection()):
             await self._give_up(state, found)
-        elif await self._must_repeat(state):
+        elif await passing.must_repeat(state, self._work, self.tallies):
             await self._turn(state, once_more(state))
         else:
-            await self._turn(state, after_pass(state, other_table=self.migration.to is not None))
+            await self._turn(state, after_pass(state))
         await scan.delete()
 
     async def _scan(self, state: State, scan: TableScan) -> bool:
@@ -357,14 +362,8 @@ class Runner:
         return await objection(self.opened.errors, self.clock.time())
 
     async def _said_of(self, left: int) -> str:
-        said = await self._objection() if self.state.phase == "contracting" else None
+        said = self.state.phase in _ENDING and await self._objection()
         return said or _LEFT.format(left)
-
-    async def _must_repeat(self, state: State) -> bool:
-        """Return whether items that a pass deletes or switches may have appeared behind it."""
-        if state.does in ("scanning", "comparing") or state.attempt >= _ATTEMPTS_MAX:
-            return False
-        return (await self.tallies.read(state.pass_name)).changed > 0
 
     async def _left(self, state: State) -> int | None:
         """Return how many items are not right; None if this process cannot know that yet.

@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 import anyio
 
-from streamkit.migrate.agreement import image_digest
 from streamkit.migrate.capture import Capture
-from streamkit.migrate.differences import ItemDifference, ItemInspection
+from streamkit.migrate.differences import ItemDifference, ItemInspection, image_digest
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
@@ -113,12 +112,11 @@ class Settling:
             return True
         if image_digest(item) != orphan.image:
             return False
-        await self.work.switched.drop(item, Tally())
-        return True
+        return await self.work.drop(orphan.key, item)
 
 
 def is_sure(one: ItemDifference, before: ItemDifference, capture: CaptureState) -> bool:
     """Return whether an item that differs again is wrong, and not only on its way to be right."""
     unchanged = one.image == before.image
-    by_hand = one.kind in ("late", "deleted")
+    by_hand = one.kind in ("conflict", "early")
     return capture == "nobody" or (unchanged and (capture == "in step" or by_hand))

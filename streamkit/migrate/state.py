@@ -10,16 +10,16 @@ runs the migration follows both, so that a pause needs no reply. The steps are
    ready       (rekey, split) targets are in step; the application may read them
    switching   pair by pair, the target becomes the truth
    soaking     writes go to targets; sources follow them, if `reverse` says how
-   contracting sources, or what was moved out of them, are deleted; in three stages: `comparing`
-               checks that old code has written nothing that targets do not know of, and deletes
-               nothing; then they are deleted; `closing` checks that old code has deleted none
+   contracting sources become stubs, or lose what was moved out of them; in two stages: `comparing`
+               looks for what no process followed, and takes nothing away; then they become stubs
+   closing     stubs are watched until old code has written none for 24 hours; then they go
    done
 
 and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
 (sources get all that was written to targets), `following` (a pass over the targets checks that, and
-makes the sources that are missing because their changes were lost), `unturning` (pairs are switched
-back) and `dropping`; then `rolled back`. `blocked`: items could not be migrated, and people must
-decide.
+makes the sources that are missing because their changes were lost), `unturning` (sources count
+again) and `dropping` (targets become stubs, and go); then `rolled back`. `blocked`: items could not
+be migrated, and people must decide.
 
 In: an app and its migrations. Out: states, and the audit in them.
 """
@@ -50,6 +50,7 @@ Phase = Literal[
     "switching",
     "soaking",
     "contracting",
+    "closing",
     "done",
     "returning",
     "following",
@@ -58,17 +59,22 @@ Phase = Literal[
     "rolled back",
 ]
 Direction = Literal["forward", "back"]
-Stage = Literal["", "comparing", "closing"]
+Stage = Literal["", "comparing"]
 
 PASSES: Final = frozenset(
-    {"scanning", "verifying", "switching", "contracting", "following", "unturning", "dropping"}
+    {
+        *("scanning", "verifying", "switching", "contracting", "closing"),
+        *("following", "unturning", "dropping"),
+    }
 )
 """The phases in which the table is read in segments."""
 RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
 """The phases in which nothing happens until an operator gives a command."""
-FOLLOWED: Final = frozenset({"ready", "soaking"})
-"""The resting phases in which changes are still followed, while a process runs."""
-SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning", "following"})
+FOLLOWED: Final = frozenset({"ready", "soaking", "closing"})
+"""The phases of waiting in which changes are still followed, while a process runs."""
+SWITCHED: Final = frozenset(
+    {"switching", "soaking", "contracting", "closing", "returning", "following"}
+)
 """The phases in which targets are the truth."""
 
 LABEL = "migrations"
@@ -91,7 +97,8 @@ class State:
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
     `switched` is when the switch was begun; `stage` is of `contracting`, "" is the stage that
-    deletes. `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
+    leaves stubs. `records` says that each pair has a record: those of earlier releases have none.
+    `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
     many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
     pauses; 0 is no limit.
     """
@@ -118,6 +125,7 @@ class State:
     refused: int = 0
     max_errors: float = 0.0
     first: int = 0
+    records: bool = False
 
     @property
     def consumer(self) -> str:
@@ -142,7 +150,7 @@ class State:
     @property
     def can_return(self) -> bool:
         """Whether every old item still exists."""
-        return self.phase != "contracting" or self.stage == "comparing"
+        return self.phase not in ("contracting", "closing") or self.stage == "comparing"
 
     @property
     def course(self) -> tuple[int, str, str]:

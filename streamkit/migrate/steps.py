@@ -19,8 +19,10 @@ from streamkit.migrate.commands import (
     migration_of,
     open_book,
     require_begun,
+    require_records,
     require_same,
 )
+from streamkit.migrate.course import first_of
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
@@ -73,7 +75,7 @@ async def resume(
         require_same(migration, require_begun(state), accept_change=accept_change)
         later = replace(state, paused=False, digest=migration.digest, first=0)
         if state.phase == "blocked":
-            later = replace(later, phase="verifying", attempt=state.attempt + 1)
+            later = replace(later, phase="verifying", attempt=first_of(state))
         return state if later == state else replace(later, note="")
 
     return await _command(app, aws, number, resumed, "resume", by, clock)
@@ -146,9 +148,10 @@ async def contract(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Delete the old items, or what was moved out of them; no rollback is possible afterwards.
+    """Leave stubs of the old items, and remove them; no rollback is possible afterwards.
 
     First all items are compared; if old code has written one meanwhile, it goes back to `soaking`.
+    Stubs are watched until old code has written none for 24 hours.
     With a reason to do it `anyway`, workers and functions of another release do not prevent it.
 
     Raises:
@@ -165,7 +168,7 @@ async def contract(
             raise ConfigurationError(f"migration {number}: {found}")
         await _require_release(app, aws, anyway)
     entry = _entry("contract", anyway, by, clock)
-    facts = {"stage": "comparing", "note": ""}
+    facts: dict[str, Any] = {"stage": "comparing", "note": ""}
     return await _go(book, migration, "soaking", "contracting", facts, entry)
 
 
@@ -195,6 +198,7 @@ async def rollback(
         order.require_last(migration, others)
         if not state.can_return or (state.phase == "done" and migration.moves):
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
+        require_records(migration, state)
         if state.phase in SWITCHED and migration.reverse is None:
             raise ConfigurationError(
                 f"{migration.declared}: after the switch it takes reverse=, so that what was"
@@ -256,6 +260,7 @@ async def _go(
             raise ConfigurationError(
                 f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
             )
+        require_records(migration, state)
         gone = replace(state, phase=phase, attempt=0, **facts)
         return gone.noted(entry)
 

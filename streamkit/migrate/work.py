@@ -1,32 +1,31 @@
 """Choose what is done with one item in each phase of a migration, by the pass and by the stream.
 
-In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `switched`. The mode and
+In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `families`. The mode and
 the phase decide which; this module itself writes only the marks of `touch`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from streamkit.changes import Change
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.agreement import digest_of
 from streamkit.migrate.calls import DONE, Calls
-from streamkit.migrate.ending import Ending
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.families import Families, Step
 from streamkit.migrate.in_place import InPlace
 from streamkit.migrate.pairs import Pairs
+from streamkit.migrate.plans import Rules
 from streamkit.migrate.state import SWITCHED, State
-from streamkit.migrate.switched import Switched
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
-from streamkit.migrate.writes import update
+from streamkit.migrate.transform import Transform, plain, reversed_migration
+from streamkit.migrate.writes import delete, update, whole
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
-from streamkit.model.copies import BASE, COPY, FROM
+from streamkit.model.copies import COPY, PAIR
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
@@ -35,10 +34,31 @@ from streamkit.progress.clock import Clock
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""
 
-_FOLLOWING = frozenset({"switching", "soaking", "comparing", "returning", "following", "unturning"})
-"""The phases in which sources follow their targets."""
+_NEW_COUNTS_TOO = frozenset(
+    {
+        "ready",
+        "switching",
+        "soaking",
+        "comparing",
+        "returning",
+        "following",
+        "unturning",
+        "dropping",
+    }
+)
+"""The phases in which a new item without an old one gets one, if `reverse` says how."""
 _OVERLAP = frozenset({"switching", "soaking", "comparing", "contracting", "closing"})
 """The phases in which old code that still runs writes at keys that are not read any more."""
+_STEPS: Final[Mapping[str, Step]] = {
+    "switching": "turn",
+    "unturning": "unturn",
+    "contracting": "contract",
+    "closing": "close",
+    "done": "close",
+    "dropping": "drop",
+    "rolled back": "drop",
+}
+"""What is done with a family that is settled, by what a phase does."""
 
 Item = Mapping[str, Wire]
 
@@ -70,6 +90,7 @@ class MigrationWork:
         self.schema = schemas.source
         self.calls = calls
         self._book = book
+        self._clock = clock
         failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase)
         self._failed = failed
         back = state.direction == "back" and not migration.is_pairs
@@ -82,50 +103,77 @@ class MigrationWork:
             schemas.entities,
         )
         self.in_place = InPlace(self.transform, calls, failed)
-        self.pairs = Pairs(self.transform, calls, failed, state.phase in SWITCHED)
-        self.switched = Switched(self.pairs)
-        self.ending = Ending(self.pairs)
+        self.pairs = Pairs(self.transform, calls, failed)
+        rules = Rules(
+            counts_new=state.phase in SWITCHED,
+            makes_new=state.direction == "forward",
+            makes_old=state.does in _NEW_COUNTS_TOO,
+            drops=state.does == "dropping",
+        )
+        self.families = Families(self.transform, calls, failed, rules, self._note_written)
         self._target: Matcher | None = None
         if migration.target is not None and migration.is_pairs:
             self._target = Matcher(migration.target, schemas.target, schemas.entities)
 
     @property
+    def tables(self) -> list[TableSchema]:
+        """The tables that the passes of this phase read in turn.
+
+        A pass over families reads their records, and the items that may have none.
+        """
+        if not self.migration.moves:
+            back = self.state.does == "dropping"
+            return [self.transform.target if back else self.schema]
+        if self.state.does == "following":
+            return [self.transform.target]
+        control = self.families.records.space.schema
+        if control.name == self.schema.name or self.state.does == "scanning":
+            return [self.schema]
+        return [control] if self.state.direction == "back" else [self.schema, control]
+
+    @property
     def table(self) -> TableSchema:
-        """The table whose items the pass of this phase reads."""
-        elsewhere = self.state.does == "comparing" and self.state.attempt % 2
-        if self.state.does in ("following", "dropping", "closing") or elsewhere:
-            return self.transform.target
-        return self.schema
+        """The table whose items the present pass reads."""
+        return self.tables[self.state.attempt % len(self.tables)]
 
     # -- a pass --------------------------------------------------------------------------------
 
     async def visit(self, item: Item, tally: Tally) -> None:
         """Do with one item what the phase requires."""
-        match self.state.does:
-            case "following":
-                await self._return(item, tally)
-            case "unturning":
-                await self.switched.switch_back(item, tally)
-            case "dropping":
-                await self.switched.drop(item, tally)
-            case "comparing":
-                await self.ending.compare(item, tally)
-            case "contracting":
-                await self.ending.contract(item, tally)
-            case "closing":
-                await self.ending.close(item, tally)
-            case "switching":
-                if self.transform.matches(item) and not self.pairs.is_switched(item):
-                    await self.pairs.forward(self._key(item), tally, switch=True)
-            case _:
-                if self.transform.matches(item):
-                    await self._bring(item, tally)
+        if self.migration.moves:
+            key = await self._family_of(item)
+            if key is not None:
+                seen = item if self.state.phase == "scanning" else None
+                step = _STEPS.get(self.state.does, "")
+                new = self._new_key(item) if self.state.does == "following" else None
+                await self.families.settle(key, tally, step=step, seen=seen, new=new)
+        elif self.state.does == "dropping" and self.migration.is_pairs:
+            await self.pairs.drop(item, tally)
+        elif self.transform.matches(item):
+            await self._bring(item, tally)
 
-    async def _return(self, target: Item, tally: Tally) -> None:
-        """Check that the source of a target has followed it."""
-        if self._is_target(target) and COPY not in target:
-            key = {name: target[name] for name in self.transform.target.key_attributes}
-            await self.switched.backward(key, tally)
+    async def _family_of(self, item: Item) -> Item | None:
+        """Return the old key of the family that a pass looks at, when it reads this item.
+
+        An old item with a stamp has a record, which the pass reads, too.
+        """
+        if self.state.does == "following":
+            new = self._is_target(item) and COPY not in item
+            return await self.families.old_key(item) if new else None
+        record = self.families.records.old_key(item)
+        if self.state.does == "contracting" and record and self.families.records.is_left(item):
+            return None  # it is a stub; `closing` looks at it
+        if record is not None or self.table.name != self.schema.name:
+            return record if self.state.phase != "scanning" else None
+        ours = PAIR in item and self._side(item)
+        if ours or not self.transform.matches(item) or COPY in item:
+            return None
+        return self._key(item)
+
+    def _side(self, item: Item | None) -> str:
+        """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
+        owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
+        return rest.partition(":")[2] if owner == self.migration.id else ""
 
     async def _bring(self, item: Item, tally: Tally) -> None:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
@@ -182,55 +230,33 @@ class MigrationWork:
             if error.kind == "ping_pong":
                 continue  # such an item may be right only for a moment
             tally = Tally()
-            await self.retry(error.key, tally, error.kind)
+            await self.retry(error.key, tally)
             if not tally.errors:
                 await self._book.remove(error.id)
         return len(await self._book.open())
 
-    async def retry(self, key: Item, tally: Tally, kind: str = "") -> None:
-        """Retry a failed item, whose error was `kind`; it may fail again."""
-        if kind in ("late", "deleted") and self.state.does in (*_OVERLAP, *_FOLLOWING, "done"):
-            await self._retry_old(key, tally, kind)
+    async def retry(self, key: Item, tally: Tally) -> None:
+        """Retry a failed item; it may fail again."""
+        if self.migration.moves:
+            await self.families.settle(key, tally, step=_STEPS.get(self.state.does, ""))
             return
-        if kind == "late" and self.state.direction == "forward":
-            tally.errors += 1  # what new code wrote too early is in no source; a person decides
-            return
-        if self.state.does in _FOLLOWING:
-            there = await self.calls.get(self.transform.target.name, key)
-            if there is not None:
-                await self._return(there, tally)
         item = await self.calls.get(self.schema.name, key)
-        if self.state.phase == "following":
-            return
-        if self.state.phase == "unturning":
-            if item is not None:
-                await self.visit(item, tally)
-        elif item is not None and not self.transform.matches(item):
+        if item is not None and not self.transform.matches(item):
             return  # it is another entity's by now
-        elif self.migration.is_pairs:
+        if self.migration.is_pairs:
             await self.pairs.forward(key, tally)
         elif item is not None:
             await self.in_place.reconcile(item, tally, live=False)
             if self.migration.check is not None:
                 await self._check(item, tally)
 
-    async def _retry_old(self, key: Item, tally: Tally, kind: str) -> None:
-        """Look again at what old code did after the switch: a retry alone decides nothing."""
-        back = self.state.direction == "back"
-        if kind == "deleted":
-            there = await self.calls.get(self.transform.target.name, key)
-            if there is not None and back:
-                await self.switched.backward(key, tally)
-            else:
-                tally.errors += there is not None and COPY not in there
-            return
-        source = await self.calls.get(self.schema.name, key)
-        if source is None:
-            tally.errors += 1  # it was deleted since; only its new item shows whether it matters
-        elif back:
-            await self.switched.switch_back(source, tally)
-        elif not self.pairs.agreement.holds(source):
-            await self.pairs.forward(key, tally, switch=True, carry=False)
+    async def drop(self, key: Item, copy: Item) -> bool:
+        """Delete a copy without a source, if it is as it was read; return whether it is gone."""
+        if not self.migration.moves:
+            await self.pairs.drop(copy, Tally())
+            return True
+        target = self.transform.target
+        return await self.calls.write(delete(target, key, whole(target, copy))) is DONE
 
     # -- the stream ----------------------------------------------------------------------------
 
@@ -243,18 +269,30 @@ class MigrationWork:
             if new is not None and self.transform.matches(new):
                 await self.in_place.reconcile(new, tally, live=True)
             return
+        if self.migration.moves:
+            await self._settle_change(old, new, change.created_at.timestamp())
+            return
         item = new if new is not None else old
-        if item is None or self._is_end(old, new):
+        if item is not None and self.transform.matches(item):
+            await self.pairs.forward(self._key(item), tally, old=old)
+
+    async def _settle_change(self, old: Item | None, new: Item | None, at: float) -> None:
+        """Settle the family of an item that other code has written."""
+        item = new if new is not None else old
+        if item is None or (new is not None and self._by_us(old, new)):
             return
-        if new is not None and await self._is_late(old, new):
-            return
-        key = self._key(item)
-        switched = new is not None and (self._by_us(old, new) or self.pairs.is_switched(new))
-        if self.transform.matches(item) and self.state.direction == "forward" and not switched:
-            await self.pairs.forward(key, tally, old=old)
-            await self._note_written(key, change, tally)
-        if self.migration.to is None:
-            await self._follow_target(key, item, old, gone=new is None)
+        side = self._side(new) or self._side(old)
+        if side != "new" and self.transform.matches(item):
+            await self.families.settle(self._key(item), Tally(), at=at)
+        if side != "old" and self.migration.to is None and (side or self._is_target(item)):
+            await self._settle_new(new, old)
+
+    async def _settle_new(self, new: Item | None, old: Item | None) -> None:
+        """Settle the family of a new item; before `ready` only that of one with a record."""
+        if self.state.does in _NEW_COUNTS_TOO or self._side(new) or self._side(old):
+            key = await self.families.old_key(new, old)
+            if key is not None:
+                await self.families.settle(key, Tally(), new=self._new_key(new or old or {}))
 
     def is_old_write(self, change: Change[Any]) -> bool:
         """Return whether a change is a write of the application in the old shape, or at an old key.
@@ -272,36 +310,24 @@ class MigrationWork:
         if touched or (new is not None and self._by_us(old, new)):
             return False
         if moves:
-            is_new = (COPY in item and BASE not in item) or self._is_mine(item, FROM)
-            return not is_new and not self._is_end(old, new)
+            stub = new is None and not self.families.shapes.says(item, new=False)
+            return (self._side(new) or self._side(old)) != "new" and not stub
         try:
             return self.transform.of(plain(new)).changes_item
         except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
             return False
 
-    async def _note_written(self, key: Item, change: Change[Any], tally: Tally) -> None:
+    async def _note_written(self, key: Item, at: float) -> None:
         """Write down that old code has written at an old key, carried over or not."""
-        at = change.created_at.timestamp()
-        late = self.state.does in _OVERLAP and self.migration.moves and at >= self.state.switched
-        if late and (tally.changed or tally.errors):
-            await self._book.written(key, at)
+        if self.state.does in _OVERLAP and (not at or at >= self.state.switched):
+            await self._book.written(key, at or self._clock.time())
 
     async def live_target(self, change: Change[Any]) -> None:
         """Do with a change of a target in another table what its source needs."""
         old: Any = change.old
         new: Any = change.new
-        item = new if new is not None else old
-        if item is None or self._is_end(old, new):
-            return
-        if new is not None and self._is_mine(new, COPY):
-            return
-        key = {name: item[name] for name in self.transform.target.key_attributes}
-        await self._follow_target(key, item, old, gone=new is None)
-
-    async def _follow_target(self, key: Item, item: Item, old: Item | None, *, gone: bool) -> None:
-        """Let a source follow its target, if the item is a target and counts by now."""
-        if self.state.does in _FOLLOWING and self._is_target(item):
-            await self.switched.backward(key, Tally(), old=old, gone=gone)
+        if new is None or not self._by_us(old, new):
+            await self._settle_new(new, old)
 
     # -- what was late -------------------------------------------------------------------------
 
@@ -312,42 +338,36 @@ class MigrationWork:
             table: the table of the item.
             item: the item itself, or its key.
         """
-        phase, moves = self.state.phase, self.migration.moves
-        dropping = self.migration.is_pairs and phase in ("dropping", "rolled back")
-        if table == self.schema.name:
-            key = {name: item[name] for name in self.schema.key_attributes}
-            now = await self.calls.get(table, key)
-            if now is not None and dropping and moves:
-                await self.switched.switch_back(now, Tally())
-            elif now is not None and phase == "done" and moves:
-                await self.ending.contract(now, Tally())
-            elif now is not None and not dropping:
+        if self.migration.moves:
+            await self._look_again_at_family(table, item)
+            return
+        dropping = self.migration.is_pairs and self.state.phase in ("dropping", "rolled back")
+        if table == self.schema.name and not dropping:
+            now = await self.calls.get(table, self._key(item))
+            if now is not None:
                 await self.visit(now, Tally())
         if table == self.transform.target.name and dropping:
             key = {name: item[name] for name in self.transform.target.key_attributes}
             there = await self.calls.get(table, key)
             if there is not None:
-                await self.switched.drop(there, Tally())
+                await self.pairs.drop(there, Tally())
 
-    async def _is_late(self, old: Item | None, new: Item) -> bool:
-        """Return whether other code has written a target that is a copy; write that down."""
-        if not self._is_mine(new, COPY) or BASE in new:
-            return False
-        ours = old is None or self._by_us(old, new)
-        if not ours and old is not None and visible(old) != visible(new):
-            text, shown = "a copy was written, and not by us", digest_of(new)
-            await self._failed.note(self._key(new), Tally(), "late", text, shown=shown)
-        return True
-
-    def _is_end(self, old: Item | None, new: Item | None) -> bool:
-        """Return whether a change ends what a pair was: its copy is deleted, or became the truth.
-
-        Its other item was written in the same transaction, or does not belong to the old one any
-        more.
-        """
-        if old is None or not self._is_mine(old, COPY) or (new is None and self._may_be_late(old)):
-            return False
-        return new is None or (self._is_mine(new, FROM) and new.get(ORIGIN) != old.get(ORIGIN))
+    async def _look_again_at_family(self, table: str, item: Item) -> None:
+        """Settle a family of which something was written too late, and do its phase's step."""
+        schemas = (self.schema, self.transform.target, self.families.records.space.schema)
+        schema = next(one for one in schemas if one.name == table)
+        now = await self.calls.get(table, {name: item[name] for name in schema.key_attributes})
+        if now is None:
+            return
+        key, new = self.families.records.old_key(now), None
+        if key is None and self._side(now) == "new":
+            key, new = await self.families.old_key(now), self._new_key(now)
+        elif key is None and table == self.schema.name and self.transform.matches(now):
+            key = self._key(now)
+        if key is not None:
+            for _ in range(2):  # to a stub, and then it goes
+                step = _STEPS.get(self.state.does, "")
+                await self.families.settle(key, Tally(), step=step, new=new)
 
     def _by_us(self, old: Item | None, new: Item) -> bool:
         """Return whether a change is this migration's own."""
@@ -357,15 +377,11 @@ class MigrationWork:
         touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
         return ours and not touched and (old is None or old.get(ORIGIN) != origin)
 
-    def _may_be_late(self, old: Item) -> bool:
-        """Return whether an old item that is gone may have been deleted by old code."""
-        return BASE in old and self.state.does in ("switching", "soaking", "comparing")
-
     def _is_target(self, item: Item) -> bool:
         return self._target is not None and self._target.matches(item)
 
-    def _is_mine(self, item: Item, name: str) -> bool:
-        return str(item.get(name, {}).get("S", "")).startswith(f"{self.migration.id}:")
+    def _new_key(self, item: Item) -> dict[str, Wire]:
+        return {name: item[name] for name in self.transform.target.key_attributes}
 
     def _key(self, item: Item) -> dict[str, Wire]:
         return {name: item[name] for name in self.schema.key_attributes}

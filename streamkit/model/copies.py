@@ -16,12 +16,9 @@ COPY: Final = "_sk_copy"
 """On a copy: which migration keeps it, and a hash of the key of the item that counts."""
 FROM: Final = "_sk_from"
 """On an item that a migration moved or made: which one, and a hash of its source's key."""
-MOVED: Final = "_sk_moved"
-"""On an item whose parts are items of their own now: which migration moved them."""
-BASE: Final = "_sk_base"
-"""On an old item whose new one counts now: a digest of it as both last agreed."""
-SOURCE: Final = "_sk_source"
-"""On a new item that counts now: the key of its old one, until that is deleted."""
+PAIR: Final = "_sk_pair"
+"""On an item that a migration moves, and on what became of it: which family, and which side. An
+update keeps it; what other code puts anew lacks it."""
 
 _NAME = f'"{COPY}"'.encode()
 _names = msgspec.json.Decoder(dict[str, Raw]).decode

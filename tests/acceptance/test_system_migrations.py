@@ -67,7 +67,7 @@ class Writers:
             await self.put(aws, schema, number, rng)
 
     async def act(self, aws: Any, schema: Any, rng: random.Random, phase: str) -> None:
-        if self.moves and phase in ("switching", "soaking", "contracting", "done"):
+        if self.moves and phase in ("switching", "soaking", "contracting", "closing", "done"):
             return
         number = rng.randrange(self.items + 5)
         if rng.random() < 0.25 and number not in self.kept:

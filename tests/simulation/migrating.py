@@ -156,7 +156,7 @@ def old_then_new(old: type[Any], new: type[Any]) -> Where:
     def where(phase: str) -> type[Any] | None:
         if phase in ("switching", "returning", "following", "unturning", "dropping"):
             return None
-        return new if phase in ("soaking", "contracting", "done") else old
+        return new if phase in ("soaking", "contracting", "closing", "done") else old
 
     return where
 

@@ -9,8 +9,8 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.tables import open_store
+from streamkit.migrate.attempts import persist
 from streamkit.migrate.calls import DONE
-from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.tallies import Tally
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import MoveRefused
@@ -102,8 +102,7 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
         async def attempt():
             return left.pop(0)
 
-        noted = SimpleNamespace(failed=SimpleNamespace(note=fail))
-        await Pairs.persist(noted, {}, tally, attempt)
+        await persist(SimpleNamespace(note=fail), {}, tally, attempt)
         return tally, left
 
     invalid = Invalid((), "ValidationError")

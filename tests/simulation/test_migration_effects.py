@@ -9,17 +9,9 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
-from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
-from streamkit.migrate.calls import Calls
-from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.mending import waive_errors
-from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.work import MigrationWork, Schemas
-from streamkit.model.copies import COPY
 from streamkit.model.origin import ORIGIN, read_origin
 from streamkit.progress.actions import Verb
 from streamkit.sinks.sink import Limits
@@ -213,30 +205,3 @@ def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(ha
         with capture_logs() as logs:
             assert migrated(harness) == "blocked"
     assert 1 <= sum(line["event"] == "migration.item_failed" for line in logs) <= 4
-
-
-@pytest.mark.parametrize("waived", [False, True])
-def test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides(waived, harness_of):
-    async def written_too_early(aws):
-        errors = ErrorBook((await commands.open_book(app, aws)).store, "0001")
-        tables = await survey(app, aws)
-        schemas = Schemas(tables.table, tables.table, app.known)
-        calls = Calls(aws.dynamodb, Rate(harness.world.clock), [tables.table])
-        state = State("0001", phase="ready", run=1)
-        work = MigrationWork("shop", migration, state, schemas, calls, errors, harness.world.clock)
-        copy = Filed(number=1).attributes(tables.table) | {COPY: {"S": "0001:0"}}
-        for status in ("EARLY", "EARLIER"):
-            await work._is_late(copy, copy := copy | {"status": {"S": status}})
-            if waived and status == "EARLY":
-                await waive_errors(app, aws, "0001", None, "it is nothing")
-        tally = Tally()
-        (error,) = await errors.open()  # a waiver is of what was shown
-        await work.retry(error.key, tally, error.kind)
-        return tally
-
-    app = telling(*MODES["rekey"])
-    migration = app.migrations["0001"]
-    with recording(app):
-        harness = harness_of(app)
-        assert migrated(harness) == "ready"
-        assert harness.operate(written_too_early) == Tally(errors=1)

@@ -46,7 +46,11 @@ class Sleeper(Process):
     async def intercept(self, call, apply):
         payload = bytes(call.payload).decode()
         wanted = call.operation in WRITES and self.now == self.phase
-        if wanted and not self.asleep.is_set() and CONTROL_PREFIX not in payload:
+        if (
+            wanted
+            and not self.asleep.is_set()
+            and (CONTROL_PREFIX not in payload or "#pair#" in payload)
+        ):
             self.asleep.set()
             if self.moment == "after":
                 reply = apply()

@@ -1,7 +1,7 @@
-"""Old code goes on writing at old keys after the switch, as it does in every rolling deploy.
+"""Old and new code write side by side after the switch, as in every rolling deploy.
 
-Whatever it writes there is carried over, or is an open error that no retry removes; `contract`
-deletes nothing of it. Which of two writers is right is for a person to say.
+What one side alone has written is carried to the other, field by field, whether or not a process
+followed. The same field with two values waits for a person, and `contract` takes nothing of it.
 """
 
 from functools import partial
@@ -13,18 +13,17 @@ from streamkit import App, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
+from streamkit.migrate import commands
+from streamkit.migrate.errors import Reason, error_id
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
-from streamkit.migrate.tallies import Tally
 from streamkit.migrate.verifying import verify_migration
-from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
+from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import OldOrder, Order, Profile, Stats
-from tests.simulation.test_migration_adversary import work_of
+from tests.simulation.test_migration_adversary import turned, visited, work_of
 from tests.simulation.test_migration_freezes import Site
-from tests.simulation.test_migration_rows import Site as Parts
 from tests.simulation.test_migration_rows import run, site_of
 
 DAY = 24 * 3600.0
@@ -86,8 +85,9 @@ class Overlap(Site):
         """Return the kinds of the open errors."""
         return sorted(e.kind for e in await list_errors(self.app, self.aws, "0001") if not e.waived)
 
-    async def retry(self):
-        return await retry_errors(self.app, self.aws, "0001", clock=self.world.clock)
+    async def retry(self, take=""):
+        clock = self.world.clock
+        return await retry_errors(self.app, self.aws, "0001", take=take, clock=clock)
 
     async def waive(self):
         names = {error.id for error in await list_errors(self.app, self.aws, "0001")}
@@ -180,67 +180,46 @@ def ways(*chosen):
     ("to", "followed"),
     ("to, no way back", "unseen"),
 )
-def test_updates_and_deletes_of_old_code_after_the_switch_stay_open_until_a_person_decides(
-    app, following
-):
+def test_what_old_code_alone_writes_and_deletes_after_the_switch_is_carried(app, following):
     async def then(site):
         if following:
-            assert await site.errors() == 3 * ["deleted"] + 5 * ["late"]
-            assert await site.retry() == (0, 8)
-            with pytest.raises(ConfigurationError, match=r"8 items.*errors list"):
+            with pytest.raises(ConfigurationError, match="24 h"):
                 await site.step("contract")
         else:
             state = await site.run("contract")
-            assert state.phase == "soaking"
-            assert "8 items" in state.note
-            assert "errors list" in state.note
-            assert await site.retry() == (0, 8)
-        assert await site.errors() == 3 * ["deleted"] + 5 * ["late"]
-        for number in UPDATED:
-            assert (await site.get(old(number)))["note"] == {"S": "by old code"}
+            assert (state.phase, "24 h" in state.note) == ("soaking", True)
+        assert await site.errors() == []
         for number in range(ITEMS):
-            assert await site.get(new(number), table=site.there) is not None
-        # A person decides for what is at the new keys, but old code wrote minutes ago.
-        assert await site.waive() == 8
-        with pytest.raises(ConfigurationError, match="24 h"):
-            await site.step("contract")
+            there = await site.get(new(number), table=site.there)
+            assert (there is None) == (number in DELETED)
+            assert there is None or ("note" in there) == (number in UPDATED)
         await anyio.sleep(DAY)
         state = await site.run("contract")
         assert (state.phase, state.note) == ("done", "")
         left = {i["SK"]["S"] for i in (*site.left(), *site.world.items(site.there))}
         left = {sk for sk in left if "ORDER" in sk}
-        assert left == {f"#ORDER#{number}" for number in range(ITEMS)}
-        for item in site.world.items(site.there):
-            assert not {COPY, FROM, SOURCE, BASE} & item.keys()
+        assert left == {f"#ORDER#{number}" for number in range(ITEMS) if number not in DELETED}
+        assert not any(COPY in item for item in site.world.items(site.there))
+        assert not any("#pair#" in i["PK"]["S"] for i in site.world.items(app.table))
 
     play(app, OLD_ORDERS, updates_and_deletes, then, following=following)
 
 
-async def puts(site):
-    await site.put(old(1).model_copy(update={"status": "PAID"}), old(2), old("fresh"))
+async def different_fields(site):
+    await site.update(old(1), "SET note = :v", {"S": "by old code"})
+    await site.update(new(1), "SET extra = :v", {"S": "by new code"}, table=site.there)
 
 
-@ways(("reverse", "followed"), ("to, no way back", "unseen"))
-def test_a_put_of_old_code_is_carried_where_nothing_contradicts_it_and_else_stays_open(
-    app, following
-):
+@ways(("reverse", "unseen"), ("to", "followed"), ("no way back", "unseen"))
+def test_different_fields_of_one_item_are_carried_both_ways(app, following):
     async def then(site):
-        if not following:
-            assert (await site.run("contract")).phase == "soaking"
-        assert await site.errors() == ["late"]
-        assert await site.retry() == (0, 1)
-        assert (await site.get(old(1)))["status"] == {"S": "PAID"}
-        assert (await site.get(new(1), table=site.there))["status"] == {"S": "NEW"}
-        fresh = await site.get(new("fresh"), table=site.there)
-        assert FROM in fresh
-        # What a person writes at the new key as it is at the old one is agreed, and no error.
-        await site.update(new(1), "SET #s = :v".replace("#s", "note"), {"S": "x"}, table=site.there)
-        assert await site.retry() == (0, 1)
-        await site.put_there(new(1).model_copy(update={"status": "PAID"}))
-        assert await site.retry() == (1, 0)
-        assert BASE in await site.get(old(1))
+        await site.run("contract") if not following else None
+        assert await site.errors() == []
+        there, here = await site.get(new(1), table=site.there), await site.get(old(1))
+        assert (there["note"]["S"], there["extra"]["S"]) == ("by old code", "by new code")
+        assert here["note"] == {"S": "by old code"}
 
-    play(app, OLD_ORDERS, puts, then, following=following)
+    play(app, OLD_ORDERS, different_fields, then, following=following)
 
 
 async def both_write(site):
@@ -255,54 +234,73 @@ async def both_write(site):
 
 
 @ways(("reverse", "unseen"), ("to", "followed"), ("no way back", "unseen"))
-def test_of_two_writers_none_wins(app, following):
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_of_two_writers_none_wins_until_a_person_decides(app, following, side):
     async def then(site):
         if not following:
             await site.run("contract")
-        await site.retry()
-        assert await site.errors() == ["deleted", "deleted", "late", "late"]
+        assert await site.retry() == (0, 4)
+        assert await site.errors() == 4 * ["conflict"]
         assert await site.get(new(1), table=site.there) is None
         assert (await site.get(old(1)))["status"] == {"S": "PAID"}
         assert (await site.get(old(2)))["note"] == {"S": "by old code"}
         assert (await site.get(new(2), table=site.there))["note"] == {"S": "by new code"}
         assert await site.get(old(3)) is None
         assert await site.get(old(4)) is None
-        with pytest.raises(ConfigurationError, match="4 items"):
+        with pytest.raises(ConfigurationError, match=r"4 items.*--take"):
             await site.step("contract")
+        assert await site.waive() == 0
+        assert await site.retry(take=side) == (4, 0)
+        found = [await site.get(new(number), table=site.there) for number in (1, 2, 3, 4)]
+        if side == "old":
+            assert [one and one["status"]["S"] for one in found] == ["PAID", "NEW", None, None]
+            assert found[1]["note"] == {"S": "by old code"}
+        else:
+            assert [one and one["status"]["S"] for one in found] == [None, "NEW", "NEW", "PAID"]
+            assert {one["note"]["S"] for one in found[1:3]} == {"by new code"}
+        await anyio.sleep(DAY + 3600)
+        assert (await site.run("contract")).phase == "done"
 
     play(app, OLD_ORDERS, both_write, then, following=following)
+
+
+def test_a_decision_is_about_what_was_shown_and_about_nothing_that_is_written_later():
+    async def then(site):
+        assert (await site.run("contract")).phase == "soaking"
+        await site.update(old(2), "SET note = :v", {"S": "once more"})
+        with pytest.raises(ConfigurationError, match="since it was shown"):
+            await site.retry(take="new")
+        assert (await site.get(old(2)))["note"] == {"S": "once more"}
+
+    play(rekey(), OLD_ORDERS, both_write, then)
 
 
 PROFILES = [Profile(name=f"u{number}", click=number) for number in range(4)]
 
 
 async def clicks(site):
-    await site.update(PROFILES[1], "ADD click :v", {"N": "7"})
+    await site.update(PROFILES[1], "SET click = :v", {"N": "8"})
     await site.update(PROFILES[2], "SET city = :v", {"S": "both write it"})
-    await site.update(PROFILES[3], "REMOVE click SET city = :v", {"S": "x"})
+    await site.update(PROFILES[3], "SET click = :v", {"N": "7"})
+    await site.update(Stats(name="u3"), "SET click = :v", {"N": "9"})
 
 
 @ways(("split", "unseen"), ("split", "followed"), ("split, no way back", "unseen"))
-def test_what_old_code_writes_to_fields_that_were_moved_out_stays_open(app, following):
+def test_fields_that_were_moved_out_are_settled_with_their_parts(app, following):
     async def then(site):
         if not following:
             assert (await site.run("contract")).phase == "soaking"
-        assert await site.errors() == ["late", "late"]
-        assert await site.retry() == (0, 2)
-        found = await verify_migration(
-            site.app, site.aws, site.app.migrations["0001"], clock=site.world.clock
-        )
-        assert sorted(one.kind for one in found.different) == ["late", "late"]
-        assert (await site.get(PROFILES[1]))["click"] == {"N": "8"}
-        # It is written at its new place by hand: both agree.
-        await site.update(Stats(name="u1"), "SET click = :v", {"N": "8"})
-        assert (await site.retry())[0] == 1
-        assert await site.waive() == 1
+        assert await site.errors() == ["conflict"]
+        assert (await site.get(Stats(name="u1")))["click"] == {"N": "8"}
+        one = site.app.migrations["0001"]
+        found = await verify_migration(site.app, site.aws, one, clock=site.world.clock)
+        assert [one.kind for one in found.different] == ["conflict"]
+        assert await site.retry(take="new") == (1, 0)
         await anyio.sleep(DAY)
         assert (await site.run("contract")).phase == "done"
         clicks = {i["name"]["S"]: i["click"]["N"] for i in site.left() if "#STATS" in i["SK"]["S"]}
-        assert clicks == {"u0": "0", "u1": "8", "u2": "2", "u3": "3"}
-        assert not [i for i in site.left() if {"click", MOVED} & i.keys() and BASE in i]
+        assert clicks == {"u0": "0", "u1": "8", "u2": "2", "u3": "9"}
+        assert not [i for i in site.left() if "#STATS" not in i["SK"]["S"] and "click" in i]
 
     play(app, PROFILES, clicks, then, following=following)
 
@@ -313,141 +311,136 @@ async def deletes(site):
 
 
 @pytest.mark.parametrize("to", [None, "New"])
-def test_a_delete_of_old_code_that_the_stream_has_forgotten_is_found_by_comparing(to):
+def test_a_delete_of_old_code_that_the_stream_has_forgotten_is_found_by_its_record(to):
     async def then(site):
         await anyio.sleep(26 * 3600)
         assert (await site.run("contract")).phase == "soaking"
-        assert await site.errors() == 3 * ["deleted"]
-        assert len(site.left()) == (10 - 3) + (0 if to else 10)
+        assert len(site.left()) == (10 - 3) * (1 if to else 2)
 
     play(rekey(reverse=False, to=to), OLD_ORDERS, deletes, then)
 
 
-async def updates(site):
-    await site.update(old(1), "SET note = :v", {"S": "by old code"})
-
-
-def test_a_decision_is_about_what_was_shown_and_about_nothing_that_old_code_writes_later():
+def test_a_rollback_keeps_what_either_side_has_written():
     async def then(site):
-        assert (await site.run("contract")).phase == "soaking"
-        assert await site.waive() == 1
-        assert await site.errors() == []
-        await site.update(old(1), "SET note = :v", {"S": "once more"})
-        await anyio.sleep(DAY + 7200)
-        assert (await site.run("contract")).phase == "soaking"
-        assert await site.errors() == ["late"]
-        assert (await site.get(old(1)))["note"] == {"S": "once more"}
-        # Set back to what it was when both agreed: nothing is left to decide.
-        await site.update(old(1), "REMOVE note ADD nothing :v", {"N": "0"})
-        await site.update(old(1), "REMOVE nothing SET order_id = :v", {"S": "1"})
-        assert await site.retry() == (1, 0)
-
-    play(rekey(), OLD_ORDERS, updates, then)
-
-
-def test_a_rollback_keeps_what_old_code_wrote_at_old_keys_where_new_code_wrote_nothing():
-    async def then(site):
-        await site.step("rollback")
-        await site.run_until_paused()
-        assert await site.errors() == 3 * ["deleted"]
-        assert await site.waive() == 3
-        await steps.resume(site.app, site.aws, "0001", by="op", clock=site.world.clock)
-        assert (await site.live(Process("on"), stay=False)).phase == "rolled back"
+        state = await site.run("rollback")
+        assert state.phase == "rolled back"
         left = {i["SK"]["S"]: i.get("note", {"S": ""})["S"] for i in site.left()}
         assert left == {
-            f"ORDER#{number}": "by old code" if number in UPDATED else "" for number in range(ITEMS)
+            f"ORDER#{number}": "by old code" if number in UPDATED else ""
+            for number in range(ITEMS)
+            if number not in DELETED
         }
-        assert not [i for i in site.left() if {COPY, FROM, SOURCE, BASE} & i.keys()]
+        assert not [i for i in site.left() if {COPY, PAIR} & i.keys()]
 
     play(rekey(), OLD_ORDERS, updates_and_deletes, then)
+
+
+async def waived_and_then_in_conflict():
+    async with site_of(rekey()) as site:
+        book = work_of(site, "soaking").families.failed.book
+        key = old(1).item_key.wire(site.schema)
+        await book.add(key, Reason("transform", "it raised"), 1.0)
+        await book.waive(error_id(key), "so be it")
+        before = await book.open()
+        await book.add(key, Reason("conflict", "both wrote it"), 2.0, shown="x")
+        return before, [error.kind for error in await book.open()]
+
+
+def test_a_waiver_of_one_failure_is_none_of_a_conflict():
+    assert run(waived_and_then_in_conflict) == ([], ["conflict"])
+
+
+# -- stubs -----------------------------------------------------------------------------------------
+
+
+async def stubbed(write):
+    """Leave a stub of an old item, let old code write it, and look at the family once more."""
+    async with site_of(rekey()) as site:
+        await site.put(old(1))
+        await turned(site, old(1))
+        await visited(site, old(1), "contracting", "forward")
+        stub = await site.get(old(1))
+        await write(site)
+        tally = await visited(site, old(1), "closing", "forward")
+        return stub, tally, await site.get(old(1)), await site.get(new(1))
+
+
+def test_a_stub_is_a_key_and_a_stamp_and_what_old_code_updates_there_is_carried():
+    async def write(site):
+        await site.set_status(old(1), "PAID")
+
+    stub, tally, again, there = run(stubbed, write)
+    assert {name for name in stub if not name.startswith("_sk_")} == {"PK", "SK"}
+    assert (tally.errors, there["status"]) == (0, {"S": "PAID"})
+    assert "status" not in again
+
+
+def test_what_old_code_deletes_or_puts_at_a_stub_is_carried():
+    async def put(site):
+        await site.put(old(1).model_copy(update={"status": "SENT"}))
+
+    async def delete(site):
+        await site.delete(old(1))
+
+    assert run(stubbed, put)[3]["status"] == {"S": "SENT"}
+    assert run(stubbed, delete)[3] is None
+
+
+async def closes_while_old_code_writes(site):
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(site.live, Process("stays"), stay=True))
+        book = await commands.open_book(site.app, site.aws)
+        await site.step("contract")
+        while (await book.read("0001")).phase != "contracting":
+            await anyio.sleep(0.1)
+        while (await book.read("0001")).stage == "comparing":
+            await anyio.sleep(0.1)
+        while (await site.get(old(2))) is not None and "status" in await site.get(old(2)):
+            await anyio.sleep(0.1)
+        await site.update(old(2), "SET note = :v", {"S": "late"})
+        await anyio.sleep(3600)
+        soon = (await book.read("0001")).phase, await site.get(new(2))
+        await anyio.sleep(DAY)
+        then = (await book.read("0001")).phase
+        group.cancel_scope.cancel()
+    return soon, then
+
+
+async def nothing(site):
+    pass
+
+
+def test_stubs_are_watched_until_old_code_has_written_none_for_a_day():
+    (soon, there), then = play(rekey(), OLD_ORDERS, nothing, closes_while_old_code_writes)
+    assert (soon, there["note"], then) == ("closing", {"S": "late"}, "done")
 
 
 # -- between a look and the act --------------------------------------------------------------------
 
 
-async def written_between(monkeypatch, app, source, write):
-    async with site_of(app) as site:
-        await site.put(source)
-        await site.pairs.forward(source.item_key.wire(site.schema), Tally(), switch=True)
-        site.meanwhile(monkeypatch, "transact", lambda: write(site))
-        tally = Tally()
-        await work_of(site, "contracting").visit(await site.get(source), tally)
-        return tally, await site.get(source)
+def test_contract_takes_an_old_item_only_while_it_is_exactly_what_was_agreed(monkeypatch):
+    async def then():
+        async with site_of(rekey()) as site:
+            await site.put(old(1))
+            await turned(site, old(1))
+            site.meanwhile(monkeypatch, "transact", lambda: site.set_status(old(1), "PAID"))
+            await visited(site, old(1), "contracting", "forward")
+            return await site.get(new(1))
+
+    assert run(then)["status"] == {"S": "PAID"}
 
 
-def test_contract_deletes_an_old_item_only_while_it_is_exactly_what_was_carried(monkeypatch):
-    async def write(site):
-        await site.set_status(old(1), "PAID")
+def test_contract_takes_fields_of_a_split_item_only_while_they_are_what_was_agreed(monkeypatch):
+    async def then():
+        async with site_of(split()) as site:
+            await site.put(PROFILES[1])
+            await turned(site, PROFILES[1])
 
-    tally, there = run(written_between, monkeypatch, rekey(), old(1), write)
-    assert tally.errors == 1
-    assert there["status"] == {"S": "PAID"}
+            async def write():
+                await site.put(PROFILES[1].model_copy(update={"click": 8}))
 
+            site.meanwhile(monkeypatch, "transact", write)
+            await visited(site, PROFILES[1], "contracting", "forward")
+            return await site.get(Stats(name="u1"))
 
-def test_contract_takes_fields_of_a_split_item_only_while_they_are_exactly_what_was_carried(
-    monkeypatch,
-):
-    async def write(site):
-        await site.aws.dynamodb.update_item(
-            TableName="Chat",
-            Key=PROFILES[1].item_key.wire(site.schema),
-            UpdateExpression="ADD click :v",
-            ExpressionAttributeValues={":v": {"N": "7"}},
-        )
-
-    tally, there = run(written_between, monkeypatch, split(), PROFILES[1], write)
-    assert tally.errors == 1
-    assert there["click"] == {"N": "8"}
-
-
-async def deleted_while_contracting():
-    async with site_of(rekey(reverse=False)) as site:
-        for number in (1, 2):
-            await site.put(old(number))
-            key = old(number).item_key.wire(site.schema)
-            await site.pairs.forward(key, Tally(), switch=True)
-        await site.delete(old(1))
-        await work_of(site, "contracting").visit(await site.get(old(2)), Tally())
-        tally = Tally()
-        for number in (1, 2):
-            await work_of(site, "contracting", stage="closing").visit(
-                await site.get(new(number)), tally
-            )
-        return tally, [await site.get(new(number)) for number in (1, 2)], await site.get(old(2))
-
-
-def test_what_old_code_deleted_while_old_items_went_is_told_from_what_contract_deleted():
-    tally, (bereft, rid), gone = run(deleted_while_contracting)
-    assert tally.errors == 1
-    assert gone is None
-    assert SOURCE in bereft
-    assert SOURCE not in rid
-
-
-async def put_and_deleted_by_new_code(site):
-    site.paired = await site.get(new(1), table=site.there)
-    await site.put_there(new(1))
-    await site.delete(new(1), table=site.there)
-
-
-async def contracted_after_a_change_was_followed_twice(site):
-    key = new(1).item_key.wire(site.schema)
-    tables = await survey(site.app, site.aws)
-    work = work_of(Parts(site.app, site.world, site.aws, tables), "soaking")
-    follow = partial(work.switched.backward, key, Tally(), old=site.paired)
-    await follow()
-    assert await site.get(old(1)) is None
-    await site.put_there(new(1))
-    await site.step("contract")
-    await follow()  # a process was killed before it wrote down that it had
-    found = await site.errors()
-    with anyio.fail_after(1800):
-        state = await site.live(Process("contract"), stay=False)
-    return found, state.phase, await site.errors()
-
-
-def test_contract_believes_an_error_only_once_all_that_was_written_is_followed():
-    """What a change raises that is followed twice, the deletion behind it takes back."""
-    write, then = put_and_deleted_by_new_code, contracted_after_a_change_was_followed_twice
-    found, phase, left = play(rekey(), [old(1), old(2)], write, then)
-    assert (found, phase, left) == (["deleted"], "done", [])
+    assert run(then)["click"] == {"N": "8"}

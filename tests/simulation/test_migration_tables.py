@@ -96,7 +96,7 @@ class Writer:
     async def act(self, aws, schema, rng, phase):
         if phase in ("switching", "returning", "following", "unturning", "dropping"):
             return
-        after = phase in ("soaking", "contracting", "done") and self.moves
+        after = phase in ("soaking", "contracting", "closing", "done") and self.moves
         entity = self.kind.new if after else self.kind.old
         number, status = rng.randrange(15), rng.choice(["PAID", "SENT"])
         one = entity(user=f"u{number % 3}", number=number, status=status)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from streamkit.migrate import course
-from streamkit.migrate.course import after_pass, given_up, once_more
+from streamkit.migrate.course import after_pass, first_of, given_up, once_more
 from streamkit.migrate.state import PASSES, State, read_state
 
 STEPS = 12
@@ -17,27 +17,27 @@ def turned(state, turn):
     return replace(state, phase=turn.phase, **({"stage": ""} | dict(turn.facts)))
 
 
-def following(state, *, other_table):
+def following(state):
     """Return the states that may come next: after a pass, or by what a person says."""
     if state.phase in PASSES:
         yield turned(state, given_up(state, "why"))
         if state.phase == "verifying":
             yield replace(state, phase="ready", stage="")
             return
-        yield turned(state, after_pass(state, other_table=other_table))
+        yield turned(state, after_pass(state))
         if state.does not in ("scanning", "comparing"):
             yield turned(state, once_more(state))
     elif state.phase == "catching up":
         yield replace(state, phase="verifying")
     elif state.phase == "blocked":
-        yield replace(state, phase="verifying", attempt=state.attempt + 1)
+        yield replace(state, phase="verifying", attempt=first_of(state))
     elif state.phase == "ready":
         yield replace(state, phase="switching", attempt=0)
     elif state.phase == "soaking":
         yield replace(state, phase="contracting", stage="comparing", note="")
 
 
-def repeated(*, other_table):
+def repeated():
     """Return the names of passes that would be taken for others that were read before."""
     found, todo = set(), [(State("0001", phase="scanning", run=1), frozenset())]
     for _ in range(STEPS):
@@ -47,16 +47,15 @@ def repeated(*, other_table):
                 found.add(state.pass_name)
                 continue
             seen = names | {state.pass_name} if state.phase in PASSES else names
-            for after in following(state, other_table=other_table):
+            for after in following(state):
                 later[after.phase, after.pass_name, seen] = after, seen
         todo = list(later.values())
     return found
 
 
-@pytest.mark.parametrize("other_table", [False, True])
-def test_no_pass_has_the_name_of_one_whose_segments_may_still_be_there(other_table):
+def test_no_pass_has_the_name_of_one_whose_segments_may_still_be_there():
     """A process that is killed before it deletes them leaves them finished."""
-    assert repeated(other_table=other_table) == set()
+    assert repeated() == set()
 
 
 def test_a_contraction_that_compares_under_the_name_of_the_last_one_is_found(monkeypatch):
@@ -68,7 +67,7 @@ def test_a_contraction_that_compares_under_the_name_of_the_last_one_is_found(mon
 
     monkeypatch.setitem(globals(), "given_up", forgetful)
     assert course.given_up is given
-    assert repeated(other_table=False) == {"0001.1.comparing.0"}
+    assert repeated() == {"0001.1.comparing.0"}
 
 
 @pytest.mark.parametrize(("desired", "paused"), [("pause", True), ("run", False)])

@@ -1,0 +1,305 @@
+"""Bring families into step: read one, decide, and write it in one transaction.
+
+    read      the old item, the new ones and the pair record, strongly consistent
+    decide    see `plans`
+    write     items, record and stamps, IF each is as it was read, whole; refused: read again
+
+The stream only says where to look: what is written is made of what was read, never of the image of
+a change. So repeated and late changes do no harm, and a pass over pair records finds what no
+process followed.
+
+The first pass has just read the old item, and most places are free: it sends the transaction
+without reading anything again, and reads only if that is refused. Where a place was not free, the
+next ones are looked at before.
+
+In: a key. Out: what was done, in a `Tally`. On failure: a record of the family's error; `conflict`
+if both sides have written the same field, `taken` if another item is in a new one's place, and
+`early` if new code has written what a rollback cannot bring back.
+"""
+
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streamkit.core.querying import query_request
+from streamkit.errors import ConfigurationError
+from streamkit.migrate.attempts import Undecided, persist
+from streamkit.migrate.calls import DONE, Calls
+from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.family import Family, Views
+from streamkit.migrate.plans import FamilyPlan, Plans, Rules
+from streamkit.migrate.records import PairRecords
+from streamkit.migrate.settlement import THERE, Take
+from streamkit.migrate.shapes import BothShapes
+from streamkit.migrate.tallies import Tally
+from streamkit.migrate.transform import Transform, plain, visible
+from streamkit.migrate.writes import (
+    Key,
+    WireItem,
+    delete,
+    only_if,
+    put,
+    unchanged,
+    update,
+)
+from streamkit.model.conditions import Condition, absent, as_it_was
+from streamkit.model.copies import COPY, PAIR
+from streamkit.model.origin import ORIGIN
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Action, Verb, item_ref
+from streamkit.progress.scan.places import place_of, place_text
+
+Step = Literal["", "turn", "unturn", "contract", "close", "drop"]
+"""What a pass does with a family that is settled; "" is nothing."""
+WrittenHook = Callable[[Key, float], Awaitable[None]]
+"""Is told when other code has written an old item."""
+_LOOKS = 50
+"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
+
+
+@dataclass
+class Families:
+    """The families of one migration in one phase; `written` is told what old code writes."""
+
+    transform: Transform
+    calls: Calls
+    failed: FailedItems
+    rules: Rules
+    written: WrittenHook
+    _looks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare to read families."""
+        self.shapes = BothShapes(self.transform)
+        self.plans = Plans(Views(self.shapes), self.rules)
+        book = self.failed.book
+        self.records = PairRecords(book.space, book.migration, self.calls)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def read(self, key: Key, new: Key | None = None) -> Family:
+        """Read a family; `new` is the key of an item that may belong to it."""
+        transform, name = self.transform, Family(key).name
+        record = await self.records.read(name)
+        old = await self.calls.get(transform.schema.name, key)
+        if old is not None and not self._is_ours(old):
+            old = None if record else old
+        places = set() if record is None else record.places
+        if new is not None:
+            places.add(place_text(new))
+        if record is None or not record.left or self.shapes.is_split:
+            places |= self.shapes.targets(old).keys()
+        if old is not None:
+            places |= await self._collected(old)
+        there: dict[str, WireItem | None] = {}
+        for place in sorted(places):
+            there[place] = await self.calls.get(transform.target.name, place_of(place))
+        return Family(key, record, old, there)
+
+    def _is_ours(self, old: WireItem) -> bool:
+        """Return whether an item is no copy that another migration keeps."""
+        mine = f"{self.transform.migration.id}:"
+        return COPY not in old or str(old[COPY]["S"]).startswith(mine)
+
+    async def _collected(self, old: WireItem) -> set[str]:
+        """Return the places of parts that are there, whether or not they follow from the item."""
+        transform = self.transform
+        collect = transform.migration.collect
+        if collect is None:
+            return set()
+        request = query_request(collect(transform.entity(old)), transform.target)
+        names = transform.target.key_attributes
+        return {
+            place_text({name: item[name] for name in names})
+            for item in await self.calls.query(**request)
+        }
+
+    async def old_key(self, *images: WireItem | None) -> Key | None:
+        """Return the key of the old item of a new one, from what its images say."""
+        for image in images:
+            text = str((image or {}).get(PAIR, {}).get("S", ""))
+            owner, _, rest = text.partition(":")
+            if owner == self.transform.migration.id:
+                record = await self.records.read(rest.partition(":")[0])
+                if record is not None:
+                    return record.old
+        shown = next((image for image in images if image is not None), None)
+        if shown is None or not self.shapes.mirrors:
+            return None
+        if self.shapes.is_split:
+            source = self.transform.migration.source
+            assert source is not None  # noqa: S101 - checked at declaration
+            key = source(self.shapes.reverse.entity(shown))
+            return None if key is None else key.wire(self.transform.schema)
+        return self.shapes.key(self.shapes.reverse.source(shown))
+
+    # -- settling ------------------------------------------------------------------------------
+
+    async def settle(
+        self,
+        key: Key,
+        tally: Tally,
+        *,
+        step: Step = "",
+        seen: WireItem | None = None,
+        new: Key | None = None,
+        at: float = 0,
+    ) -> None:
+        """Bring a family into step, and do what its phase does with one that is.
+
+        Args:
+            key: the key of the old item.
+            tally: the counts to add to.
+            step: what is done with it then.
+            seen: the old item, if the first pass has just read it, strongly consistent.
+            new: the key of the new item that led here.
+            at: when it was written, if a change says so.
+        """
+        if seen is not None and self._looks:
+            self._looks, seen = self._looks - 1, None
+
+        async def attempt() -> Any:
+            nonlocal seen
+            read, seen = seen, None
+            family = Family(key, None, read, dict.fromkeys(self.shapes.targets(read)))
+            if read is None:
+                family = await self.read(key, new)
+            outcome = await self._bring(family, step, at)
+            if read is not None and outcome is not DONE and outcome is not None:
+                self._looks = _LOOKS
+            return outcome
+
+        await persist(self.failed, key, tally, attempt)
+
+    async def _bring(self, family: Family, step: Step, at: float) -> Any:
+        """Settle a family as it was read, and go on to its step; return the last outcome."""
+        done = None
+        while True:
+            try:
+                plan = self.plans.settle(family)
+            except Undecided as error:
+                if error.kind == "conflict":
+                    await self.written(family.key, at)
+                raise
+            settles = plan is not None
+            plan = plan or self._step(family, step)
+            if plan is None:
+                return done
+            done = await self.send(plan)
+            wrote = settles and done is DONE and self._old_was_written(family, at)
+            if wrote:
+                await self.written(family.key, at)
+            if done is not DONE or not settles or not step or (wrote and step == "close"):
+                return done
+            family = await self.read(family.key)
+
+    def _old_was_written(self, family: Family, at: float) -> bool:
+        if family.record is None:
+            return at > 0  # a change says so; else it may be an item of before the switch
+        return bool(self.plans.views.of(family).old.changed)
+
+    def _step(self, family: Family, step: Step) -> FamilyPlan | None:
+        match step:
+            case "turn":
+                return self.plans.turn(family, counts_new=True)
+            case "unturn":
+                return self.plans.turn(family, counts_new=False)
+            case "contract":
+                return self.plans.contract(family)
+            case "close":
+                return self.plans.close(family) or self.plans.contract(family)
+            case "drop":
+                return self.plans.drop(family)
+        return None
+
+    async def take(self, key: Key, side: Take, shown: str, tally: Tally) -> None:
+        """Write what a person has decided about exactly what the person was shown.
+
+        Raises:
+            ConfigurationError: it is another by now.
+        """
+
+        async def attempt() -> Any:
+            family = await self.read(key)
+            if family.shown != shown:
+                raise ConfigurationError(
+                    f"item {family.name} was written since it was shown; look at it again with"
+                    " `streamkit migrate errors retry` and `errors show`"
+                )
+            plan = self.plans.settle(family, side)
+            return None if plan is None else await self.send(plan)
+
+        await persist(self.failed, key, tally, attempt)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def send(self, plan: FamilyPlan) -> Any:
+        """Send the transaction of a plan."""
+        before, after, known = plan.before, plan.after, self._known(plan.before)
+        actions = []
+        if plan.only != "new":
+            actions.append(self._old(before, after, known))
+        if plan.only != "old":
+            target = self.transform.target
+            actions += [
+                self._item(target, place_of(place), before.new.get(place), item, None, known)
+                for place, item in after.new.items()
+            ]
+        same = before.record is not None and before.record == after.record
+        if not same and (before.record is not None or after.record is not None):
+            actions.append(self.records.writes(before.record, after.record))
+        return await self.calls.transact(actions)
+
+    def _known(self, family: Family) -> set[str]:
+        """Return the names of attributes that items of a family may have."""
+        record, items = family.record, (family.old, *family.new.values())
+        names = {name for one in items for name in visible(one or {})}
+        for base in (record.base_old, record.base_new) if record is not None else ():
+            names |= {name for _, name in base if name != THERE}
+        return names | self.shapes.names
+
+    def _old(self, before: Family, after: Family, known: AbstractSet[str]) -> Action:
+        """Return the write of an old item.
+
+        Of one that is split both sides write the rest: only what the functions read is asked for.
+        """
+        held: list[Condition] | None = None
+        schema, old = self.transform.schema, before.old
+        carried = after.old is not None and old is not None and visible(old) != visible(after.old)
+        if self.shapes.is_split and old is not None and not carried:
+            rewrite = self.shapes.rewrite(old)
+            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()
+            held = unchanged(schema, plain(old), names)
+            held += as_it_was((PAIR,), plain(old))
+        return self._item(schema, before.key, old, after.old, held, known)
+
+    def _item(
+        self,
+        schema: TableSchema,
+        key: Key,
+        before: WireItem | None,
+        after: WireItem | None,
+        held: list[Condition] | None,
+        known: AbstractSet[str],
+    ) -> Action:
+        """Return the action that leaves an item as it is to be, IF it is as it was read.
+
+        That it has no other attributes can only be asked of those that are `known` by name.
+        """
+        if held is None and before is not None:
+            held = unchanged(schema, plain(before), before.keys() | known)
+        held = [absent] if held is None else held
+        if after is None:
+            return delete(schema, key, held) if before is not None else _check(schema, key, held)
+        if before is None:
+            return put(schema, after, held, self.failed.writer)
+        sets = {n: v for n, v in after.items() if before.get(n) != v}
+        removes = before.keys() - after.keys() - {ORIGIN}
+        if not sets and not removes:
+            return _check(schema, key, held)
+        return update(schema, key, held, self.failed.writer, sets=sets, removes=removes)
+
+
+def _check(schema: TableSchema, key: Key, held: list[Condition]) -> Action:
+    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))

@@ -1,0 +1,185 @@
+"""One family: an old item, the new items that follow from it, and what both sides last agreed on.
+
+A *stub* is a key and a stamp, so that what other code writes or deletes there can be seen. A stub
+stands for what the other side says.
+
+In: a family as it was read. Out: both sides of it as `settlement` compares them. Pure, but for the
+functions of the migration. On failure: `Undecided`, if it cannot be told what a stub stands for.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.migrate.attempts import Undecided
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.records import PairRecord
+from streamkit.migrate.settlement import THERE, Digests, FamilySide, Field, digest
+from streamkit.migrate.shapes import BothShapes, Items
+from streamkit.migrate.transform import Target, plain, visible
+from streamkit.migrate.writes import Key, WireItem
+from streamkit.model.copies import PAIR
+
+_ELSE = "-"
+"""A digest that no field has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family: `key` is that of the old item, `new` has a place for each new item."""
+
+    key: Key
+    record: PairRecord | None = None
+    old: WireItem | None = None
+    new: Items = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its record, and of its error."""
+        return error_id(self.key)
+
+    @property
+    def shown(self) -> str:
+        """A digest of all of it: a decision is about exactly this."""
+        items = [None if one is None else plain(one) for one in (self.old, *self.new.values())]
+        return digest([self.record.text if self.record else "", list(self.new), *items])
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of a family, and what the items of each one stand for, stubs included."""
+
+    old: FamilySide
+    new: FamilySide
+    targets: Mapping[str, Target]
+    image: Items
+
+
+@dataclass(frozen=True)
+class Views:
+    """Reads the sides of the families of one migration."""
+
+    shapes: BothShapes
+
+    @property
+    def id(self) -> str:
+        """The migration's number."""
+        return self.shapes.transform.migration.id
+
+    def stamp(self, family: Family, side: str) -> dict[str, dict[str, str]]:
+        """Return the attribute of an item on a side that an update of other code keeps."""
+        return {PAIR: {"S": f"{self.id}:{family.name}:{side}"}}
+
+    def is_stamped(self, item: WireItem | None, family: Family, side: str) -> bool:
+        """Return whether an item is one that the migration wrote, perhaps updated since."""
+        return item is not None and item.get(PAIR) == self.stamp(family, side)[PAIR]
+
+    def of(self, family: Family) -> Sides:
+        """Return both sides of a family.
+
+        Raises:
+            Undecided: it cannot be told what a written stub means.
+        """
+        record = family.record or PairRecord(family.key)
+        base_new = record.base_new
+        if record.left == "old" and not self.shapes.is_split:
+            old, targets = self._old_stub(family, base_new)
+        else:
+            targets = self.shapes.targets(family.old)
+            fields = self.shapes.view({place: one.item for place, one in targets.items()})
+            lost = not self.is_stamped(family.old, family, "old")
+            old = FamilySide(
+                fields, record.base_old, _places(fields, record.base_old) if lost else set()
+            )
+        if record.left == "new":
+            new, image = self._new_stubs(family, record.base_old, targets)
+        else:
+            fields, image = self.shapes.view(family.new), family.new
+            lost_at = {
+                p for p, one in family.new.items() if not self.is_stamped(one, family, "new")
+            }
+            new = FamilySide(fields, base_new, lost_at)
+        return Sides(old, new, targets, image)
+
+    def _old_stub(self, family: Family, base: Digests) -> tuple[FamilySide, dict[str, Target]]:
+        """Return what other code has written at a stub of the old item.
+
+        Raises:
+            Undecided: it cannot be told what that means for the new item.
+        """
+        old, shapes = family.old, self.shapes
+        if old is None or not self.is_stamped(old, family, "old"):
+            targets = shapes.targets(old)
+            fields = shapes.view({place: one.item for place, one in targets.items()})
+            written = dict.fromkeys({*fields, *base}, _ELSE)
+            return FamilySide(fields, written, _places(fields, base)), targets
+        said = shapes.says(old, new=False)
+        if not said:
+            return FamilySide({}, {}), {}
+        there = [one for one in family.new.values() if one is not None]
+        before = shapes.reverse.source(there[0]) if shapes.mirrors and there else {}
+        try:
+            targets = shapes.targets({**before, **family.key, **said})
+        except Exception as error:
+            text = "written at its old key after it was contracted, in fields that say too little"
+            raise undecided(family, "conflict", text) from error
+        fields = shapes.view({place: one.item for place, one in targets.items()})
+        return FamilySide(fields, shapes.view_of_old(before)), targets
+
+    def _new_stubs(
+        self, family: Family, base: Digests, targets: Mapping[str, Target]
+    ) -> tuple[FamilySide, Items]:
+        """Return what other code has written at stubs of the new items, in a rollback."""
+        image: dict[str, WireItem | None] = {}
+        seen: dict[Field, str] = {}
+        anew: set[str] = set()
+        for place, item in family.new.items():
+            target = targets.get(place)
+            if item is not None and self.is_stamped(item, family, "new"):
+                said = self.shapes.says(item, new=True)
+                image[place] = {**target.item, **said} if target else item
+                seen |= self.shapes.view({place: target.item if target else None})
+            else:
+                image[place] = item
+                own = {f for f in base if f[0] == place} | self.shapes.view({place: item}).keys()
+                seen |= dict.fromkeys(own, _ELSE)
+                anew.add(place)
+        return FamilySide(self.shapes.view(image), seen, anew), image
+
+
+def _places(fields: Digests, base: Digests) -> set[str]:
+    return {place for place, _ in (*fields, *base)}
+
+
+def undecided(family: Family, kind: str, text: str, detail: str = "") -> Undecided:
+    """Return the error that leaves a family to people."""
+    return Undecided(kind, text, name=family.name, shown=family.shown, detail=detail)
+
+
+def conflict(family: Family, sides: Sides, clash: frozenset[Field]) -> Undecided:
+    """Return the error that both sides have written the same, with both values for people."""
+    names = sorted({name for _, name in clash if name != THERE})
+    keys = ("its old key", "its new key")
+    did = [
+        f"deleted at {key}"
+        if side.base and not side.fields
+        else f"written anew at {key}"
+        if side.anew
+        else f"written at {key}"
+        for side, key in zip((sides.old, sides.new), keys, strict=True)
+    ]
+    text = f"both sides wrote {', '.join(names) or 'it'}: {did[0]}, {did[1]}"
+    ours = {place: one.item for place, one in sides.targets.items()}
+    values: list[dict[str, Any]] = [
+        {
+            n: v
+            for one in items.values()
+            if one
+            for n, v in plain(visible(one)).items()
+            if n in names
+        }
+        for items in (ours, sides.image)
+    ]
+    detail = json.dumps(dict(zip(("old", "new"), values, strict=True)), default=str)
+    return undecided(family, "conflict", text, detail)

@@ -1,0 +1,290 @@
+"""Decide what becomes of one family: an old item, the new items that follow from it, their record.
+
+    settle     what only one side has written goes to the other; both sides and the record agree
+    turn       handlers count the new items from now on, or, in a rollback, the old one again
+    contract   the old item becomes a stub, IF it is exactly as agreed; `drop`: the new ones do
+    close      the stubs and the record go, IF nobody has written a stub
+
+Nothing is carried to a stub: its record takes up only what was carried from it.
+
+In: a family as it was read. Out: the family as it is to be, or None where nothing is to be done.
+Pure, but for the functions of the migration. On failure: `Undecided`, where people have to say what
+is right.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.family import Family, Sides, Views, conflict, undecided
+from streamkit.migrate.records import PairRecord
+from streamkit.migrate.settlement import Field, Settlement, Take, compare, taken_up
+from streamkit.migrate.shapes import BothShapes, Items, rewritten
+from streamkit.migrate.transform import TransformError
+from streamkit.migrate.writes import WireItem
+from streamkit.model.copies import COPY, PAIR
+from streamkit.progress.scan.places import place_of
+
+Only = Literal["", "old", "new"]
+
+ITEMS_MAX = 98
+"""Items of a family: one transaction holds them beside their record."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyPlan:
+    """A family as it was read, and as it is to be; `only` is the side it is about, "" is both."""
+
+    before: Family
+    after: Family
+    only: Only = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a phase allows.
+
+    `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
+    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
+    """
+
+    counts_new: bool = False
+    makes_new: bool = True
+    makes_old: bool = False
+    drops: bool = False
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Decides about the families of one migration in one phase."""
+
+    views: Views
+    rules: Rules
+
+    @property
+    def shapes(self) -> BothShapes:
+        """Both shapes."""
+        return self.views.shapes
+
+    # -- settling ------------------------------------------------------------------------------
+
+    def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
+        """Return what brings both sides to agree; None if they do.
+
+        Args:
+            family: as it was read.
+            take: the side that a person has decided for.
+
+        Raises:
+            Undecided: both have written the same, and no person has decided.
+        """
+        sides = self.views.of(family)
+        if family.record is None:
+            return self._first(family, sides)
+        if family.record.left == "new":
+            return self._from_new_stubs(family, sides, take)
+        mirrors = self.shapes.mirrors and not family.record.left
+        if self.rules.drops and not self.shapes.mirrors and sides.new.changed and take != "old":
+            text = "written at its new key, and there is no reverse= to bring it back"
+            raise undecided(family, "early", text)
+        settled = compare(sides.old, sides.new, mirrors=mirrors, take=take)
+        if settled is None and self.rules.drops and sides.new.changed:
+            settled = Settlement(sides.new.changed)  # a person has decided for the old item
+        if settled is None:
+            return self._marked(family, sides)
+        if settled.clash:
+            raise conflict(family, sides, settled.clash)
+        return self._carried(family, sides, settled, take)
+
+    def _first(self, family: Family, sides: Sides) -> FamilyPlan | None:
+        """Make what is missing on one side, and the record."""
+        there = {place for place, one in family.new.items() if one is not None}
+        for place in there & sides.targets.keys():
+            both = [
+                {f: d for f, d in side.fields.items() if f[0] == place}
+                for side in (sides.old, sides.new)
+            ]
+            if both[0] != both[1]:
+                text = f"another item is where it belongs, {error_id(place_of(place))}"
+                raise undecided(family, "taken", text)
+        extra = there - sides.targets.keys()
+        if extra and not (self.rules.makes_old and self.shapes.mirrors):
+            there, extra = there - extra, set()
+        missing = sides.targets.keys() - there
+        if not (sides.targets or extra) or (missing and not self.rules.makes_new):
+            return None
+        names = frozenset(f for f in sides.old.fields if f[0] in missing)
+        back = frozenset(f for f in sides.new.fields if f[0] in extra)
+        kept = {place: family.new.get(place) for place in sides.targets.keys() | there}
+        return self._carried(replace(family, new=kept), sides, Settlement(names, back), "")
+
+    def _from_new_stubs(self, family: Family, sides: Sides, take: Take) -> FamilyPlan | None:
+        """Carry what other code writes at stubs of the new items, in a rollback."""
+        assert family.record is not None  # noqa: S101 - stubs have one
+        turned: Take = {"old": "new", "new": "old"}.get(take, "")  # type: ignore[assignment]
+        settled = compare(sides.new, sides.old, mirrors=False, take=turned)
+        if settled is None:
+            return None
+        if settled.clash:
+            raise conflict(family, sides, settled.clash)
+        if not self.shapes.mirrors and take == "old":
+            settled = Settlement()
+        if not self.shapes.mirrors and settled.to_new:
+            text = "written at its new key, and there is no reverse= to bring it back"
+            raise undecided(family, "early", text)
+        old = family.old
+        if settled.to_new:
+            now = self._new_items(replace(family, new=sides.image), sides, frozenset())
+            old = self._old_item(family, sides, now)
+        new = {p: None if one is None else place_of(p) for p, one in family.new.items()}
+        base = taken_up(sides.new, sides.old, settled, turned)
+        record = replace(family.record, base_old=base)
+        gone = old is None and not any(new.values())
+        return self._plan(family, old, new, None if gone else record)
+
+    def _carried(self, family: Family, sides: Sides, settled: Settlement, take: Take) -> FamilyPlan:
+        """Return a family in which each side has taken up what is carried to it."""
+        record, shapes = family.record or PairRecord(family.key), self.shapes
+        new = self._new_items(family, sides, settled.to_new)
+        old = self._old_item(family, sides, new) if settled.to_old else family.old
+        if record.left and not shapes.is_split:
+            gone = old is None and not any(new.values())
+            old = None if gone else dict(family.key)
+            after = replace(record, base_new=taken_up(sides.old, sides.new, settled, take))
+            return self._plan(family, old, new, None if gone else after)
+        base_old, base_new = shapes.view_of_old(old), shapes.view(new)
+        if family.record is not None and (record.left or not shapes.mirrors):
+            base_new = taken_up(sides.old, sides.new, settled, take)
+        agreed = replace(record, base_old=base_old, base_new=base_new)
+        gone = not base_old and not any(new.values())
+        return self._plan(family, old, new, None if gone else agreed)
+
+    def _new_items(
+        self, family: Family, sides: Sides, names: frozenset[Field]
+    ) -> dict[str, WireItem | None]:
+        places = family.new.keys() | sides.targets.keys()
+        found = {}
+        for place in sorted(places):
+            own = {name for at, name in names if at == place}
+            there, target = family.new.get(place), sides.targets.get(place)
+            found[place] = self.shapes.new_item(there, target, own)
+        if len(found) + 1 > ITEMS_MAX:
+            raise TransformError(
+                f"it becomes {len(found)} items; a transaction holds {ITEMS_MAX} with their source"
+            )
+        return found
+
+    def _old_item(self, family: Family, sides: Sides, new: Items) -> WireItem | None:
+        seen = [one.item for one in sides.targets.values()]
+        now = [one for one in new.values() if one is not None]
+        return self.shapes.old_item(family.key, family.old, seen, now)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def turn(self, family: Family, *, counts_new: bool) -> FamilyPlan | None:
+        """Let the new items count from now on, or the old one again."""
+        record = family.record
+        if record is None or record.left or self.counts_new(family) == counts_new:
+            return None
+        plan = self._plan(family, family.old, family.new, record, counts_new=counts_new)
+        # An item that was put anew stays one.
+        old = _as_stamped(family.old, plan.after.old)
+        new = {p: _as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
+        return replace(plan, after=replace(plan.after, old=old, new=new))
+
+    def contract(self, family: Family) -> FamilyPlan | None:
+        """Leave a stub of an old item that is exactly as agreed."""
+        record, old = family.record, family.old
+        if record is None or record.left:
+            return None
+        if not self.shapes.is_split:
+            left = dict(family.key)
+            after = replace(record, base_old={}, left="old")
+            return self._plan(family, left, family.new, after, counts_new=True, only="old")
+        rest = None if old is None else rewritten(old, self.shapes.rewrite(old))
+        after = replace(record, base_old=self.shapes.view_of_old(rest), left="old")
+        return self._plan(family, rest, family.new, after, counts_new=True, only="old")
+
+    def close(self, family: Family) -> FamilyPlan | None:
+        """Remove stubs that nobody has written, and the record."""
+        record = family.record
+        if record is None or not record.left:
+            return None
+        if record.left == "new":
+            gone: Items = dict.fromkeys(family.new)
+            old = family.old and {n: v for n, v in family.old.items() if n not in (COPY, PAIR)}
+            return FamilyPlan(family, replace(family, record=None, old=old, new=gone))
+        old = family.old if self.shapes.is_split else None
+        return FamilyPlan(family, replace(family, record=None, old=old), "old")
+
+    def drop(self, family: Family) -> FamilyPlan | None:
+        """Leave stubs of new items that are exactly as agreed."""
+        record = family.record
+        if record is None or record.left:
+            return self.close(family)
+        new = {p: one and place_of(p) for p, one in family.new.items()}
+        after = replace(record, base_new={}, left="new") if any(new.values()) else None
+        return self._plan(family, family.old, new, after, counts_new=False, only="new")
+
+    # -- marks ---------------------------------------------------------------------------------
+
+    def counts_new(self, family: Family) -> bool:
+        """Return whether handlers count the new items of a family, and not the old one."""
+        old = family.old
+        if old is not None and self.views.is_stamped(old, family, "old") and COPY in old:
+            return True
+        for item in family.new.values():
+            if item is not None and self.views.is_stamped(item, family, "new"):
+                return COPY not in item
+        return self.rules.counts_new
+
+    def _marked(self, family: Family, sides: Sides) -> FamilyPlan | None:
+        """Return a family whose items have their stamps; None if they do.
+
+        What new code has put and nobody carries back stays without: it is written in every field.
+        """
+        if family.record is None or family.record.left:
+            return None
+        only: Only = "old" if sides.new.changed else ""
+        plan = self._plan(family, family.old, family.new, family.record, only=only)
+        if only:
+            plan = replace(plan, after=replace(plan.after, new=family.new))
+        same = plan.after.old == family.old and plan.after.new == family.new
+        return None if same else plan
+
+    def _plan(
+        self,
+        family: Family,
+        old: WireItem | None,
+        new: Items,
+        record: PairRecord | None,
+        *,
+        counts_new: bool | None = None,
+        only: Only = "",
+    ) -> FamilyPlan:
+        """Return a plan that leaves the stamps in all items that it is about."""
+        turned = self.counts_new(family) if counts_new is None else counts_new
+        copy = (
+            {COPY: {"S": f"{self.views.id}:{error_id(place_of(next(iter(new))))}"}} if new else {}
+        )
+        if turned and copy and not self.shapes.is_split:
+            old = old and {**old, **self.views.stamp(family, "old"), **copy}
+        else:
+            old = old and {**_without(old), **self.views.stamp(family, "old")}
+        mine = {} if turned else {COPY: {"S": f"{self.views.id}:{family.name}"}}
+        items = {
+            p: one and {**_without(one), **self.views.stamp(family, "new"), **mine}
+            for p, one in new.items()
+        }
+        return FamilyPlan(family, replace(family, old=old, new=items, record=record), only)
+
+
+def _without(item: WireItem) -> WireItem:
+    return {name: value for name, value in item.items() if name != COPY}
+
+
+def _as_stamped(before: WireItem | None, after: WireItem | None) -> WireItem | None:
+    """Return an item without a stamp, if it had none."""
+    if before is None or after is None or PAIR in before:
+        return after
+    return {name: value for name, value in after.items() if name != PAIR}

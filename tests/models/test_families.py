@@ -1,0 +1,299 @@
+"""No write to either side of a family is lost by a move; simpler moves lose one; the code is ours.
+
+The last is shown by replays: each step of a trace happens to the parts of a real migration on the
+local engine, and after each of them what is stored there is what the model says.
+"""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from streamkit import App, Entity, TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
+from streamkit.migrate.attempts import Undecided
+from streamkit.migrate.calls import DONE, Calls
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.rate import Rate
+from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.tallies import Tally
+from streamkit.migrate.work import MigrationWork, Schemas
+from streamkit.model.copies import PAIR
+from streamkit.testing.world import World
+from tests.models.explorer import LARGE, explore, follow, stuck, walks
+from tests.models.families import FIELDS, KINDS, NAIVE, STUB, Model, Rules, _changed
+from tests.models.replay import Actor, Troupe, replay
+
+WALKS = 300 if LARGE else 20
+"""Random traces."""
+BOUNDS = ((1, 1), (2, 1), (1, 2), (2, 2))
+"""How often old and new code write."""
+STATES = {
+    "copying": State("0001", phase="scanning", attempt=1),
+    "soaking": State("0001", phase="soaking"),
+    "contracting": State("0001", phase="contracting"),
+    "closing": State("0001", phase="closing"),
+    "done": State("0001", phase="done"),
+    "switching": State("0001", phase="switching"),
+    "unturning": State("0001", phase="unturning", direction="back"),
+    "dropping": State("0001", phase="dropping", direction="back"),
+    "rolled back": State("0001", phase="rolled back", direction="back"),
+}
+"""Where a migration stands in each phase of the model."""
+
+
+@pytest.mark.parametrize("shape", ["rekey", "split"])
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize("rollback", [True, False])
+def test_no_write_to_either_side_is_lost(shape, reverse, rollback):
+    bounds = BOUNDS if LARGE else ((1, 1),) if rollback else ((2, 1),)
+    for old, new in bounds:
+        rules = Rules(shape=shape, reverse=reverse)
+        found = explore(Model(rules, old=old, new=new, rollback=rollback))
+        assert found.broken == {}
+        assert sum(world.phase == "done" for world in found.worlds) > 50
+
+
+def test_two_processes_do_each_other_no_harm():
+    found = explore(Model(Rules(), old=1, new=1, processes=2, rollback=True))
+    assert found.broken == {}
+
+
+def test_every_family_can_come_to_an_end_if_people_decide():
+    model = Model(Rules(), old=1, new=1, rollback=True)
+    over = ("done", "rolled back")
+    assert stuck(model, lambda world: world.phase in over, lambda step: step[0] != "back") is None
+
+
+def test_with_old_code_alone_nobody_has_to_decide():
+    model = Model(Rules(), old=3, new=0)
+    assert not any(model.is_open(world) for world in explore(model).worlds)
+
+
+def counter_example(rules):
+    """Return the shortest trace to a lost write."""
+    for old, new in BOUNDS:
+        found = explore(Model(rules, old=old, new=new), until="lost").broken
+        if "lost" in found:
+            return found["lost"]
+    return None
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_a_move_that_looks_simpler_loses_a_write(name):
+    assert counter_example(NAIVE[name])
+
+
+# -- the replay ------------------------------------------------------------------------------------
+
+
+class Before(Entity, pk="BEFORE", sk="BEFORE"):
+    a: int | None = None
+    b: int | None = None
+
+
+class After(Entity, pk="AFTER", sk="AFTER"):
+    a: int | None = None
+    b: int | None = None
+
+
+def moved(item: Before) -> After:
+    return After(a=item.a, b=item.b)
+
+
+def moved_back(item: After) -> Before:
+    return Before(a=item.a, b=item.b)
+
+
+def app_of(*, reverse=True):
+    app = App("shop", table="Shop", entities=[Before, After])
+    app.migration("0001", Before, mode="rekey", reverse=moved_back if reverse else None)(moved)
+    return app
+
+
+def transacts(call):
+    return "send" if call.operation == "TransactWriteItems" else ""
+
+
+class Site:
+    """A table with one item, and the parts of a real migration, to which a trace happens."""
+
+    def __init__(self, app, world, aws, tables, seats):
+        self.app, self.world, self.aws, self.tables = app, world, aws, tables
+        self.seats = seats
+        self.schema = tables.table
+        self.items = {"old": Before(a=0, b=0), "new": After()}
+        self.key = self.items["old"].item_key.wire(self.schema)
+        self.phase, self.processes, self.writes = "copying", [None] * len(seats), 0
+        self.shown = ""
+
+    def work(self, aws):
+        """Return a process's part in the phase."""
+        calls = Calls(aws.dynamodb, Rate(self.world.clock), (self.schema, self.tables.control))
+        book = ErrorBook(StateBook(aws.dynamodb, self.tables.control, "shop").store, "0001")
+        schemas = Schemas(self.schema, self.schema, entities_of(self.app))
+        one, state = self.app.migrations["0001"], STATES[self.phase]
+        return MigrationWork("shop", one, state, schemas, calls, book, self.world.clock)
+
+    async def call(self, operation, **request):
+        return await getattr(self.aws.dynamodb, operation)(TableName=self.schema.name, **request)
+
+    async def begin(self):
+        await self.call("put_item", Item=self.items["old"].attributes(self.schema))
+
+    async def do(self, step):
+        verb, *rest = step
+        if verb in ("old", "new"):
+            await self.write(verb, *rest)
+        else:
+            await getattr(self, verb)(*rest)
+
+    async def write(self, side, what, _place):
+        self.writes += 1
+        key = self.items[side].item_key.wire(self.schema)
+        if what == "delete":
+            await self.call("delete_item", Key=key)
+        elif what == "put":
+            item = replace_fields(self.items[side], a=self.writes).attributes(self.schema)
+            await self.call("put_item", Item=item)
+        else:
+            await self.call(
+                "update_item",
+                Key=key,
+                UpdateExpression=f"SET {'ab'[int(what[-1])]} = :v",
+                ExpressionAttributeValues={":v": {"N": f"{self.writes}"}},
+            )
+
+    async def look(self):
+        self.shown = (await self.work(self.aws).families.read(self.key)).shown
+
+    async def take(self, side):
+        tally = Tally()
+        await self.work(self.aws).families.take(self.key, side, self.shown, tally)
+        assert (tally.changed, tally.errors) == (1, 0)
+
+    async def next(self):
+        ends = {"copying": "soaking", "soaking": "contracting", "contracting": "closing"}
+        phase = self.phase
+        if phase == "copying":
+            await self.turn("switching", counts_new=True)
+        self.phase = ends.get(phase, "rolled back" if phase == "dropping" else "done")
+        self.processes = [None] * len(self.seats)
+
+    async def back(self):
+        if self.phase == "soaking":
+            await self.turn("unturning", counts_new=False)
+        self.phase, self.processes = "dropping", [None] * len(self.seats)
+
+    async def turn(self, phase, *, counts_new):
+        """Turn which side handlers count: the model leaves that out."""
+        self.phase = phase
+        families = self.work(self.aws).families
+        plan = families.plans.turn(await families.read(self.key), counts_new=counts_new)
+        if plan is not None:
+            assert await families.send(plan) is DONE
+
+    async def read(self, m):
+        process, aws = self.seats[m]
+        self.processes[m] = process
+        step = {"contract": "contract", "close": "close", "drop": "drop"}
+        work = self.work(aws)
+        await process.begins(
+            work.families.settle(self.key, Tally(), step=step.get(KINDS[self.phase], ""))
+        )
+        self.see(m)
+
+    async def send(self, m):
+        await self.processes[m].step()
+        self.see(m)
+
+    def see(self, m):
+        process = self.processes[m]
+        if process.ended:
+            assert process.error is None, process.error
+            self.processes[m] = None
+
+    async def state(self):
+        work = self.work(self.aws)
+        family = await work.families.read(self.key)
+        record, found = family.record, []
+        for side, item in (("old", family.old), ("new", await self.new())):
+            stub = record is not None and record.left == side and item is not None
+            stub = stub and PAIR in item
+            values = [
+                None if item is None else int(item[n]["N"]) if n in item else STUB if stub else None
+                for n in "ab"
+            ]
+            found.append((*values, record is not None and item is not None and PAIR in item))
+        try:
+            sides = work.families.plans.views.of(family)
+            changed = bool(sides.old.changed), bool(sides.new.changed)
+        except Undecided:
+            changed = True, True
+        left = None if record is None else (record.left, *changed)
+        return *found, left, [one is not None for one in self.processes]
+
+    async def new(self):
+        reply = await self.call("get_item", Key=self.items["new"].item_key.wire(self.schema))
+        return reply.get("Item")
+
+
+def replace_fields(entity, **fields):
+    return type(entity)(**fields)
+
+
+def said(world):
+    """What the model says of a world, as far as it can be seen in a table."""
+    found = []
+    for side in (world.old, world.new):
+        there = any(side.values[field] is not None for field in FIELDS)
+        stamped = world.record is not None and there and all(side.stamped)
+        found.append((*side.values, stamped))
+    record, left = world.record, None
+    if record is not None:
+        changed = (_changed(world.old.values, record.old), _changed(world.new.values, record.new))
+        left = (record.left, *map(bool, changed))
+    return *found, left, [plan is not None for plan in world.plans]
+
+
+def opened_with(app, processes):
+    @asynccontextmanager
+    async def opened():
+        world = World.create(1)
+        async with Troupe.on_stage() as troupe:
+            seats = [troupe.enters(Actor(transacts, f"process {m}")) for m in range(2)]
+            async with (
+                world.clients() as aws,
+                world.clients(seats[0]) as first,
+                world.clients(seats[1]) as second,
+            ):
+                await TableShape().create(aws.dynamodb, app.table, entities_of(app))
+                pairs = list(zip(seats, (first, second), strict=True))[:processes]
+                yield Site(app, world, aws, await survey(app, aws), pairs)
+
+    return opened
+
+
+def replayed(traces, *, reverse=True, rollback=True):
+    model = Model(Rules(reverse=reverse), old=3, new=3, processes=2, rollback=rollback)
+    return replay(model, traces, opened_with(app_of(reverse=reverse), 2), said)
+
+
+def weight(step):
+    """Mostly go on: a walk is to come to an end."""
+    return {"next": 4, "back": 0.3, "take": 2, "read": 2, "send": 3}.get(step[0], 0.6)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_a_migration_takes_the_steps_of_the_model(reverse):
+    model = Model(Rules(reverse=reverse), old=3, new=3, processes=2, rollback=True)
+    traces = list(walks(model, WALKS, 40, weigh=weight))
+    assert replayed(traces, reverse=reverse) > 12 * WALKS
+    ends = [[world.phase for _, world in follow(model, trace)][-1] for trace in traces]
+    assert sum(end in ("done", "rolled back") for end in ends) > WALKS // 8
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_where_a_simpler_move_loses_a_write_a_migration_does_as_the_model_does(name):
+    trace = [(verb, *rest) for verb, *rest in counter_example(NAIVE[name])]
+    assert replayed([trace], reverse=NAIVE[name].reverse, rollback=False) > 3
