@@ -1,18 +1,15 @@
 """Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: a `ItemDifference` each, or None; and sums that say,
-    once
-everything was read, which copies may have no source: see `orphans`. On failure: what the function
-raises is a difference, too.
+In: items of a table, as they are read. Out: an `ItemDifference` each, or None; and sums that say,
+once everything was read, which copies may have no source: see `orphans`. On failure: what the
+function raises is a difference, too.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streamkit.kinds.migration import Migration
 from streamkit.migrate.attempts import Undecided
-from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import located
 from streamkit.migrate.marks import mark_of, place_is
@@ -89,11 +86,10 @@ class ItemDifference:
 class ItemInspection:
     """Looks at items one by one; `matching` and `balance` are of the items so far."""
 
-    def __init__(self, migration: Migration, work: MigrationWork, calls: Calls) -> None:
-        self.calls = calls
+    def __init__(self, work: MigrationWork) -> None:
         self.matching = 0
         self.balance = PairBalance()
-        self._migration = migration
+        self._migration = work.migration
         self._work = work
 
     @property
@@ -173,7 +169,7 @@ class ItemInspection:
             return await self._of_family(key, item)
         mark = mark_of(self._migration, self._work.schema, key)
         for target in rewrite.targets:
-            there = await self.calls.get(self._work.transform.target.name, target.key)
+            there = await self._work.calls.get(self._work.transform.target.name, target.key)
             if there is not None and there.get(mark[0]) == mark[1]:
                 self.balance.led_to(pair_digest(error_id(target.key), error_id(key)))
             place = place_is(self._migration, mark, target, there)

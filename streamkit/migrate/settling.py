@@ -59,7 +59,7 @@ class Settling:
         item = await self.work.calls.get(self.work.schema.name, key)
         if item is None:
             return None
-        inspection = ItemInspection(self.work.migration, self.work, self.work.calls)
+        inspection = ItemInspection(self.work)
         return await inspection.of(self.work.schema.name, item)
 
     async def catch_up(self) -> CaptureState:

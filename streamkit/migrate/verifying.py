@@ -325,7 +325,7 @@ class _Checking:
         return self.share is None and self._inspection().knows_orphans
 
     def _inspection(self) -> ItemInspection:
-        return ItemInspection(self.work.migration, self.work, self.work.calls)
+        return ItemInspection(self.work)
 
     async def _waived(self) -> frozenset[str]:
         return frozenset(error.id for error in await self.opened.errors.all() if error.waived)

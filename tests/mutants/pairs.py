@@ -65,7 +65,7 @@ MUTANTS = (
         "        if family.record is not None and (record.left or not shapes.mirrors):\n",
         "        if family.record is not None and record.left:\n",
         "without reverse=, an old write overwrites a new one that it has not seen",
-        test="tests/models/test_families.py::test_where_a_simpler_move_loses_a_write_a_migration_does_as_the_model_does",
+        test="tests/simulation/test_migration_old_writers.py::test_without_a_way_back_what_new_code_wrote_stays_unseen_by_old_code",
     ),
     Mutant(
         "old-item-unasked",

@@ -335,6 +335,26 @@ def test_a_rollback_keeps_what_either_side_has_written():
     play(rekey(), OLD_ORDERS, updates_and_deletes, then)
 
 
+async def written_by_old_code_twice():
+    """Let old code write what new code has not, and then what it has; without a way back."""
+    async with site_of(rekey(reverse=False)) as site:
+        await site.put(old(1))
+        await turned(site, old(1))
+        await site.set_status(new(1), "BY NEW CODE")
+        await site.set_status(old(1), "by old code", name="note")
+        carried = await visited(site, old(1), "soaking", "forward")
+        there = await site.get(new(1))
+        await site.set_status(old(1), "BY OLD CODE")
+        refused = await visited(site, old(1), "soaking", "forward")
+        return carried.errors, there, refused.errors, await site.get(new(1))
+
+
+def test_without_a_way_back_what_new_code_wrote_stays_unseen_by_old_code():
+    carried, there, refused, kept = run(written_by_old_code_twice)
+    assert (carried, there["note"], refused) == (0, {"S": "by old code"}, 1)
+    assert there["status"] == kept["status"] == {"S": "BY NEW CODE"}
+
+
 async def waived_and_then_in_conflict():
     async with site_of(rekey()) as site:
         book = work_of(site, "soaking").families.failed.book

@@ -60,12 +60,12 @@ class Site:
         key = entity.item_key.wire(self.schema)
         await self.aws.dynamodb.delete_item(TableName=self.schema.name, Key=key)
 
-    async def set_status(self, entity, status):
+    async def set_status(self, entity, status, *, name="status"):
         await self.aws.dynamodb.update_item(
             TableName=self.schema.name,
             Key=entity.item_key.wire(self.schema),
             UpdateExpression="SET #s = :s",
-            ExpressionAttributeNames={"#s": "status"},
+            ExpressionAttributeNames={"#s": name},
             ExpressionAttributeValues={":s": {"S": status}},
         )
 

@@ -13,13 +13,15 @@ from streamkit.core.tables import survey
 from streamkit.migrate import commands, findings, orphans, steps
 from streamkit.migrate.differences import ItemInspection
 from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.family import Family
 from streamkit.migrate.mending import list_errors, open_work, retry_errors, waive_errors
 from streamkit.migrate.orphans import PairSearch
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY
-from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.progress.actions import CONTROL_PREFIX, render
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
@@ -262,20 +264,33 @@ def test_a_sample_reads_its_share_and_looks_for_no_orphans():
 
 
 def copied(schema, number):
-    """Return an order and its copy, as a migration that is not switched has left them."""
-    source = Order(number=number)
-    mark = {COPY: {"S": f"0001:{error_id(source.item_key.wire(schema))}"}}
-    return source.attributes(schema), {**file(source).attributes(schema), **mark}
+    """Return a copy of an order, as a migration that is not switched has left it."""
+    mark = {COPY: {"S": f"0001:{error_id(Order(number=number).item_key.wire(schema))}"}}
+    return {**Filed(number=number).attributes(schema), **mark}
 
 
-class EveryCopy:
-    """Answers each read with the copy that belongs there; nothing is stored anywhere."""
+class EveryFamily:
+    """Answers each read with what belongs there, agreed; nothing is stored anywhere."""
 
     def __init__(self, schema):
         self.schema = schema
+        self.families = None
 
     async def get(self, _table, key):
-        return copied(self.schema, int(key["PK"]["S"].removeprefix("FILED#")))[1]
+        number = key["PK"]["S"].rpartition("#")[2]
+        asked = int(number) if number.isdigit() else self.numbers[number]
+        return next(one for one in self.of(asked) if key.items() <= one.items())
+
+    def of(self, number):
+        """Return an order, its copy and their record, as a migration leaves them before ready."""
+        order = Order(number=number)
+        old, key = order.attributes(self.schema), order.item_key.wire(self.schema)
+        self.numbers = {Family(key).name: number}
+        places = dict.fromkeys(self.families.shapes.targets(old))
+        after = self.families.plans.settle(Family(key, None, old, places)).after
+        record = self.families.records.writes(None, after.record)
+        stored = next(iter(render(record, self.schema).values()))["Item"]
+        return after.old, *after.new.values(), stored
 
 
 def held_for(items, look):
@@ -284,14 +299,18 @@ def held_for(items, look):
     async def test(place):
         await place.begin()
         asked = place.app, place.aws, place.migration, place.world.clock
-        async with open_work(*asked) as (_, work):
-            inspection = ItemInspection(place.migration, work, EveryCopy(place.schema))
-            await look(inspection, copied(place.schema, 0))  # what is made once is made now
+        async with open_work(*asked) as (opened, now):
+            calls = EveryFamily(place.schema)
+            parts = opened.schemas, calls, opened.errors, opened.clock
+            work = MigrationWork(place.app.name, place.migration, now.state, *parts)
+            calls.families = work.families
+            inspection = ItemInspection(work)
+            await look(inspection, calls.of(0))  # what is made once is made now
             gc.collect()
             tracemalloc.start()
             try:
                 for number in range(items):
-                    await look(inspection, copied(place.schema, number))
+                    await look(inspection, calls.of(number))
                 gc.collect()
                 return tracemalloc.get_traced_memory()[0]
             finally:
@@ -300,9 +319,11 @@ def held_for(items, look):
     return at(test, file, mode="rekey", reverse=unfile)
 
 
-async def inspected(inspection, pair):
-    for item in pair:
+async def inspected(inspection, family):
+    matching = inspection.matching
+    for item in family:
         assert await inspection.of("Shop", item) is None
+    assert inspection.matching == matching + 1
 
 
 def test_what_a_verification_holds_does_not_grow_with_the_table():
@@ -314,8 +335,8 @@ def test_a_search_for_copies_without_a_source_holds_those_of_its_own_buckets_alo
     def holding(items):
         search = PairSearch(lambda pair: pair % 128 == 5)
 
-        async def searched(inspection, pair):
-            inspection.trace("Shop", pair[1], search)
+        async def searched(inspection, family):
+            inspection.trace("Shop", family[1], search)
 
         held = held_for(items, searched)
         assert 0 < len(search.left) < items / 20
@@ -344,7 +365,7 @@ def test_a_copy_that_names_another_source_than_its_own_is_an_orphan():
     async def test(place):
         await place.put(*(Order(number=n) for n in range(4)))
         await place.run()
-        stray = copied(place.schema, 3)[1] | {"PK": {"S": "FILED#9"}, "number": {"N": "9"}}
+        stray = copied(place.schema, 3) | {"PK": {"S": "FILED#9"}, "number": {"N": "9"}}
         place.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": stray})
         assert kinds_of(await place.verify()) == ["orphan"]
 
@@ -387,7 +408,7 @@ def test_a_copy_that_changed_since_it_was_found_is_not_deleted_as_an_orphan(monk
 
         async def written(self):
             await place.put(Order(number=1))
-            copy = copied(place.schema, 1)[1] | {"status": {"S": "ANEW"}}
+            copy = copied(place.schema, 1) | {"status": {"S": "ANEW"}}
             place.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": copy})
             return waived
 
