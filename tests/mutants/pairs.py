@@ -78,8 +78,9 @@ MUTANTS = (
     Mutant(
         "split-fields-unasked",
         "migrate/families.py",
-        "            held = unchanged(schema, plain(old), names)\n",
-        "            held = unchanged(schema, plain(old), frozenset())\n",
+        " and not carried:\n            rewrite = self.shapes.rewrite(old)\n"
+        "            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()\n",
+        ":\n            names = frozenset[str]()\n",
         "contract takes what old code wrote to a field since it looked",
         test="tests/simulation/test_migration_old_writers.py::test_contract_takes_fields_of_a_split_item_only_while_they_are_what_was_agreed",
     ),
@@ -138,5 +139,13 @@ MUTANTS = (
         "plain(before), before.keys())",
         "what old code adds to a stub in the instant in which it goes is lost",
         test="tests/models/test_families.py::test_a_migration_takes_the_steps_of_the_model",
+    ),
+    Mutant(
+        "pairs-of-an-earlier-release",
+        "migrate/commands.py",
+        "    if moved and not state.records:\n",
+        "    if False:\n",
+        "pairs that a digest keeps in step are ended as if each had a record",
+        test="tests/simulation/test_migration_adversary.py::test_pairs_that_an_earlier_release_began_without_records_are_left_to_that_release",
     ),
 )

@@ -15,6 +15,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
 from streamkit.migrate.capture import capture_app
 from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.tallies import Tally
@@ -343,6 +344,27 @@ def test_a_migration_is_taken_back_by_another_definition_if_somebody_says_so():
     state = run(of_another_definition, partial(take_it_back, accept_change=True))
     assert state.phase == "returning"
     assert state.digest == migrating.rekey().migrations["0001"].digest
+
+
+async def of_a_release_without_records(joins):
+    async with site_of(migrating.rekey()) as site:
+        _, book, state = await runner_in(site, "soaking")
+        await book.write(state, replace(state, records=False))
+        return await joins(site)
+
+
+async def contract_it(site):
+    await steps.contract(site.app, site.aws, "0001", clock=site.world.clock)
+
+
+async def retry_it(site):
+    await retry_errors(site.app, site.aws, "0001", clock=site.world.clock)
+
+
+@pytest.mark.parametrize("joins", [run_it, take_it_back, contract_it, retry_it])
+def test_pairs_that_an_earlier_release_began_without_records_are_left_to_that_release(joins):
+    with pytest.raises(ConfigurationError, match=r"end it with that release.*contract.*rollback"):
+        run(of_a_release_without_records, joins)
 
 
 async def failing_pass(phase):

@@ -60,13 +60,16 @@ class Site:
         key = entity.item_key.wire(self.schema)
         await self.aws.dynamodb.delete_item(TableName=self.schema.name, Key=key)
 
-    async def set_status(self, entity, status, *, name="status"):
+    async def set_status(self, entity, status):
+        await self.set(entity, "status", {"S": status})
+
+    async def set(self, entity, name, value):
         await self.aws.dynamodb.update_item(
             TableName=self.schema.name,
             Key=entity.item_key.wire(self.schema),
-            UpdateExpression="SET #s = :s",
-            ExpressionAttributeNames={"#s": name},
-            ExpressionAttributeValues={":s": {"S": status}},
+            UpdateExpression="SET #n = :v",
+            ExpressionAttributeNames={"#n": name},
+            ExpressionAttributeValues={":v": value},
         )
 
     async def get(self, entity):
