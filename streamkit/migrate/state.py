@@ -77,6 +77,8 @@ SWITCHED: Final = frozenset(
 )
 """The phases in which targets are the truth."""
 
+_RECORDS = "pairs "
+"""Stands before the digest of a definition that was begun with pair records."""
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
@@ -98,6 +100,7 @@ class State:
     `verified` is what the last verification found. `version` counts the changes of this item.
     `switched` is when the switch was begun; `stage` is of `contracting`, "" is the stage that
     leaves stubs. `records` says that each pair has a record: those of earlier releases have none.
+    A release that knows none has to leave these alone, so it is stored as another definition.
     `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
     many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
     pauses; 0 is no limit.
@@ -184,6 +187,8 @@ class State:
         """Return the fields as JSON types, under the names that are stored."""
         fields = asdict(self)
         del fields["paused"]
+        if fields.pop("records") and self.phase not in ("done", "rolled back"):
+            fields["digest"] = _RECORDS + self.digest
         return fields | {"desired": self.desired}
 
 
@@ -193,6 +198,9 @@ def read_state(text: str, version: int) -> State:
     found["audit"] = read_audit(found.get("audit", ()))
     found["version"] = version
     found["paused"] = found.get("desired") == "pause"
+    digest = found.get("digest", "")
+    found["records"] = digest.startswith(_RECORDS)
+    found["digest"] = digest.removeprefix(_RECORDS)
     known = {name: value for name, value in found.items() if name in State.__slots__}
     state = State(**known)
     if state.phase not in get_args(Phase):

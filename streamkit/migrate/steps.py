@@ -193,12 +193,12 @@ async def rollback(
 
     def rolled(state: State, others: Sequence[State]) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
+        require_records(migration, state)
         if state.phase == "rolled back" or state.direction == "back":
             return replace(state, digest=migration.digest)
         order.require_last(migration, others)
         if not state.can_return or (state.phase == "done" and migration.moves):
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
-        require_records(migration, state)
         if state.phase in SWITCHED and migration.reverse is None:
             raise ConfigurationError(
                 f"{migration.declared}: after the switch it takes reverse=, so that what was"
@@ -249,6 +249,7 @@ async def _go(
 ) -> State:
     def gone(state: State) -> State:
         require_same(migration, state, accept_change=False)
+        require_records(migration, state)
         if state.phase == phase:
             return state
         if state.phase != allowed:
@@ -260,7 +261,6 @@ async def _go(
             raise ConfigurationError(
                 f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
             )
-        require_records(migration, state)
         gone = replace(state, phase=phase, attempt=0, **facts)
         return gone.noted(entry)
 

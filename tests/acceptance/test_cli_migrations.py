@@ -430,7 +430,7 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
     said = dict.fromkeys(entry["what"] for entry in json.loads(told))
     assert [one for one in said if one != "once more"] == [
         *("begin", "scanning", "catching up", "verifying", "ready"),
-        *("switch", "soaking", "contract", "deleting", "closing", "done"),
+        *("switch", "soaking", "contract", "leaving stubs", "closing", "done"),
     ]
     assert shop.run("migrate", "check", "shop:app").returncode == 0
 

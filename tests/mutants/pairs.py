@@ -148,4 +148,12 @@ MUTANTS = (
         "pairs that a digest keeps in step are ended as if each had a record",
         test="tests/simulation/test_migration_adversary.py::test_pairs_that_an_earlier_release_began_without_records_are_left_to_that_release",
     ),
+    Mutant(
+        "pairs-shown-to-an-earlier-release",
+        "migrate/state.py",
+        '            fields["digest"] = _RECORDS + self.digest\n',
+        '            fields["digest"] = self.digest\n',
+        "a release that knows no records goes on with pairs that have them",
+        test="tests/upgrade/test_operations.py::test_a_move_that_one_version_has_begun_is_left_alone_by_the_other",
+    ),
 )

@@ -54,6 +54,7 @@ class Jobs:
         for number in sorted(self._app.migrations):
             if number in self._last:
                 await self._traffic_is_over.wait()
+            self._choose(number)
             async with self._world.clients() as aws:
                 migration, clock = self._app.migrations[number], self._world.clock
                 await self._begin(self._app, aws, migration, segments=2, by="op", clock=clock)
@@ -68,8 +69,12 @@ class Jobs:
             self._met["migrated"] += 1
         self._done.set()
 
+    def _choose(self, number):
+        """Choose what begins a migration, and runs its next slice."""
+
     async def _invoke(self, number):
         """Run a slice; return where the migration is then, None if the process was killed."""
+        self._choose(number)
         self._process = process = Mortal("job", faults=self._faults)
         found = []
 

@@ -261,11 +261,11 @@ def stamped(harness):
 
 def verified(harness):
     """Find a copy that is missing and one without a source, and mend both."""
-    harness.put(*(migrating.OldOrder(user="u", order_id=f"{n}") for n in range(3)))
+    harness.put(*(migrating.OldOrder(user="u", order_id=n) for n in "02"))
     harness.advance(900)
     operate(harness, begin)
     join(harness)
-    harness.delete(migrating.Order.key(user="u", order_id="1"))
+    harness.put(migrating.OldOrder(user="u", order_id="1"))
     harness.delete(migrating.OldOrder.key(user="u", order_id="2"))
 
     def verify(**options):

@@ -133,15 +133,18 @@ class HandedToLambda(Handover, ToLambda):
 
 
 class SharedJobs(Jobs):
-    """Each invocation of a migration's job is of the one or the other version."""
+    """Each invocation of a migration's job is of the one or the other version.
+
+    Items are moved by the new version alone: the released one keeps no pair records.
+    """
 
     def __init__(self, base, seconds, last, module, app, world, met, faults):
         super().__init__(base, seconds, last, app, world, met, faults)
         self._markets = markets(module, app, world, met, faults)
         self._rng = random.Random("jobs")
 
-    async def _invoke(self, number):
-        market = self._markets[self._rng.choice(("new", "old"))]
+    def _choose(self, number):
+        name = self._rng.choice(("new", "old"))
+        market = self._markets["new" if self._app.migrations[number].moves else name]
         self._app, self._world = market.app, market.world
         self._begin, self._slice = market.part("begin"), market.part("process_slice")
-        return await super()._invoke(number)

@@ -127,22 +127,50 @@ def begins(harness):
 
 
 def moved(harness, *last):
-    """Items move to another key, with a pause before; `last` follows the switch."""
+    """Items move to another key, with a pause before; `last` follows the switch.
+
+    After each step the other version is refused, and has changed nothing.
+    """
     old = [migrating.OldOrder(user="u", order_id=f"{n}") for n in range(3)]
     harness.put(*old)
     harness.advance(900)
     begins(harness)
     step(harness, "pause")
+    left_alone(harness)
     assert worked(harness).paused
     step(harness, "resume")
+    left_alone(harness)
     assert worked(harness).phase == "ready"
+    left_alone(harness)
     step(harness, "switch")
+    left_alone(harness)
     assert worked(harness).phase == "soaking"
+    left_alone(harness)
     for name in last:
         step(harness, name)
+        left_alone(harness)
         at = worked(harness)
     found = [harness.scan(entity) for entity in (migrating.Order, migrating.OldOrder)]
     return at, *({order.order_id for order in orders} for orders in found)
+
+
+def left_alone(harness):
+    """Let the version whose turn it is not try each step, and work on the migration."""
+
+    async def work(version, app, aws):
+        for name in ("process_slice", "switch", "contract", "rollback"):
+            about = ({"migration": "0001"}, SLICE) if name == "process_slice" else ("0001",)
+            with pytest.raises(version.part("ConfigurationError"), match=REFUSED):
+                await version.part(name)(app, aws, *about, clock=harness.world.clock)
+
+    before = harness.world.items("Shop")
+    harness.change()
+    harness.operate(work)
+    harness.change()
+    assert harness.world.items("Shop") == before
+
+
+REFUSED = "another definition|kept no pair records"
 
 
 def moved_for_good(harness):
@@ -174,19 +202,22 @@ def days_of(harness):
     return {order.status_day for order in harness.scan(migrating.Order)}
 
 
+MOVES = {
+    "a move of items": (moved_for_good, migrating, "rekey"),
+    "a move of items that is taken back": (moved_and_back, migrating, "rekey"),
+}
+"""The released version keeps no pair records: neither version goes on with the other one's moves."""
 OPERATIONS = {
     "rebuild": (rebuilt, things, "counting"),
     "rewind": (rewound, things, "copying"),
     "redrive": (redriven, things, "counting"),
-    "a move of items": (moved_for_good, migrating, "rekey"),
-    "a move of items that is taken back": (moved_and_back, migrating, "rekey"),
     "a rewriting": (rewritten, migrating, "in_place"),
     "a rewriting that is taken back": (rewritten_and_taken_back, migrating, "in_place"),
 }
 
 
 def of(operation, first):
-    scenario, module, make = OPERATIONS[operation]
+    scenario, module, make = (OPERATIONS | MOVES)[operation]
 
     def made():
         if module is migrating:
@@ -218,6 +249,14 @@ def test_a_process_that_stands_still_does_no_harm_to_the_other_version(operation
     assert list(
         every_freeze(*of(operation, first), part="operation", sample=sample_of(operation, 2))
     )
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+@pytest.mark.parametrize("operation", MOVES)
+def test_a_move_that_one_version_has_begun_is_left_alone_by_the_other(operation, first):
+    scenario, made = of(operation, first)
+    with repeatable(0), made() as harness:
+        scenario(harness)
 
 
 _MIGRATION = {("migration", f"state.{name}") for name in ("first", "max_errors", "refused")}
