@@ -307,6 +307,7 @@ def finish(site, *writers, audited=False):
         until(lambda: found(site) == wanted, "the result is exact")
         until(lambda: site.owners() <= alive, "what the killed ones had is taken over")
     for worker in running:
+        worker.until("worker.started")  # one that is told to stop before ends with another code
         worker.send(signal.SIGTERM)
     assert [worker.exit_code() for worker in running] == [0] * len(running)
     assert found(site) == wanted
