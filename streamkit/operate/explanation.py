@@ -25,7 +25,7 @@ from streamkit.errors import ConfigurationError, DecodeError
 from streamkit.fleet.lag import listeners
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.contributions import contributions
-from streamkit.model.codec import decode_item, encode_key
+from streamkit.model.codec import decode_item, decode_number, encode_key
 from streamkit.model.keys import Key
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -167,10 +167,23 @@ def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, A
     if (sk is None) != (schema.sk is None):
         wanted = "has no sort key" if schema.sk is None else "has a sort key: give both"
         raise ConfigurationError(f"table {schema.name} {wanted}")
+    for name, kind, text in ((schema.pk, schema.pk_type, pk), (schema.sk, schema.sk_type, sk)):
+        if kind == "N" and not _is_number(str(text)):
+            raise ConfigurationError(
+                f"the key {name!r} of {schema.name} is a number; {text!r} is none"
+            )
     key = {schema.pk: encode_key(pk, schema.pk_type)}
     if schema.sk is not None and schema.sk_type is not None:
         key[schema.sk] = encode_key(str(sk), schema.sk_type)
     return key
+
+
+def _is_number(text: str) -> bool:
+    try:
+        decode_number(text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 @dataclass

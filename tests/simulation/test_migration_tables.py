@@ -73,6 +73,8 @@ KINDS = {
     "a number as partition key": Kind(
         TableShape(pk_type="N"), OldNumber, NewNumber, TYPED | {"control_table": CONTROL}, APART
     ),
+    "a number as sort key, and no types": Kind(TableShape(pk="time-zone", sk_type="N")),
+    "bytes as sort key, and no types": Kind(TableShape(sk="the.hash", sk_type="B")),
 }
 
 
@@ -138,7 +140,15 @@ def run(app, kind, *steps, moves=False):
     return ran, writer.left
 
 
-@pytest.mark.parametrize("name", ["control items apart", "bytes as sort key", "no sort key"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "control items apart",
+        "bytes as sort key",
+        "no sort key",
+        "a number as sort key, and no types",
+    ],
+)
 def test_items_change_where_they_are_whatever_the_keys(name):
     kind = KINDS[name]
     app = app_of(kind)
@@ -150,7 +160,7 @@ def test_items_change_where_they_are_whatever_the_keys(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "end"), list(zip(KINDS, 3 * ["contract", "rollback"], strict=True))
+    ("name", "end"), list(zip(KINDS, 4 * ["contract", "rollback"], strict=True))
 )
 def test_items_move_or_come_back_whatever_the_keys(name, end):
     kind = KINDS[name]

@@ -29,9 +29,9 @@ Facts = dict[str, Any]
 """By attribute: an amount, or a list of `[value, partition key, sort key]`, best first."""
 
 
-def place_of(key: Key[Any]) -> Place:
-    """Return the place of a group's key."""
-    return key.pk, key.sk or ""
+def place_of(key: Key[Any], schema: TableSchema) -> Place:
+    """Return the place of a group's key; a table without a sort key stores none."""
+    return key.pk, (key.sk or "") if schema.sk else ""
 
 
 @dataclass
@@ -57,12 +57,13 @@ class Recount:
         groups = {
             key: amounts
             for key, amounts in contributions(self.aggregate, item).items()
-            if (self.only is None or place_of(key) in self.only) and not self._is_over(key)
+            if (self.only is None or place_of(key, self.schema) in self.only)
+            and not self._is_over(key)
         }
         shown = entries_of(self.aggregate, item, self.schema) if groups else {}
         mark = 0 if self.only is None or not groups else _digest(item, groups, shown)
         for key, amounts in groups.items():
-            place = place_of(key)
+            place = place_of(key, self.schema)
             self.keys[place] = key
             there = self._amounts.setdefault(place, {})
             for name, amount in amounts.items():
@@ -91,6 +92,9 @@ class Recount:
 
     def _best(self, name: str, entries: list[RankedEntry]) -> list[RankedEntry]:
         return extremes_of(self.aggregate)[name].ranking.best(entries)
+
+    def _is_wanted(self, key: Key[Any]) -> bool:
+        return self.only is None or place_of(key, self.schema) in self.only
 
     def _is_over(self, key: Key[Any]) -> bool:
         until = self.aggregate.__until__

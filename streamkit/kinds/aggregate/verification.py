@@ -28,10 +28,10 @@ from streamkit.kinds.aggregate.facts import aggregate_named
 from streamkit.kinds.aggregate.ranked import has_members, members_of
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.recount import Facts, Place, Recount, differing, stored_facts
+from streamkit.model.codec import key_text
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
-from streamkit.progress.actions import item_ref
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.pacing import Turn
 from streamkit.progress.scan.pages import Reply, ScanPages, patient
@@ -321,8 +321,8 @@ class _Verifier:
         groups: dict[Place, list[Image]] = {}
 
         def add(item: Image) -> None:
-            ref = item_ref(self.table.schema, item)
-            pk, sk = ref.pk[1], ref.sk[1] if ref.sk else ""
+            schema = self.table.schema
+            pk, sk = key_text(item[schema.pk]), key_text(item[schema.sk]) if schema.sk else ""
             place = (pk, without_suffix(sk)) if sk else (without_suffix(pk), "")
             groups.setdefault(place, []).append(item)
 
