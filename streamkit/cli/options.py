@@ -7,7 +7,7 @@ The option, default, help and environment variable of a setting come from its de
 import inspect
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -50,6 +50,27 @@ EveryOption = Annotated[
 LooksOption = Annotated[
     int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
 ]
+
+
+def with_options(
+    options: Mapping[str, tuple[Any, Any]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command more options, each with its annotation and default.
+
+    They stand behind the app in the help. The command takes them as `**named`.
+    """
+
+    def given(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        first, *rest = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(name, first.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
+        command.__signature__ = signature.replace(parameters=[first, *more, *rest])  # type: ignore[attr-defined]
+        return command
+
+    return given
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -1,14 +1,12 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
-import inspect
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
 from streamkit.cli.printing import print_json, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
 
@@ -62,22 +60,10 @@ a queue's first change."""
 AllOption = Annotated[bool, typer.Option("--all", help="Choose every parked queue.")]
 
 
-def with_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that choose queues; the command takes them as `**filters`."""
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if name == "stuck" else None,
-            annotation=annotation,
-        )
-        for name, annotation in FILTERS.items()
-    ]
-    first, *rest = own  # the app; the filters stand first in the help
-    command.__signature__ = signature.replace(parameters=[first, *options, *rest])  # type: ignore[attr-defined]
-    return command
+with_filters = with_options(
+    {name: (given, False if name == "stuck" else None) for name, given in FILTERS.items()}
+)
+"""Gives a command the options that choose queues; the command takes them as `**filters`."""
 
 
 def _selection(

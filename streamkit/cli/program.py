@@ -32,6 +32,7 @@ from streamkit.cli.options import (
 from streamkit.cli.parked import parked
 from streamkit.cli.permissions import iam
 from streamkit.cli.printing import print_json, say_next
+from streamkit.cli.replaying import replay
 from streamkit.cli.running import app_named, apps_named, exit_with, set_up_logs, settings, with_aws
 from streamkit.cli.running import run as run_async
 
@@ -78,6 +79,7 @@ program.add_typer(migrate, name="migrate")
 for move in (import_kcl, to_workers, to_lambda):
     consumers.command()(move)
 program.command()(rewind)
+program.command()(replay)
 program.command()(cost)
 program.command()(explain)
 program.command()(iam)

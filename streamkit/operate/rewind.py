@@ -228,14 +228,20 @@ def counts_twice(handler: Handler) -> str | None:
         return "an aggregate counts every change once more"
     if Table in handler.needs.values():
         return "it reads the table, and may build on what it wrote the first time"
-    hints = get_type_hints(handler.run)
-    if "return" not in hints:
+    named = effects_named(handler)
+    if named is None:
         return "its annotation does not say which effects it returns"
-    for effect in _leaves(hints["return"]):
+    for effect in named:
         if effect not in (*_REPEATABLE, NoneType):
             name = getattr(effect, "__name__", str(effect))
             return f"it may return {name}, which may have another effect when it is done twice"
     return None
+
+
+def effects_named(handler: Handler) -> list[Any] | None:
+    """Return the effects that a handler's annotation says it returns; None if it says nothing."""
+    hints = get_type_hints(handler.run)
+    return list(_leaves(hints["return"])) if "return" in hints else None
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:

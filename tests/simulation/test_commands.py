@@ -38,6 +38,7 @@ from tests.simulation import (
     migrating,
     operators,
     test_kcl_import,
+    test_replay,
     test_restore,
     test_shared_verification,
     test_stops,
@@ -321,6 +322,7 @@ COMMANDS = {
 }
 ELSEWHERE = {
     "archive restore": test_restore,
+    "replay": test_replay,
     "consumers import-kcl": test_kcl_import,
     "migrate verify": test_shared_verification,
     "worker": test_stops,

@@ -59,6 +59,7 @@ RECORDS = {
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
     "migrate.tallies.Tally": "numbers that count",
     "migrate.sampling.Part": "what is read of a segment, page after page",
+    "operate.replay_report.HandlerReplay": "numbers that count",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
     "core.failures.DispatchCounts": "numbers that count",
     "core.outcome.Outcome": "what one run of a handler came to, run after run",

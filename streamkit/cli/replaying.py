@@ -1,0 +1,156 @@
+"""`streamkit replay`: run handlers again for the changes of some time."""
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamkit.cli.consumers import time_of
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, with_options
+from streamkit.cli.printing import print_json, say, table
+from streamkit.cli.running import app_named, exit_with, with_aws
+from streamkit.errors import RetentionLost
+
+if TYPE_CHECKING:
+    from streamkit.operate.replay_report import HandlerReplay, Replayed
+
+
+_CHOICES: dict[str, tuple[Any, Any]] = {
+    "handlers": (
+        Annotated[
+            list[str],
+            typer.Option("--handlers", help="Run this handler (may be given several times)."),
+        ],
+        inspect.Parameter.empty,
+    ),
+    "keys": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--keys", metavar="PK", help="Only items with this partition key (several times)."
+            ),
+        ],
+        None,
+    ),
+    "revision": (
+        Annotated[
+            str,
+            typer.Option(
+                "--revision",
+                metavar="ATTRIBUTE",
+                help="An attribute that never has the same value twice, such as a version:"
+                " handlers may then look at the old image.",
+            ),
+        ],
+        "",
+    ),
+    "allow": (
+        Annotated[
+            list[str] | None,
+            typer.Option("--allow", help="Let this handler run although it may do more."),
+        ],
+        None,
+    ),
+    "allow_loss": (
+        Annotated[
+            bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
+        ],
+        False,
+    ),
+    "show_keys": (
+        Annotated[
+            bool, typer.Option("--show-keys", help="List keys as they are, not their hashes.")
+        ],
+        False,
+    ),
+}
+_LIST = typer.Option("--list", help="List changes that did not run, or that differ.")
+
+
+@with_options(_CHOICES)
+def replay(
+    app: AppArgument = None,
+    *,
+    listener: ListenerOption = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Replay changes from this time on, with its zone.")
+    ],
+    until: Annotated[str, typer.Option("--until", help="Replay changes up to this time.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; count what would be written.")
+    ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Write nothing; compare the results with the table.")
+    ] = False,
+    show_list: Annotated[bool, _LIST] = False,
+    json: JsonOption = False,
+    **choices: Any,
+) -> None:
+    """Run handlers of an app again for the changes of some time, from its archive.
+
+    A change runs only if its item is still as the change left it, which each transaction checks;
+    the others are passed over and counted. Handlers that add up are refused: rebuild aggregates
+    instead. It may be stopped and begun again. Look first with --dry-run or --shadow. Exits with 5
+    if it is refused or a change failed, and with 6 if the archive lacks changes of that time.
+    """
+    from streamkit.operate.replay import ReplayRefused
+    from streamkit.operate.replay import replay as replay_changes
+    from streamkit.operate.replay_report import ReplayWish
+
+    if dry_run and shadow:
+        raise typer.BadParameter("give either --dry-run or --shadow")
+    loaded = app_named(app, listener)
+    wish = ReplayWish(
+        since=time_of(since, "--from").timestamp(),
+        until=time_of(until, "--until").timestamp(),
+        mode="dry-run" if dry_run else "shadow" if shadow else "write",
+        tell=_tell,
+        **{name: value for name, value in choices.items() if value is not None},
+    )
+    try:
+        done = with_aws(lambda aws: replay_changes(loaded, aws, wish))
+    except ReplayRefused as refused:
+        for reason in refused.reasons:
+            typer.echo(f"refused: {reason}", err=True)
+        exit_with(ExitCode.PROBLEMS)
+    except RetentionLost as lost:
+        typer.echo(f"{lost}; --allow-loss goes on without it", err=True)
+        exit_with(ExitCode.RETENTION_LOST)
+    if json:
+        print_json(done.to_dict())
+    else:
+        _describe(done, show_list=show_list)
+    if any(one.failed for one in done.handlers.values()):
+        exit_with(ExitCode.PROBLEMS)
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+_RAN = {"write": "ran", "dry-run": "would run", "shadow": "would run"}
+
+
+def _describe(done: "Replayed", *, show_list: bool) -> None:
+    say(f"{done.read} changes read; {done.mode}")
+    heads = ["handler", _RAN[done.mode], "items", "no effect", "passed over", "failed"]
+    heads += ["same", "different"] if done.mode == "shadow" else []
+    table(tuple(heads), [_row(name, one, done.mode) for name, one in done.handlers.items()])
+    for name, one in done.handlers.items():
+        for reason, count in (one.passed + one.failed).most_common():
+            say(f"{name}: {count} changes: {reason}")
+    for text in done.losses:
+        say(f"lost: {text}")
+    if show_list and done.listed:
+        heads = sorted({head for row in done.listed for head in row}, key=list(_HEADS).index)
+        table(tuple(heads), [tuple(row.get(head, "-") for head in heads) for row in done.listed])
+
+
+_HEADS = ("handler", "item", "key", "position", "reason", "target", "attributes")
+
+
+def _row(name: str, one: "HandlerReplay", mode: str) -> tuple[str, ...]:
+    compared = (str(one.same), str(one.different)) if mode == "shadow" else ()
+    counts = (one.ran, one.items, one.nothing, one.passed.total(), one.failed.total())
+    return (name, *map(str, counts), *compared)

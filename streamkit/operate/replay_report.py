@@ -1,0 +1,102 @@
+"""What a replay is asked for, and what it says: counts for each handler, and a list. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from streamkit.core.shadow import digest_of
+from streamkit.progress.actions import Action
+from streamkit.stream.decode import Record
+
+Mode = Literal["write", "dry-run", "shadow"]
+
+LISTED_MAX = 1000
+"""So many changes that were passed over, failed or differ are listed; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWish:
+    """What is to be replayed; times in epoch seconds.
+
+    `allow` names handlers that may do what their declarations do not show to be harmless.
+    `revision` is an attribute that never has the same value twice, such as a version: it is
+    compared like the others, and makes handlers right that look at the old image. With `keys` only
+    items with these partition keys are replayed. `show_keys` lists keys as they are, and not as
+    hashes.
+    """
+
+    since: float
+    until: float
+    handlers: Sequence[str]
+    mode: Mode = "write"
+    keys: Collection[str] = ()
+    allow: Collection[str] = ()
+    revision: str = ""
+    allow_loss: bool = False
+    show_keys: bool = False
+    tell: Callable[[str], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class HandlerReplay:
+    """What became of the changes that a handler listens to.
+
+    `ran` are those that it ran for and that were written, or would be; `items` the items that they
+    write; `nothing` those without effects. `same` and `different` compare items (shadow). `passed`
+    and `failed` count the others by their reasons.
+    """
+
+    ran: int = 0
+    items: int = 0
+    nothing: int = 0
+    same: int = 0
+    different: int = 0
+    passed: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Replayed:
+    """The report of a replay; `listed` has the first changes that did not run or that differ."""
+
+    consumer: str
+    mode: str
+    since: float
+    until: float
+    read: int = 0
+    handlers: dict[str, HandlerReplay] = field(default_factory=dict)
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    show_keys: bool = False
+
+    def note_read(self, records: int) -> None:
+        """Count changes that were read."""
+        self.read += records
+
+    def note_row(
+        self,
+        handler: str,
+        record: Record,
+        reason: str,
+        action: Action | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """List a change that did not run, or an `action` that differs in the attributes `names`."""
+        if len(self.listed) >= LISTED_MAX:
+            return
+        item = record.item_key
+        row = {"handler": handler, "item": item.digest, "position": record.position.lstrip("0")}
+        row["reason"] = reason
+        if self.show_keys:
+            row["key"] = " ".join(str(part) for part in item if part is not None)
+        if action is not None:
+            pk, sk = action.ref.pk[1], action.ref.sk
+            target = pk if sk is None else f"{pk} {sk[1]}"
+            row["target"] = target if self.show_keys else digest_of(action.ref)
+            row["attributes"] = ", ".join(names)
+        self.listed.append(row)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
