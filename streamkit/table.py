@@ -91,16 +91,27 @@ class Table:
         item = self._seen(ref, key.entity, stored, check=check)
         return None if item is None else self.entity_of(key.entity, item)
 
+    def found(self, key: Key[E], stored: Mapping[str, Wire]) -> E | None:
+        """Return an item that was read strongly consistent a moment ago, as `get` returns it.
+
+        Raises:
+            DecodeError: the item does not fit the entity.
+        """
+        ref = item_ref(self.schema, key.wire(self.schema))
+        item = self._seen(ref, key.entity, dict(stored), check=True)
+        return None if item is None else self.entity_of(key.entity, item)
+
     async def _stored(self, key: Key[Any], *, once: bool) -> tuple[ItemRef, Any]:
         wire = key.wire(self.schema)
-        ref, items = item_ref(self.schema, wire), self._tracker.pending.uncommitted.items
-        if once and ref in items:
-            return ref, items[ref]
+        ref = item_ref(self.schema, wire)
         request = {"TableName": self.schema.name, "Key": wire, "ConsistentRead": True}
-        reply = await _available(self._dynamodb.get_item(**request))
-        if once:
-            items[ref] = reply.get("Item")
-        return ref, reply.get("Item")
+
+        async def read() -> dict[str, Wire] | None:
+            item: dict[str, Wire] | None
+            item = (await _available(self._dynamodb.get_item(**request))).get("Item")
+            return item
+
+        return ref, await (self._tracker.pending.uncommitted.once(ref, read) if once else read())
 
     async def look(self, key: Key[Any]) -> Sight:
         """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
@@ -128,6 +139,13 @@ class Table:
                     key.entity, self._whole(key.entity, own, list(parts.values()))
                 )
         return found
+
+    async def stored(self, keys: Iterable[Key[Any]]) -> dict[Key[Any], dict[str, Wire]]:
+        """Return the items that exist in wire form, by key; without pending effects, unchecked."""
+        wires = {key: key.wire(self.schema) for key in keys}
+        items = await self._fetch(list(wires.values()))
+        refs = {key: item_ref(self.schema, wire) for key, wire in wires.items()}
+        return {key: items[ref] for key, ref in refs.items() if ref in items}
 
     async def parts(self, key: Key[Any]) -> dict[Key[Any], dict[str, Wire]]:
         """Return the parts of a group that exist, unchecked and in wire form, by their keys.

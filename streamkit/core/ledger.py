@@ -104,22 +104,20 @@ class Ledger:
         return entry
 
     async def _stored(self, ref: ItemRef) -> dict[str, Any] | None:
-        items = self._tracker.pending.uncommitted.items
-        if ref in items:
-            return items[ref]
         schema = self._space.schema if self._space else None
         assert schema is not None  # noqa: S101 - `entry` has looked
-        try:
-            reply = await self._dynamodb.get_item(
-                TableName=schema.name, Key=ref.key(schema), ConsistentRead=True
-            )
-        except AwsError as error:
-            if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
-                raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
-            raise
-        stored = own_attributes(reply["Item"]) if "Item" in reply else None
-        items[ref] = stored
-        return stored
+        request = {"TableName": schema.name, "Key": ref.key(schema), "ConsistentRead": True}
+
+        async def read() -> dict[str, Any] | None:
+            try:
+                reply = await self._dynamodb.get_item(**request)
+            except AwsError as error:
+                if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+                    raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
+                raise
+            return own_attributes(reply["Item"]) if "Item" in reply else None
+
+        return await self._tracker.pending.uncommitted.once(ref, read)
 
 
 def _as_stored(stored: Mapping[str, Wire] | None) -> tuple[Condition, ...]:

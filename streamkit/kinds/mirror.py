@@ -28,7 +28,7 @@ read the other; what they `get` is checked as well, so that the value is that of
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -46,7 +46,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Scan, wire_key
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
-from streamkit.progress.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX, Wire
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]
@@ -84,6 +84,19 @@ _OWN_PK, _OWN_SK = f"{CONTROL_ATTRIBUTE}copy_pk", f"{CONTROL_ATTRIBUTE}copy_sk"
 def _with_plain_names(item: dict[str, Any]) -> dict[str, Any]:
     """Return an entry's values where its attributes have names of their own."""
     return {"pk": item[_OWN_PK], "sk": item.get(_OWN_SK)} if _OWN_PK in item else item
+
+
+@dataclass
+class FoundCopy:
+    """A copy that is to be updated: its key, and the item as an audience's page had it."""
+
+    key: Key[Any]
+    stored: Mapping[str, Wire] | None = None
+
+    async def read(self, table: Table) -> Entity | None:
+        """Return the copy; one that has to be read again is read from the table."""
+        stored, self.stored = self.stored, None  # if the commit refuses it, it has changed since
+        return await table.get(self.key) if stored is None else table.found(self.key, stored)
 
 
 @dataclass(frozen=True)
@@ -125,17 +138,25 @@ class Mirror:
         copies = frozenset({self.copy_entity})
         reader = AudienceReader(self.audience, self.copy_entity, copies)
         page = await reader.page(change, token, table, limit)
-        return replace(page, recipients=[self._of_copy(found) for found in page.recipients])
+        found = [self._of_copy(one) for one in page.recipients]
+        behind = (one.to for one in found if one.stored is None)  # found through an index
+        read = await table.stored(behind)
+        return replace(
+            page,
+            recipients=[
+                replace(one, to=FoundCopy(one.to, one.stored or read.get(one.to))) for one in found
+            ],
+        )
 
     def _of_copy(self, found: Recipient) -> Recipient:
         if not isinstance(found.to, CopyEntry):
             return found
         key = Key(self.copy_entity, found.to.pk, found.to.sk)
-        return replace(found, to=key, name=json.dumps([key.pk, key.sk]))
+        return replace(found, to=key, name=json.dumps([key.pk, key.sk]), stored=None)
 
-    async def one(self, name: str, table: Table) -> Key[Any]:  # noqa: ARG002 - the shape
-        """Return a copy's key, by the name of a recipient."""
-        return Key(self.copy_entity, *json.loads(name))
+    async def one(self, name: str, table: Table) -> FoundCopy:  # noqa: ARG002 - the shape
+        """Return a copy, by the name of a recipient."""
+        return FoundCopy(Key(self.copy_entity, *json.loads(name)))
 
     # -- driven by a copy ----------------------------------------------------------------------
 
@@ -144,7 +165,8 @@ class Mirror:
         entries = await self._entries(change, tools[AUDIENCE])
         if change.new is None or not (entries or await self._differs(change.new, tools)):
             return tuple(entries)
-        return (*entries, *await self._mend(change.new.item_key, tools, keep=bool(entries)))
+        copied = FoundCopy(change.new.item_key)
+        return (*entries, *await self._mend(copied, tools, keep=bool(entries)))
 
     async def _differs(self, copied: Entity, tools: dict[str, Any]) -> bool:
         """Return whether a copy has to be read again, because its change left it unlike its source.
@@ -181,7 +203,7 @@ class Mirror:
     # -- both ----------------------------------------------------------------------------------
 
     async def _mend(
-        self, key: Key[Any], tools: dict[str, Any], *, keep: bool = False
+        self, found: FoundCopy, tools: dict[str, Any], *, keep: bool = False
     ) -> tuple[Effect, ...]:
         """Return what makes a copy like its source, IF both stay as they are read here.
 
@@ -191,7 +213,7 @@ class Mirror:
         table: Table = tools[AUDIENCE]
         noted = len(table.reads_noted)  # because of runs for other copies of the same audience
         arguments = {name: tools[name] for name in self.needs}
-        copied = await table.get(key)
+        copied = await found.read(table)
         source_key = None if copied is None else self.source(copied)
         effects: tuple[Effect, ...] = ()
         if copied is not None and source_key is not None:
@@ -199,7 +221,7 @@ class Mirror:
             if source is not None:
                 effects = await self._changes(source, copied, arguments)
             elif self.gone == "delete":
-                effects = (Delete(key),)
+                effects = (Delete(found.key),)
         if not effects and not keep:
             table.forget_reads(noted)
         return effects

@@ -344,6 +344,14 @@ MUTANTS = (
         test="tests/unit/test_reading.py::test_a_result_that_read_before_what_is_committed_now_waits_to_be_made_again",
     ),
     Mutant(
+        "read-by-each-run",
+        "core/reading.py",
+        "                if ref not in self._items:\n",
+        "                if self._items is not None:\n",
+        "runs at the same time read the same item again and again",
+        test="tests/unit/test_reading.py::test_runs_at_the_same_time_read_an_item_once",
+    ),
+    Mutant(
         "settled-by-any-run",
         "core/reading.py",
         "actions[read.ref, run] for run in runs",

@@ -210,6 +210,22 @@ MUTANTS = (
         test="tests/simulation/test_mirror.py::test_a_copy_that_is_set_back_mends_itself",
     ),
     Mutant(
+        "copy-of-its-page-for-ever",
+        "kinds/mirror.py",
+        "        stored, self.stored = self.stored, None",
+        "        stored = self.stored",
+        "a copy that has changed since its page was read is tried in vain, again and again",
+        test="tests/unit/test_found_copies.py::test_a_copy_is_read_from_the_table_when_it_is_tried_again",
+    ),
+    Mutant(
+        "entry-taken-for-its-copy",
+        "kinds/mirror.py",
+        "name=json.dumps([key.pk, key.sk]), stored=None)",
+        "name=json.dumps([key.pk, key.sk]))",
+        "a copy is compared with what its entry in the directory says",
+        test="tests/simulation/test_kind_costs.py::test_a_kind_costs_what_the_page_says",
+    ),
+    Mutant(
         "derived-over-anything",
         "kinds/derive.py",
         "    return any_of(absent, mine, _equals(item))\n",

@@ -10,8 +10,9 @@ import pytest
 
 from streamkit import App, Entity, Index, Key, Query, Set, Table
 from streamkit.core.handler import AUDIENCE
+from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.audience import as_sources
-from streamkit.kinds.mirror import Mirror
+from streamkit.kinds.mirror import FoundCopy, Mirror
 
 HOUR = 3600.0
 
@@ -62,7 +63,8 @@ def put(harness, item):
 
 @pytest.fixture
 def mirrored(harness_of):
-    """Make a harness of a mirror, and its script."""
+    """Make a harness of a mirror, and its script; a naive variant must run, and not break off."""
+    made = []
 
     def make(gone="keep"):
         app, script = App("tasks", table="Tasks"), Script()
@@ -75,9 +77,12 @@ def mirrored(harness_of):
             return Set(copy.item_key, name=user.name)
 
         harness = harness_of(app, shards=8)
+        made.append(harness)
         return harness, script
 
-    return make
+    yield make
+    errors = {parked.error for harness in made for parked in harness.parked()}
+    assert errors.isdisjoint({"AttributeError", "NameError", "TypeError"})
 
 
 def name(harness, task="t"):
@@ -102,8 +107,8 @@ def without_checks(patch, dropped=lambda _read: True):
     """Write whatever has become of what was read."""
     mend = Mirror._mend
 
-    async def careless(self, key, tools, *, keep=False):
-        effects = await mend(self, key, tools, keep=keep)
+    async def careless(self, found, tools, *, keep=False):
+        effects = await mend(self, found, tools, keep=keep)
         reads = tools[AUDIENCE]._tracker.reads
         reads[:] = [read for read in reads if not dropped(read)]
         return effects
@@ -116,8 +121,7 @@ def of_image(patch):
     """Take the value from the source's image, and check nothing."""
 
     async def serve(self, change, to, tools):
-        key = Key(self.copy_entity, to.pk, to.sk)
-        copied = await tools[AUDIENCE].get(key, check=False)
+        copied = await tools[AUDIENCE].get(to.key, check=False)
         return await self._changes(change.new, copied, {})
 
     patch.setattr(Mirror, "serve", serve)
@@ -139,7 +143,8 @@ def only_by_the_index(patch):
         source = await table.get(self.source(change.new))
         for query in as_sources(self.copies(source)):
             for item in (await table.page(query))[0]:
-                effects += await self._mend(table.entity_of(Task, item).item_key, tools)
+                copied = FoundCopy(table.entity_of(Task, item).item_key)
+                effects += await self._mend(copied, tools)
         return effects
 
     patch.setattr(Mirror, "follow", listed)
@@ -149,7 +154,7 @@ def entered_only_when_written(patch):
     """Enter a copy in the directory only where something is to be mended."""
 
     async def lazy(self, change, **tools):
-        mended = await self._mend(change.new.item_key, tools)
+        mended = await self._mend(FoundCopy(change.new.item_key), tools)
         return (*await self._entries(change, tools[AUDIENCE]), *mended) if mended else ()
 
     patch.setattr(Mirror, "follow", lazy)
@@ -283,12 +288,12 @@ def late_write_lands(mirrored):
     return name(harness) == "3"
 
 
-def moved_between_reading_and_writing(mirrored):
+def moved_between_reading_and_writing(mirrored, others=5):
     """2 naive: copies move, IF it exists only."""
     harness, script = mirrored()
     harness.put(User(user="a", name="1"), User(user="b", name="9"))
     harness.put(Task(task="t", owner="a", name="1"))
-    harness.put(*(Task(task=f"as it is {number}", owner="a") for number in range(5)))
+    harness.put(*(Task(task=f"as it is {number}", owner="a") for number in range(others)))
     harness.settle()
     moved = Task(task="t", owner="b", name="9")
     script.during(lambda user, copy: (user.name, copy.owner) == ("2", "a"), moved)
@@ -296,6 +301,11 @@ def moved_between_reading_and_writing(mirrored):
     harness.settle()
     assert not script.steps
     return name(harness) == "9"
+
+
+def moved_while_its_page_is_served(mirrored):
+    """The same beside the shard, where a page of copies is read before they are served."""
+    return moved_between_reading_and_writing(mirrored, others=INLINE + 10)
 
 
 def copy_may_change(patch):
@@ -314,6 +324,7 @@ ROWS = (
     (source_is_back_before_the_copies_go, without_checks),
     (late_write_lands, of_image),
     (moved_between_reading_and_writing, copy_may_change),
+    (moved_while_its_page_is_served, copy_may_change),
 )
 
 

@@ -40,8 +40,9 @@ last recipient that is done, or None.
 class Recipient:
     """One of an audience: what the handler receives, and the token to continue after it.
 
-    `name` identifies a recipient within one fan-out. `item` is its key in the table, if it has one.
-    `error` says why the handler cannot receive it.
+    `name` identifies a recipient within one fan-out. `item` is its key in the table, if it has one;
+    `stored` is the whole item, if it was read strongly consistent. `error` says why the handler
+    cannot receive it.
     """
 
     to: Any
@@ -49,6 +50,7 @@ class Recipient:
     name: str
     item: ItemKey | None = None
     error: DecodeError | None = None
+    stored: Mapping[str, Wire] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class AudienceReader:
         token = _token(number, table.place_of(source, item))
         name, key = json.dumps(_plain_key(item, table)), _item_key(item, table)
         try:
-            return Recipient(self._given(source, item, table), token, name, key)
+            to, stored = self._given(source, item, table), None if source.index else item
+            return Recipient(to, token, name, key, stored=stored)
         except DecodeError as error:
             return Recipient(None, token, name, key, error)
 
