@@ -21,6 +21,7 @@ from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
+from streamkit.model.codec import decode_number, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.model.templates import KeyTemplate
@@ -97,7 +98,7 @@ def _number(
     if template is None or attribute is None or attribute[1] != "N":
         return
     if not template.placeholders:
-        builds = template.text.isdecimal()
+        builds = _as_returned(template.text)
     else:
         (first, *more) = template.placeholders
         builds = not (more or template.literal_length or first.is_numeric)
@@ -107,6 +108,14 @@ def _number(
             f"{declared}: the key {attribute[0]!r} is a number, and {template.text!r} builds"
             ' none as DynamoDB stores it; use a single field without a format, as in "{number}"',
         )
+
+
+def _as_returned(text: str) -> bool:
+    """Return whether DynamoDB returns a number as this text."""
+    try:
+        return encode(decode_number(text)) == {"N": text}
+    except (ArithmeticError, ValueError):
+        return False
 
 
 def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:

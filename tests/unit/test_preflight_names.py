@@ -114,12 +114,12 @@ def number_findings(sort: str) -> list[str]:
     return [f.text for f in findings(app, AppTables(described, described))]
 
 
-@pytest.mark.parametrize("sort", ["{at}", "0"])
+@pytest.mark.parametrize("sort", ["{at}", "0", "-1", "1.5"])
 def test_a_single_field_or_digits_make_a_key_that_is_a_number(sort: str) -> None:
     assert number_findings(sort) == []
 
 
-@pytest.mark.parametrize("sort", ["AT#{at}", "{at:08d}", "{at}#{of}", "META"])
+@pytest.mark.parametrize("sort", ["AT#{at}", "{at:08d}", "{at}#{of}", "META", "007", "1.50"])
 def test_a_template_that_builds_no_number_for_a_key_that_is_one_is_an_error(sort: str) -> None:
     (text,) = number_findings(sort)
     assert f"the key 'SK' is a number, and {sort!r} builds none" in text
