@@ -13,12 +13,13 @@ An aggregate that is spread over parts is read as one item for each group: a `ge
 at once; a query or a scan is read completely before it yields the first item.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from streamkit.aws import AwsError, ErrorKind, code_of, fetch_all, trouble_of
+from streamkit.aws import fetch_all
+from streamkit.core.availability import available
 from streamkit.core.matching import Matcher
 from streamkit.core.querying import (
     group_ref,
@@ -26,12 +27,12 @@ from streamkit.core.querying import (
     part_of,
     query_request,
     sort_value,
+    whole,
     widened,
 )
 from streamkit.core.reading import ReadTracker, Sight, applied
 from streamkit.core.tables import Tables
 from streamkit.entity import Entity
-from streamkit.errors import DecodeError, Unavailable
 from streamkit.model.codec import encode_key
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Index, Key, Query, Scan
@@ -40,7 +41,6 @@ from streamkit.progress.actions import ItemRef, Wire, item_ref
 from streamkit.stream.decode import ImageDecoder
 
 E = TypeVar("E", bound=Entity)
-T = TypeVar("T")
 
 
 class Table:
@@ -108,10 +108,12 @@ class Table:
 
         async def read() -> dict[str, Wire] | None:
             item: dict[str, Wire] | None
-            item = (await _available(self._dynamodb.get_item(**request))).get("Item")
+            item = (await available(self._dynamodb.get_item(**request))).get("Item")
             return item
 
-        return ref, await (self._tracker.pending.uncommitted.once(ref, read) if once else read())
+        return ref, await (
+            self._tracker.pending.uncommitted.items.once(ref, read) if once else read()
+        )
 
     async def look(self, key: Key[Any]) -> Sight:
         """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
@@ -136,7 +138,7 @@ class Table:
             if parts:
                 own = replace(key, part=0).wire(self.schema)
                 found[key] = self.entity_of(
-                    key.entity, self._whole(key.entity, own, list(parts.values()))
+                    key.entity, whole(key.entity, own, list(parts.values()))
                 )
         return found
 
@@ -171,22 +173,6 @@ class Table:
                 if item is not None:
                     found[key][part] = item
         return found
-
-    def _whole(
-        self, entity: type[Entity], key: Mapping[str, Wire], parts: Sequence[Mapping[str, Wire]]
-    ) -> Mapping[str, Wire]:
-        """Return one item for the group that has this key and these parts.
-
-        Raises:
-            DecodeError: a sum of its parts has more than 38 digits.
-        """
-        if entity.__parts__ is None:
-            return parts[0]
-        try:
-            whole = entity.__parts__.merge(parts)
-        except ArithmeticError:
-            raise DecodeError(f"{entity.__name__}: a sum of more than 38 digits") from None
-        return {**whole, **key}
 
     async def query(self, query: Query[E], *, consistent: bool | None = None) -> AsyncIterator[E]:
         """Yield a query's items in the order of their sort keys, reading as few pages as needed.
@@ -248,7 +234,7 @@ class Table:
         if within is not None:
             refs.sort(key=sort_value, reverse=within.descending)
         for ref in refs:
-            yield self._whole(entity, ref.key(self.schema), groups[ref])
+            yield whole(entity, ref.key(self.schema), groups[ref])
 
     async def scan(self, entity: type[E], *, index: Index | None = None) -> AsyncIterator[E]:
         """Yield every item of an entity, by reading the whole table (or index).
@@ -305,7 +291,7 @@ class Table:
         if after is not None:
             request["ExclusiveStartKey"] = dict(after)
         call = self._dynamodb.query if isinstance(wanted, Query) else self._dynamodb.scan
-        reply = await _available(call(**request))
+        reply = await available(call(**request))
         items = [item for item in reply["Items"] if self._is_meant(wanted, item)]
         return items, reply.get("LastEvaluatedKey")
 
@@ -352,7 +338,7 @@ class Table:
 
     async def _pages(self, operation: str, request: dict[str, Any]) -> AsyncIterator[Any]:
         while True:
-            reply = await _available(getattr(self._dynamodb, operation)(**request))
+            reply = await available(getattr(self._dynamodb, operation)(**request))
             for item in reply["Items"]:
                 yield item
             if "LastEvaluatedKey" not in reply:
@@ -375,7 +361,7 @@ class Table:
         return _matcher(entity, self.schema, self._tables.entities)
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
-        items = await _available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))
+        items = await available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))
         return {item_ref(self.schema, item): item for item in items}
 
     def _seen(
@@ -405,12 +391,3 @@ class Table:
 
 _decoder, _matcher = lru_cache(maxsize=1_000)(ImageDecoder), lru_cache(maxsize=1_000)(Matcher)
 """Those of an entity, for all runs of handlers, each of which has its own tables."""
-
-
-async def _available(call: Awaitable[T]) -> T:
-    try:
-        return await call
-    except AwsError as error:
-        if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
-            raise Unavailable(f"the table cannot be read just now: {code_of(error)}") from error
-        raise

@@ -18,11 +18,11 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.changes import ItemKey
+from streamkit.core.availability import available
 from streamkit.core.reading import ReadTracker, applied
 from streamkit.core.reads import Read
-from streamkit.errors import ConfigurationError, Unavailable
+from streamkit.errors import ConfigurationError
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.progress.actions import Action, ItemRef, Verb, Wire, item_ref, own_attributes
 from streamkit.progress.control import ControlSpace
@@ -109,15 +109,10 @@ class Ledger:
         request = {"TableName": schema.name, "Key": ref.key(schema), "ConsistentRead": True}
 
         async def read() -> dict[str, Any] | None:
-            try:
-                reply = await self._dynamodb.get_item(**request)
-            except AwsError as error:
-                if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
-                    raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
-                raise
+            reply = await available(self._dynamodb.get_item(**request))
             return own_attributes(reply["Item"]) if "Item" in reply else None
 
-        return await self._tracker.pending.uncommitted.once(ref, read)
+        return await self._tracker.pending.uncommitted.items.once(ref, read)
 
 
 def _as_stored(stored: Mapping[str, Wire] | None) -> tuple[Condition, ...]:

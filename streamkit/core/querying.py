@@ -5,16 +5,18 @@ the query. A group that is spread over parts is at the group's key: `widened` al
 and `group_ref` returns the group of a part.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from streamkit.entity import Entity
+from streamkit.errors import DecodeError
 from streamkit.model.codec import encode_key
 from streamkit.model.keys import Query
 from streamkit.model.parts import LAST_SUFFIX, is_part, without_suffix
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import ItemRef
+from streamkit.progress.actions import ItemRef, Wire
 
 
 def query_request(query: Query[Any], schema: TableSchema) -> dict[str, Any]:
@@ -99,3 +101,20 @@ def _sort_condition(given: Mapping[str, str]) -> str:
     if ":low" in given and ":high" in given:
         return "#sk BETWEEN :low AND :high"
     return "#sk >= :low" if ":low" in given else "#sk <= :high"
+
+
+def whole(
+    entity: type[Entity], key: Mapping[str, Wire], parts: Sequence[Mapping[str, Wire]]
+) -> Mapping[str, Wire]:
+    """Return one item for the group that has this key and these parts.
+
+    Raises:
+        DecodeError: a sum of its parts has more than 38 digits.
+    """
+    if entity.__parts__ is None:
+        return parts[0]
+    try:
+        merged = entity.__parts__.merge(parts)
+    except ArithmeticError:
+        raise DecodeError(f"{entity.__name__}: a sum of more than 38 digits") from None
+    return {**merged, **key}

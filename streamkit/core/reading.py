@@ -6,14 +6,13 @@ read. So each read becomes a check in the handler's result, and planning can rec
 """
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import anyio
-
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.reads import Read, Version, nothing_expected
+from streamkit.core.shared_items import SharedItems
 from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
@@ -33,8 +32,7 @@ class Uncommitted:
     """
 
     def __init__(self, pending: Iterable[PendingChange] = ()) -> None:
-        self._items: dict[ItemRef, dict[str, Wire] | None] = {}
-        self._turns: dict[ItemRef, anyio.Lock] = {}
+        self.items = SharedItems()
         self._writers: dict[ItemRef, list[tuple[str, int, Outcome]]] = {}
         for change in pending:
             for outcome in change.outcomes:
@@ -51,17 +49,6 @@ class Uncommitted:
             at = bisect_left(writers, entry[:2], key=_place)
             if at == len(writers) or writers[at][:2] != entry[:2]:
                 writers.insert(at, entry)
-
-    async def once(
-        self, ref: ItemRef, read: Callable[[], Awaitable[dict[str, Wire] | None]]
-    ) -> dict[str, Wire] | None:
-        """Return an item as the table had it; it is read once, also for runs at the same time."""
-        if ref not in self._items:
-            # A lock, and not a shared task: a run that is canceled while it reads leaves its turn.
-            async with self._turns.setdefault(ref, anyio.Lock()):
-                if ref not in self._items:
-                    self._items[ref] = await read()
-        return self._items[ref]
 
     def written(self, ref: ItemRef, before: str) -> Iterator[tuple[str, Outcome]]:
         """Yield the outcomes of changes before a position that write an item, in order."""

@@ -21,7 +21,6 @@ from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
-from streamkit.model.codec import decode_number, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.model.templates import KeyTemplate
@@ -113,9 +112,10 @@ def _number(
 def _as_returned(text: str) -> bool:
     """Return whether DynamoDB returns a number as this text."""
     try:
-        return encode(decode_number(text)) == {"N": text}
-    except (ArithmeticError, ValueError):
+        number = Decimal(text).normalize()
+    except ArithmeticError:
         return False
+    return number.is_finite() and f"{number:f}" == text
 
 
 def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:

@@ -345,11 +345,11 @@ MUTANTS = (
     ),
     Mutant(
         "read-by-each-run",
-        "core/reading.py",
+        "core/shared_items.py",
         "                if ref not in self._items:\n",
         "                if self._items is not None:\n",
         "runs at the same time read the same item again and again",
-        test="tests/unit/test_reading.py::test_runs_at_the_same_time_read_an_item_once",
+        test="tests/unit/test_shared_items.py::test_runs_at_the_same_time_read_an_item_once",
     ),
     Mutant(
         "settled-by-any-run",

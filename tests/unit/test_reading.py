@@ -3,7 +3,6 @@
 from decimal import Decimal
 from types import SimpleNamespace
 
-import anyio
 import pytest
 
 from streamkit.core.outcome import Outcome, PendingChange
@@ -122,49 +121,3 @@ def test_writes_are_found_in_the_order_of_the_changes_whenever_their_handlers_ra
     pending[0].outcomes[0].actions = {}
     versions, _ = Pending(uncommitted, before="4").of(REF)
     assert [version[0] for version in versions] == ["2", "3"]
-
-
-# -- reading once ----------------------------------------------------------------------------------
-
-
-class Reads:
-    """Counts reads of one item; each takes until it is let through."""
-
-    def __init__(self):
-        self.uncommitted, self.begun, self.go, self.got = Uncommitted(), 0, anyio.Event(), []
-
-    async def read(self):
-        self.begun += 1
-        await self.go.wait()
-        return THERE
-
-    async def once(self):
-        self.got.append(await self.uncommitted.once(REF, self.read))
-
-
-async def test_runs_at_the_same_time_read_an_item_once():
-    reads = Reads()
-    async with anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(reads.once)
-        await anyio.wait_all_tasks_blocked()
-        reads.go.set()
-    await reads.once()
-    assert (reads.begun, reads.got) == (1, [THERE] * 6)
-
-
-async def test_a_run_that_is_canceled_while_it_reads_leaves_its_turn_to_the_next():
-    reads, first = Reads(), anyio.CancelScope()
-
-    async def canceled():
-        with first:
-            await reads.once()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(canceled)
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(reads.once)
-        await anyio.wait_all_tasks_blocked()
-        first.cancel()
-        reads.go.set()
-    assert (reads.begun, reads.got) == (2, [THERE])
