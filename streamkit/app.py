@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from streamkit.archive.objects import Archive
 from streamkit.aws import connect
 from streamkit.core.cascades import Cascades, same_items
-from streamkit.core.handler import Policy
+from streamkit.core.handler import Handler, Policy
 from streamkit.core.routes import Routes
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import Tables, survey
@@ -35,7 +35,7 @@ from streamkit.observe.traces import Telemetry
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.stream.decode import Router
 from streamkit.stream.loss import OnLoss, check_on_loss
-from streamkit.stream.start import Start, check_start
+from streamkit.stream.start import Start, read_start
 from streamkit.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +59,8 @@ class App(Registration):
             described at its first effect.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
         start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
-            or a datetime. It counts when the consumer's first worker starts, and never again.
+            a datetime; or the text of a date or a datetime. More than a day ago it is found in the
+            archive. It counts when the consumer's first worker starts, and never again.
         on_loss: what happens when records may have been trimmed unread: `halt` the worker,
             `resume` at the oldest one there is, or an async function that is called with a `Loss`
             and a `Table` first.
@@ -87,7 +88,7 @@ class App(Registration):
         entities: Iterable[type[Entity]] = (),
         tables: Iterable[str] | Mapping[str, TableShape] = (),
         policy: Policy | None = None,
-        start: Start = "trim_horizon",
+        start: Start | str = "trim_horizon",
         on_loss: OnLoss = "halt",
         telemetry: Telemetry | None = None,
         require_migrations: str | Iterable[str] = (),
@@ -98,7 +99,7 @@ class App(Registration):
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
         if not isinstance(policy, Policy | None):
             raise DeclarationError(f"App({name!r}): policy= takes a Policy(...)")
-        check_start(start)
+        start = read_start(start)
         check_on_loss(on_loss)
         self.name = name
         self.table = table
@@ -124,6 +125,8 @@ class App(Registration):
 
     copies = False
     """Whether it is the writer of an archive, which has no handlers."""
+    exact = False
+    """Whether a handler's own `start=` made it: it must have every change since then."""
 
     @property
     def _parent(self) -> "App | None":
@@ -162,7 +165,7 @@ class App(Registration):
         /,
         *,
         policy: Policy | None = None,
-        start: Start | None = None,
+        start: Start | str | None = None,
         on_loss: OnLoss | None = None,
     ) -> "App":
         """Return another consumer of the same table, for handlers with a pace of their own.
@@ -180,6 +183,17 @@ class App(Registration):
         Raises:
             DeclarationError: the name is taken or not valid, or this app is a listener itself.
         """
+        return self._listen(name, start, policy, on_loss)
+
+    def _listen(
+        self,
+        name: str,
+        start: Start | str | None,
+        policy: Policy | None = None,
+        on_loss: OnLoss | None = None,
+        *,
+        exact: bool = False,
+    ) -> "App":
         for wrong, why in (
             (self._parent is not None, "a listener cannot have listeners; declare it on the app"),
             (name in self.listeners, "the app has a listener of this name already"),
@@ -200,9 +214,19 @@ class App(Registration):
             on_loss=on_loss or self.on_loss,
             telemetry=self.telemetry,
             archive=self.archive,
+            exact=exact,
         )
         self.listeners[name] = child
         return child
+
+    def _beginning(self, handler: Handler, start: Start | str | None) -> "App":
+        """Return the consumer that runs a handler: one with a start of its own is a listener."""
+        if start is None:
+            return self
+        try:
+            return self._listen(handler.name, start, exact=True)
+        except DeclarationError as error:
+            raise DeclarationError(f"{handler.declared}: start=: {error}") from None
 
     def lifespan(self, function: F) -> F:
         """Register an async generator that yields what handlers ask for by type.
@@ -302,9 +326,14 @@ async def _open(lifespan: Lifespan | None) -> AsyncIterator[tuple[Any, ...]]:
 class _Listener(App):
     """An app that is a listener of another one."""
 
-    def __init__(self, parent: App, name: str, *, archive: Archive | None, **options: Any) -> None:
+    def __init__(
+        self, parent: App, name: str, *, archive: Archive | None, exact: bool, **options: Any
+    ) -> None:
         super().__init__(name, **options)
         self.archive = archive  # its app's, which has the writer
+        self.exact = exact
+        if exact:  # its handler is declared on the app, and sends to the sinks that are, too
+            self.sinks = parent.sinks
         self.copies = archive is not None and name.endswith(f".{WRITER}")
         self._head = parent
 

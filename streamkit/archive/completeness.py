@@ -5,6 +5,7 @@ link that is missing, an object whose content does not have its hash, a shard wh
 unknown. Every object is read.
 """
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, records_of
 from streamkit.archive.shards import ArchivedShards
 from streamkit.progress.clock import utc
+from streamkit.stream.start import REACH_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class ArchiveCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Beginning:
     """Where a consumer begins to read an archive, for every change since a moment.
 
     `begins` are the shards that are read first, `lacks` says in sentences what is missing.
@@ -75,16 +77,19 @@ class Past:
     lacks: tuple[str, ...]
 
 
-async def past(archive: ArchivedShards, since: float) -> Past:
-    """Return where reading begins for every change since a moment, and what is missing."""
+async def beginning(archive: ArchivedShards, since: float, created: float = -math.inf) -> Beginning:
+    """Return where reading begins for every change since a moment, and what is missing.
+
+    `created` is when the stream was: an archive that began on its first day has all of it.
+    """
     begins = await archive.begins(since)
     found = await check(archive, "", since)
     began = await archive.began()
     lacks = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
-    if began is None or began > since:
+    if began is None or (began > since and began - created > REACH_SECONDS):
         text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
         lacks.append(f"the archive {text}")
-    return Past(begins, tuple(lacks))
+    return Beginning(begins, tuple(lacks))
 
 
 async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> ArchiveCheck:

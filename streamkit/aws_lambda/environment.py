@@ -20,9 +20,10 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.core.tracing import Tracing
 from streamkit.core.unreadable import set_aside
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
-from streamkit.fleet.joining import Founding, join_generation
+from streamkit.fleet.joining import join_generation
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.observe.emf import EmfMetrics
@@ -125,9 +126,10 @@ async def open_environment(
     """Open an environment.
 
     Raises:
-        ConfigurationError: the app does not fit its table, may not use it, or needs a migration
-            that the table has not had.
+        ConfigurationError: the app does not fit its table, may not use it, needs a migration that
+            the table has not had, or is a handler with a start of its own.
     """
+    check_start(app)
     clock, rng = clock or SystemClock(), rng or random.Random()
     emf = EmfMetrics(app.name) if app.telemetry.emf else None
     meters = Meters(join(emf, app.telemetry.metrics), app.name)
@@ -157,6 +159,23 @@ async def open_environment(
             yield Environment(app, machine, tables, dispatcher, shard, joined, emf)
 
 
+def check_start(app: App) -> None:
+    """Refuse a consumer that reads from a moment on; say which ones functions do not run.
+
+    Raises:
+        ConfigurationError: a handler's own start= made it.
+    """
+    if app.exact:
+        raise ConfigurationError(
+            f"{app.declared}: start= reads the stream and its archive from a moment on, and a"
+            " function gets only what a mapping delivers: let workers run it, with `streamkit"
+            f" worker MODULE:APP.{app.name.rpartition('.')[2]}`"
+        )
+    for one in app.listeners.values():
+        if one.exact:
+            log.warning("consumer.apart", app=app.name, consumer=one.name)
+
+
 async def _join(
     app: App, tables: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
@@ -164,7 +183,8 @@ async def _join(
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     table = Table(aws.dynamodb, tables.table)
     losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
-    founding = Founding(app.table, app.start, clock, losses)
+    listeners = frozenset(app.listeners)
+    founding = Founding(app.table, app.start, clock, losses, listeners=listeners)
     joined = await join_generation(
         store, app.fingerprint(), app.handlers, take_over=False, founding=founding
     )

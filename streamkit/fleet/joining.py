@@ -11,7 +11,7 @@ older roll-out, which must stand by. On failure: an error says what people must 
 import random
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -19,6 +19,7 @@ from streamkit.core.handler import Handler
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import enter, predecessors
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import (
     Generation,
     newest_generation,
@@ -29,21 +30,9 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.hosting import check_host
 from streamkit.fleet.rewinding import finish_rewind
-from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
-from streamkit.stream.loss import Losses
-from streamkit.stream.start import Start, since_of, start_text
-
-
-@dataclass(frozen=True)
-class Founding:
-    """What a consumer's first generation needs to know: its table, and where it starts."""
-
-    table: str
-    start: Start
-    clock: Clock
-    losses: Losses
+from streamkit.stream.start import start_text
 
 
 async def join_generation(
@@ -69,7 +58,8 @@ async def join_generation(
 
     Raises:
         RetentionLost: the stream was replaced, and the app's policy is to halt.
-        ConfigurationError: the app's start is in the future, or the consumer has another host.
+        ConfigurationError: the app's start is in the future, the consumer has another host, or a
+            handler has run as a consumer of its own.
     """
     handlers = list(handlers)
     while True:
@@ -86,6 +76,8 @@ async def join_generation(
             return newest
         if newest is not None and fingerprint in newest.known and not take_over:
             return None
+        if founding is not None:
+            await founding.require_none_apart(store, handlers)
         started = next_generation(newest, fingerprint, handlers)
         started = replace(started, host=host or started.host)
         if newest is None and founding is not None:
@@ -113,9 +105,19 @@ async def _found(
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
     before = await _predecessor(store, founding.table, now)
     if before is None:
-        since = since_of(founding.start, now)
-        started = replace(first, since=since, start=start_text(founding.start), founded=now)
-        if since:  # aggregates count from the start only; the table may have held items before
+        origin = await founding.origin(store, now)
+        if origin.lost is not None:
+            pause = await founding.losses.settle(origin.lost)
+            if pause is not None:
+                await anyio.sleep(pause)
+                return None
+        started = replace(first, start=start_text(founding.start), since=origin.since, founded=now)
+        started = replace(started, begins=origin.begins, rewinding=bool(origin.begins))
+        if origin.lost is not None:
+            started = replace(started, rebuild=aggregates, lost=now)
+        elif origin.since and not founding.exact:
+            # Aggregates count from the start only; the table may have held items before. Where a
+            # handler's own start= says so, that is what is meant.
             started = replace(started, rebuild=aggregates)
     else:
         old, lost = before
@@ -131,7 +133,8 @@ async def _found(
     # One transaction: a consumer that is in no directory would be found by no command, and could
     # not be deleted. If two workers found it at once, one of them is refused and joins the other.
     refused = await transact(store.dynamodb, schemas, actions, random.Random())
-    return started if refused is None else None
+    # Where it begins in an archive, the cursors are created next, as those of a rewind are.
+    return started if refused is None and not started.rewinding else None
 
 
 async def _predecessor(

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.core.handler import Handler
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import WORKERS
-from streamkit.fleet.joining import Founding, join_generation
+from streamkit.fleet.joining import join_generation
 from streamkit.fleet.members import Member
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock

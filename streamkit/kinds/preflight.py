@@ -66,7 +66,8 @@ def _control(app: Consumer, tables: AppTables) -> Iterator[Finding]:
 
 def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     if not (app.handlers or app.copies):
-        yield Finding("error", f"{app.declared}: no handler is registered")
+        apart = " without a start= of its own; give the app that start" if app.listeners else ""
+        yield Finding("error", f"{app.declared}: no handler is registered{apart}")
     for entity in app.entities:
         spec = spec_of(entity)
         if schema.sk is not None and spec.sk is None:

@@ -5,27 +5,29 @@ kind of handler is imported when an app has one: functions on Lambda import the 
 start cold.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
-from streamkit.entity import Entity, Index, Key, Query, spec_of
+from streamkit.entity import Entity, Key, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.aggregate.handling import aggregate_handler
+from streamkit.kinds.declared_migrations import DeclaredMigrations
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
 from streamkit.kinds.mirror import mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
+from streamkit.stream.start import Start
 
 if TYPE_CHECKING:
     from streamkit.kinds.derive import Conflict, Derivation
-    from streamkit.kinds.migration import Migration, Mode
     from streamkit.kinds.mirror import Gone
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,20 +35,23 @@ A = TypeVar("A", bound=type[Aggregate[Any]])
 S = TypeVar("S", bound=Sink)
 
 
-class Registration:
+class Registration(DeclaredMigrations, ABC):
     """The registrations of one consumer: the part of an `App` that its decorators fill."""
 
     name: str
 
     def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
+        super().__init__()
         self.handlers: list[Handler] = []
         self.aggregates: list[type[Aggregate[Any]]] = []
         self.sinks: list[Sink] = []
-        self.migrations: dict[str, Migration] = {}
-        self.done_everywhere: tuple[str, ...] = ()
         self._derivations: dict[str, Derivation] = {}
         self._entities = list(entities)
         self._policy = policy
+
+    @abstractmethod
+    def _beginning(self, handler: Handler, start: Start | str | None) -> "Registration":
+        """Return where a handler is added: here, or on a consumer that it begins by itself."""
 
     @overload
     def on(self, function: F, /) -> F: ...
@@ -66,6 +71,7 @@ class Registration:
         shadow: Shadow = False,
         delivery: Delivery | None = None,
         migrations: Migrations = "default",
+        start: Start | str | None = None,
     ) -> Callable[[F], F]: ...
 
     def on(  # noqa: PLR0913 - each says one thing of the handler
@@ -83,6 +89,7 @@ class Registration:
         shadow: Shadow = False,
         delivery: Delivery | None = None,
         migrations: Migrations = "default",
+        start: Start | str | None = None,
     ) -> F | Callable[[F], F]:
         """Register a function that turns a change into effects.
 
@@ -107,9 +114,11 @@ class Registration:
                 fine there: `change.idempotency_key` stays the same.
             migrations: `deliver` the changes that migrations make, or `suppress` them all; by
                 default only effects that notify people or systems are left out.
+            start: run it for every change since then, such as `2026-10-01`: as a consumer of its
+                own, `APP.NAME`, that reads the archive first and stays one.
 
         Raises:
-            DeclarationError: the signature, a field of `when` or the name does not fit.
+            DeclarationError: the signature, a field of `when`, the name or the start does not fit.
         """
 
         def register(target: F) -> F:
@@ -118,7 +127,7 @@ class Registration:
             said = with_statements(
                 handler, writes=writes, cycle=cycle, shadow=shadow, delivery=delivery
             )
-            self._add(replace(said, migrations=migrations))
+            self._beginning(said, start).add_handler(replace(said, migrations=migrations))
             return target
 
         return register if function is None else register(function)
@@ -137,6 +146,7 @@ class Registration:
         writes: Iterable[type[Entity]] | None = None,
         cycle: Literal["bounded"] | None = None,
         migrations: Migrations = "default",
+        start: Start | str | None = None,
     ) -> Callable[[F], F]:
         """Register a function of a change and one recipient; it runs for each of an audience.
 
@@ -154,6 +164,7 @@ class Registration:
             writes: as for `on`.
             cycle: as for `on`.
             migrations: as for `on`.
+            start: as for `on`.
 
         Raises:
             DeclarationError: a signature or a value does not fit.
@@ -166,7 +177,7 @@ class Registration:
                 target, audience, name=name, when=when, rate=rate, inline=inline, policy=policy
             )
             said = with_statements(handler, writes=writes, cycle=cycle, shadow=False, delivery=None)
-            self._add(replace(said, migrations=migrations))
+            self._beginning(said, start).add_handler(replace(said, migrations=migrations))
             return target
 
         return register
@@ -259,13 +270,35 @@ class Registration:
         self.sinks.append(sink)
         return sink
 
-    def aggregate(self, aggregate: A, /) -> A:
+    @overload
+    def aggregate(self, aggregate: A, /) -> A: ...
+
+    @overload
+    def aggregate(self, /, *, start: Start | str) -> Callable[[A], A]: ...
+
+    def aggregate(
+        self, aggregate: A | None = None, /, *, start: Start | str | None = None
+    ) -> A | Callable[[A], A]:
         """Register an aggregate; its items are kept exactly in step with their source.
+
+        Args:
+            aggregate: the class, when used without parentheses.
+            start: as for `on`: it counts what has changed since then.
 
         Raises:
             DeclarationError: it has no measure, no source or no recognisable group, or its name is
                 taken.
         """
+        if aggregate is not None:
+            return self._add_aggregate(aggregate)
+
+        def register(target: A) -> A:
+            handler = aggregate_handler(target, self._policy)
+            return self._beginning(handler, start).aggregate(target)
+
+        return register
+
+    def _add_aggregate(self, aggregate: A) -> A:
         handler = aggregate_handler(aggregate, self._policy)
         if extremes_of(aggregate):
             from streamkit.kinds.aggregate.ranked import ranked_handler
@@ -278,88 +311,6 @@ class Registration:
         if emptying is not None:
             self._add(emptying)
         return aggregate
-
-    def migration(  # noqa: PLR0913 - each says one thing of the migration
-        self,
-        id: str,  # noqa: A002 - the word of the thing
-        entity: type[Entity],
-        /,
-        *,
-        mode: "Mode" = "in_place",
-        reverse: Callable[..., Any] | None = None,
-        collect: Callable[[Any], Query[Any]] | None = None,
-        source: Callable[[Any], Key[Any] | None] | None = None,
-        check: Callable[[Any], bool] | None = None,
-        conflict: Literal["report", "keep"] = "report",
-        owner: str | None = None,
-        to: str | None = None,
-        index: Index | None = None,
-        after: Iterable[str] = (),
-        repeat: bool = False,
-    ) -> Callable[[F], F]:
-        """Register a pure function that brings items of an entity into a new shape.
-
-        `streamkit migrate apply` runs it. The parameters of the function are what it reads; see
-        `streamkit.kinds.migration`. With mode `aggregate` the entity is an aggregate, and there is
-        no function to decorate.
-
-        Args:
-            id: its number, such as "0003", or a name. Migrations about the same items are applied
-                by number, and those with names after them.
-            entity: of the items, in a shape that fits the old ones.
-            mode: `in_place`, `touch`, `rekey`, `split`, `derive` or `aggregate`.
-            reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
-                entity that returns the old one; for `split` one of the item and the list of its
-                parts that returns what to set in the item.
-            collect: for `split`: returns the query that finds an item's parts.
-            source: for `split`: returns the key of a part's item.
-            check: says of an item in the new shape, as its entity, whether it is right.
-            conflict: `report` an item whose target's place is taken, or `keep` what is there.
-            owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
-            to: another table: `rekey` moves the items there, `touch` puts others beside them.
-            index: for `touch`: where the items are found, by their keys alone.
-            after: other migrations that have to be done before, whatever items they are about.
-            repeat: whether it may run again once it is done, also after later ones.
-
-        Raises:
-            DeclarationError: the number is taken, or the parts do not fit together.
-        """
-        options = dict(locals())  # the arguments, by their names
-        for positional in ("self", "id", "entity"):
-            del options[positional]
-
-        def register(target: F) -> F:
-            self._add_migration(id, entity, target, options)
-            return target
-
-        if mode == "aggregate":
-            self._add_migration(id, entity, None, options)
-            return lambda target: target
-        return register
-
-    def squashed(self, *ids: str) -> None:
-        """Name migrations that are done in every table of the app, and have no code any more."""
-        self.done_everywhere = tuple(dict.fromkeys([*self.done_everywhere, *ids]))
-
-    def _add_migration(
-        self,
-        number: str,
-        entity: type[Entity],
-        function: Callable[..., Any] | None,
-        given: dict[str, Any],
-    ) -> None:
-        from streamkit.kinds.migration import MigrationOptions, read_migration
-
-        after = given["after"]
-        options = given | {"after": (after,) if isinstance(after, str) else tuple(after)}
-        migration = read_migration(number, entity, function, MigrationOptions(**options))
-        other = self.migrations.get(migration.id)
-        if other is not None:
-            raise DeclarationError(
-                f"{migration.declared}: migration {migration.id} exists already, at"
-                f" {other.declared}"
-            )
-        self.migrations[migration.id] = migration
 
     def add_handler(self, handler: Handler) -> None:
         """Register a handler that was made elsewhere.

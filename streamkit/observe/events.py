@@ -64,6 +64,7 @@ EVENTS: Mapping[str, str] = {
     "operation.paused": "people have paused a rebuild, a move or a rewind: its processes wait",
     "operation.goes_on": "a rebuild, a move or a rewind is not paused any more",
     "consumer.halted": "a listener may have lost changes and has ended; other consumers go on",
+    "consumer.apart": "functions do not run a handler that has a start of its own",
     "consumer.fenced": "a consumer is being moved: its old host begins nothing any more",
     "consumer.waits": "a move waits for workers to stop",
     "consumer.moved": "a consumer was moved to another host: workers, or Lambda functions",
@@ -132,6 +133,7 @@ ACTIONS: Mapping[str, str] = {
     "change.suspected": "`streamkit parked list --error WorkerKilled`, or `FunctionKilled`; find"
     " out why it ends its host, then redrive",
     "consumer.halted": "as for `retention.lost`; start it with `--accept-loss` to go on",
+    "consumer.apart": "let workers run that consumer: `streamkit worker deals:app.HANDLER`",
     "hook.failed": "mend the hook",
     "shard.slowed": "`ThrottlingException`, `LimitExceededException`: look for other readers of the"
     " stream; AWS allows two",

@@ -28,12 +28,11 @@ from streamkit.fleet.generation import (
     newest_generation,
     same_consumer,
 )
-from streamkit.fleet.hosting import DELETING, LAMBDA
+from streamkit.fleet.hosting import DELETING
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import MemberList
 from streamkit.fleet.pausing import set_held, set_paused
 from streamkit.kinds.aggregate.sweep import Broom
-from streamkit.kinds.preflight import Finding
 from streamkit.model.conditions import Attr, absent
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
@@ -41,7 +40,6 @@ from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
 from streamkit.progress.operation import said_of
-from streamkit.stream.start import start_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,37 +294,3 @@ class _Erasing(Fenced):
                 if key is not None:
                     keys.append(self.store.space.key(*await path_of(self.store, key)))
         return keys
-
-
-async def start_findings(app: App, store: CursorStore) -> list[Finding]:
-    """Return the findings of `check` on the app's consumer: its start, and what it cannot do."""
-    generation = await newest_generation(store)
-    if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
-        text = (
-            f"{app.declared}: Lambda functions run it, and AWS does not tell them what was trimmed"
-            " unread: on_loss hears of a replaced stream alone; alarm on the mapping's IteratorAge"
-        )
-        return [Finding("warning", text), *_of_start(app, generation)]
-    return _of_start(app, generation)
-
-
-def _of_start(app: App, generation: Generation | None) -> list[Finding]:
-    """Return the findings of `check` on where an app starts."""
-    declared = start_text(app.start)
-    if generation is not None and generation.start != declared:
-        text = (
-            f"{app.declared}: start={declared} has no effect: the consumer exists, and started at"
-            f" {generation.start}; `streamkit rewind` reads again"
-        )
-        return [Finding("warning", text)]
-    if declared == "trim_horizon":
-        return []
-    return [
-        Finding(
-            "warning",
-            f"{handler.declared}: it counts from {declared} only, and needs a rebuild if the table"
-            " held items then",
-        )
-        for handler in app.handlers
-        if handler.is_aggregate
-    ]

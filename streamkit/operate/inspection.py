@@ -20,10 +20,10 @@ from streamkit.kinds.preflight import Finding, findings
 from streamkit.migrate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
-from streamkit.operate.consumers import start_findings
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
+from streamkit.operate.starts import start_findings
 from streamkit.progress.actions import OURS, Action, Verb, render
 from streamkit.progress.control import ControlSpace
 
@@ -109,7 +109,8 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     missing = await missing_migrations(app, aws)
     found += [] if missing is None else [Finding("error", missing)]
     if not any(finding.severity == "error" for finding in found):
-        found += await start_findings(app, tables.store(app, aws))
+        for one in (app, *(one for one in app.listeners.values() if one.exact)):
+            found += await start_findings(one, tables.store(one, aws))
     return AppInspection(
         app=app.name,
         table=_table(tables.table),

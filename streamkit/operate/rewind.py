@@ -26,7 +26,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.app import App
-from streamkit.archive.completeness import past
+from streamkit.archive.completeness import beginning
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import parked_queues
@@ -49,12 +49,11 @@ from streamkit.operate.archives import open_archive
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of
+from streamkit.stream.start import REACH_SECONDS
 from streamkit.table import Table
 
 _MARGIN_SECONDS = 60.0
 """The extra wait for functions to end, because clocks differ."""
-_REACH_SECONDS = 23 * 3600
-"""How far back a moment may be; the retention is 24 hours, but trimming is not exact."""
 
 _REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 """Effects that end at the same item if all changes of their source run again, in order."""
@@ -124,7 +123,7 @@ async def rewind(
         if reasons:
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
-    if since and now - since > _REACH_SECONDS and not newest.rewinding:
+    if since and now - since > REACH_SECONDS and not newest.rewinding:
         begins = await _in_archive(app, aws, since, allow_loss=allow_loss)
     try:
         if not newest.rewinding:
@@ -172,7 +171,7 @@ async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> fr
         RewindRefused: the archive does not have every change since the moment.
     """
     async with open_archive(app, aws) as archive:
-        found = await past(archive, since)
+        found = await beginning(archive, since)
     if found.lacks and not allow_loss:
         raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
     return found.begins
@@ -185,7 +184,7 @@ def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:
         yield f"{to.isoformat()} has no time zone; add one, as in +00:00"
     elif to.timestamp() > now:
         yield f"{to.isoformat()} is in the future"
-    elif now - to.timestamp() > _REACH_SECONDS and app.archive is None:
+    elif now - to.timestamp() > REACH_SECONDS and app.archive is None:
         yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
 
 

@@ -7,7 +7,7 @@ is lost between "now" and the first read. DynamoDB stamps records to the second:
 all of its second.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Literal
 
 from streamkit.errors import ConfigurationError, DeclarationError
@@ -17,21 +17,38 @@ Start = Literal["trim_horizon", "latest"] | datetime
 
 RETENTION_SECONDS = 24 * 3600
 """How long a stream keeps its records."""
+REACH_SECONDS = RETENTION_SECONDS - 3600
+"""How far back a stream is read for certain: the trimming is not exact."""
 
 
-def check_start(start: object) -> None:
-    """Refuse a value that is not a start.
+def read_start(start: Start | str) -> Start:
+    """Return a start as it was declared; the text of a date is the beginning of that day in UTC.
 
     Raises:
-        DeclarationError: it is neither a known word nor a datetime with a time zone.
+        DeclarationError: it is neither a known word nor a moment with a time zone.
     """
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise DeclarationError(f"start={start!r}: give the datetime a time zone")
-    elif start not in ("trim_horizon", "latest"):
+    if start in ("trim_horizon", "latest"):
+        return start
+    moment = _moment_of(start) if isinstance(start, str) else start
+    if not isinstance(moment, datetime):
         raise DeclarationError(
-            f"start={start!r}: 'trim_horizon', 'latest' or a datetime with a time zone"
+            f"start={start!r}: 'trim_horizon', 'latest', a date, or a datetime with a time zone"
         )
+    if moment.tzinfo is None:
+        raise DeclarationError(f"start={start!r}: give the datetime a time zone")
+    return moment
+
+
+def _moment_of(text: str) -> datetime | None:
+    """Return the moment that a text stands for, if it does."""
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def start_text(start: Start) -> str:

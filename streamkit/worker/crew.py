@@ -14,6 +14,7 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
+from streamkit.archive.completeness import beginning
 from streamkit.archive.lineage import LongLineage, RecordedLineage
 from streamkit.archive.objects import Flush, Objects
 from streamkit.archive.reader import ArchiveWriter
@@ -22,8 +23,8 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.heartbeat import Facts, Heartbeat
-from streamkit.fleet.joining import Founding
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.lister import Lister
@@ -178,8 +179,12 @@ def assemble(
     table, lost = Table(aws.dynamodb, tables.table), dispatcher.meters.lost
     losses = Losses(app.on_loss, table, store, aggregates, lost)
     over = anyio.Event()
-    view = _view(app, machine, store, losses, settings, place, over)
     use = None if objects is None else _archive_use(app, machine, tables, objects, settings.lease)
+    past = None if use is None else partial(beginning, use.shards)
+    founding = Founding(
+        app.table, app.start, clock, losses, past, app.exact, frozenset(app.listeners)
+    )
+    view = _view(app, machine, store, founding, settings, place, over)
     reading = Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),
@@ -234,7 +239,7 @@ def _view(
     app: App,
     machine: Machine,
     store: CursorStore,
-    losses: Losses,
+    founding: Founding,
     settings: Settings,
     place: ProcessPlace,
     over: anyio.Event,
@@ -252,7 +257,7 @@ def _view(
         app.handlers,
         clock,
         settings.take_over_after,
-        Founding(app.table, app.start, clock, losses),
+        founding,
         settings.take_over,
         renew=over.set,
     )

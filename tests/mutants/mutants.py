@@ -19,6 +19,7 @@ from tests.mutants import (
     pairs,
     replayed,
     shards,
+    starts,
     telemetry,
     verifications,
 )
@@ -27,6 +28,7 @@ MUTANTS = (
     *archives.MUTANTS,
     *leases.MUTANTS,
     *shards.MUTANTS,
+    *starts.MUTANTS,
     *changes.MUTANTS,
     *fleet.MUTANTS,
     *failures.MUTANTS,

@@ -10,8 +10,9 @@ from streamkit.aws_lambda.environment import ConsumerReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.operate.consumers import pause_consumer, resume_consumer, start_findings
+from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.starts import start_findings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (

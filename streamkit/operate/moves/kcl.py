@@ -13,9 +13,10 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FROM_KCL, WORKERS
-from streamkit.fleet.joining import Founding, join_generation
+from streamkit.fleet.joining import join_generation
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.leases import LeasePositions, positions, read_leases
 from streamkit.operate.moves.moved import OVERTAKEN, Imported, MoveRefused

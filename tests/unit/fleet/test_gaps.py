@@ -15,6 +15,7 @@ from streamkit.fleet.balance import Balance
 from streamkit.fleet.capture import capture
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import (
     Generation,
     ask_rewind,
@@ -26,7 +27,7 @@ from streamkit.fleet.generation import (
     withdraw_rewind,
     write_generation,
 )
-from streamkit.fleet.joining import Founding, join_generation
+from streamkit.fleet.joining import join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.pausing import set_held

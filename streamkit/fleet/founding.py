@@ -1,0 +1,130 @@
+"""Founding: where a consumer begins that has no generation yet.
+
+In: what its app declares, and the moment of the founding. Out: from when on changes count, and in
+which shards of an archive it begins to read them. On failure: what is missing since its start is a
+loss, and the app's policy for losses decides whether it begins nevertheless.
+
+A stream keeps its records for a day, an archive for longer. Changes older than the stream itself
+were never recorded, so nothing of them is missing, unless the table had another stream before.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from streamkit.archive.completeness import Beginning
+from streamkit.core.handler import Handler
+from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.fleet.directory import entries
+from streamkit.progress.clock import Clock, utc
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.loss import Losses
+from streamkit.stream.start import REACH_SECONDS, Start, since_of, start_text
+
+Past = Callable[[float, float], Awaitable[Beginning]]
+"""A function that says where an archive is read since a moment, of a stream that was created
+then."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a consumer begins: changes count from `since` on, in epoch seconds; 0 means all.
+
+    `begins` are the shards of an archive that are read first. `lost` says what is missing.
+    """
+
+    since: int
+    begins: frozenset[str] = frozenset()
+    lost: RetentionLost | None = None
+
+
+@dataclass(frozen=True)
+class Founding:
+    """What a consumer's first generation needs to know: its table, and where it starts.
+
+    `past` asks the app's archive, if it has one. `exact` says that the consumer must have every
+    change since its start; without it and without an archive, a start older than the stream's
+    retention is the oldest record. `listeners` are the names of those that the app declares.
+    """
+
+    table: str
+    start: Start
+    clock: Clock
+    losses: Losses
+    past: Past | None = None
+    exact: bool = False
+    listeners: frozenset[str] = frozenset()
+
+    async def origin(self, store: CursorStore, now: int) -> Origin:
+        """Return where the consumer begins.
+
+        Raises:
+            ConfigurationError: its start is in the future.
+        """
+        start, since = self.start, since_of(self.start, now)
+        asked = start.timestamp() if isinstance(start, datetime) else now
+        if asked == now or not (self.exact or (self.past and now - asked > REACH_SECONDS)):
+            return Origin(since)
+        created = created_of(store.space.label)
+        moment, lacks = int(max(asked, created)), list[str]()
+        if asked < created and await self._had_another_stream(store):
+            lacks.append(f"the table's stream began at {utc(created).isoformat()}")
+        if now - moment <= REACH_SECONDS:
+            begun = Origin(moment)
+        elif self.past is None:
+            lacks.append("the stream keeps its changes for a day, and the app has no archive=")
+            begun = Origin(since)
+        else:
+            found = await self.past(moment, created)
+            lacks += found.lacks
+            begun = Origin(moment, found.begins)
+        return replace(begun, lost=self._lost(store, lacks, now)) if lacks else begun
+
+    def _lost(self, store: CursorStore, lacks: list[str], now: int) -> RetentionLost:
+        declared = start_text(self.start)
+        return RetentionLost(
+            f"possible loss: {store.space.consumer} starts at {declared}, and not every change"
+            f" since then is there: {'; '.join(lacks)}. Declare a later start=, or let it begin"
+            " nevertheless with --accept-loss",
+            since=datetime.fromisoformat(declared).timestamp(),
+            until=now,
+        )
+
+    async def require_none_apart(self, store: CursorStore, handlers: Iterable[Handler]) -> None:
+        """Refuse handlers that have run as consumers of their own, at positions of their own.
+
+        In the app such a handler would miss changes, or run twice for them.
+
+        Raises:
+            ConfigurationError: there is one.
+        """
+        mine = store.space
+        there = {
+            one.consumer
+            for one in await entries(store.dynamodb, mine.schema)
+            if (one.table, one.label) == (self.table, mine.label)
+        }
+        for handler in handlers:
+            name = f"{mine.consumer}.{handler.name}"
+            if name in there and handler.name not in self.listeners:
+                raise ConfigurationError(
+                    f"{handler.declared}: it has run as a consumer of its own, {name}, and the app"
+                    " stands elsewhere in the stream: keep its start=, or give it another name="
+                    " here. To forget where it was: streamkit consumers delete"
+                    f" {name} --table {self.table} --yes"
+                )
+
+    async def _had_another_stream(self, store: CursorStore) -> bool:
+        """Return whether a consumer of the table is known that read a stream before this one."""
+        mine = store.space
+        known = await entries(store.dynamodb, mine.schema)
+        return any(one.table == self.table and one.label != mine.label for one in known)
+
+
+def created_of(label: str) -> float:
+    """Return when a stream was created: its label is that moment. Without one it is not known."""
+    try:
+        return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return -math.inf

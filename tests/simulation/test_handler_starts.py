@@ -1,0 +1,465 @@
+"""A handler with a start of its own runs for every change since then, once, and in order."""
+
+import gzip
+import re
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import pytest
+from structlog.testing import capture_logs
+
+from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Put, Send
+from streamkit.aws_lambda.environment import check_start, open_environment
+from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
+from streamkit.fleet.generation import newest_generation
+from streamkit.operate.inspection import inspect_app
+from streamkit.operate.status import read_status
+from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing.archives import MemoryArchive
+from streamkit.testing.recording import Recorder
+from streamkit.testing.world import Process
+from tests.simulation.archived import RARELY, Note, app_of, copied, put
+
+
+class Tally(Entity, pk="TALLY", sk="TALLY"):
+    count: int = 0
+
+
+class Seen(Entity, pk="SEEN", sk="{number}"):
+    number: int
+
+
+def at(moment):
+    return datetime.fromtimestamp(moment, UTC)
+
+
+def with_tally(archive, start, **options):
+    """The app in its next version: it has a new handler, which starts at a moment."""
+    app = app_of(archive, **options)
+
+    @app.on(start=start)
+    def tally(change: Inserted[Note]) -> tuple[Add[Tally], Put[Seen]]:
+        number = change.new.number
+        return Add(Tally.key(), count=1), Put(Seen(number=number))
+
+    return app
+
+
+def days_of_notes(harness, days, first=0):
+    """Write a note each day; return when each day began."""
+    moments = []
+    for number in range(first, first + days):
+        moments.append(harness.world.clock.time())
+        put(harness, number)
+        harness.settle()
+        harness.advance("1d")
+    return moments
+
+
+def deploy(harness, app):
+    """Replace the worker by one of another version."""
+    harness.stop()
+    harness.app = app
+    harness.settle()
+
+
+def seen(harness):
+    return sorted(one.number for one in harness.scan(Seen))
+
+
+def tallied(harness):
+    """Return what the handler saw, which must be each change once."""
+    numbers = seen(harness)
+    total = harness.get(Tally.key())
+    assert (total.count if total else 0) == len(numbers)
+    return numbers
+
+
+def status(harness, app):
+    clock = harness.world.clock
+    return harness.operate(lambda aws: read_status(app, aws, clock=clock))
+
+
+def test_a_handler_begins_in_the_archive_and_stays_a_consumer_of_its_own(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=2, settings=RARELY)
+    moments = days_of_notes(harness, 4)
+    deploy(harness, with_tally(archive, at(moments[1] - 60)))
+    assert tallied(harness) == [1, 2, 3]
+    put(harness, 4, 5)
+    harness.settle()
+    assert tallied(harness) == [1, 2, 3, 4, 5]
+    assert copied(harness) == list(range(6))
+
+
+def test_the_text_of_a_date_is_the_beginning_of_that_day_in_utc():
+    app = with_tally(None, "2026-10-01")
+    assert app.listeners["tally"].start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert App("a", table="T", start="2026-10-01T08:00:00+02:00").start.hour == 8
+    for wrong in ("soon", "2026-10-01T08:00:00", 7):
+        with pytest.raises(DeclarationError, match="start="):
+            with_tally(None, wrong)
+
+
+def test_apps_that_do_not_use_it_keep_their_fingerprint():
+    archive = MemoryArchive()
+    assert with_tally(archive, "2026-10-01").fingerprint() == app_of(archive).fingerprint()
+
+
+def test_a_handler_is_declared_where_its_error_says(harness_of):
+    app = with_tally(None, "2026-10-01")
+    with pytest.raises(DeclarationError, match=r"test_handler_starts\.py.*start=.*tally.*already"):
+
+        @app.on(start="2026-10-02", name="tally")
+        def other(change: Inserted[Note]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="a listener cannot have listeners"):
+
+        @app.listener("mail").on(start="2026-10-02")
+        def mailed(change: Inserted[Note]) -> None: ...
+
+
+def test_a_moment_within_the_streams_day_needs_no_archive(harness_of):
+    harness = harness_of(app_of(None), settings=RARELY)
+    days_of_notes(harness, 2)
+    put(harness, 2)
+    harness.advance("3h")
+    moment = harness.world.clock.time()
+    put(harness, 3)
+    harness.advance("3h")
+    deploy(harness, with_tally(None, at(moment)))
+    put(harness, 4)
+    harness.settle()
+    assert tallied(harness) == [3, 4]
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive()])
+def test_a_moment_before_a_new_stream_is_the_beginning_of_the_stream(harness_of, archive):
+    harness = harness_of(with_tally(archive, "2020-01-01"), settings=RARELY)
+    put(harness, 1, 2)
+    harness.settle()
+    assert tallied(harness) == [1, 2]
+
+
+def test_an_archive_that_began_with_its_stream_has_every_change_before_it(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), settings=RARELY)
+    days_of_notes(harness, 3)
+    deploy(harness, with_tally(archive, "2020-01-01"))
+    assert tallied(harness) == [0, 1, 2]
+
+
+def test_a_handler_with_a_start_sends_to_the_apps_sinks(harness_of):
+    app = app_of(None)
+
+    @app.on(start="2020-01-01")
+    def told(change: Inserted[Note]) -> Send:
+        return Send(events, {"number": change.new.number})
+
+    events = app.sink(Recorder("events"))
+    harness = harness_of(app, settings=RARELY)
+    put(harness, 1)
+    harness.settle()
+    assert [sent.body for sent in events.once] == [{"number": 1}]
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def halted(harness):
+    """Return why the new handler's consumer has halted; the others go on."""
+    put(harness, 100)
+    harness.settle()
+    assert 100 in copied(harness)
+    (error,) = [error for one in harness._workers for error in one.errors]
+    assert isinstance(error, RetentionLost)
+    assert seen(harness) == []
+    return str(error)
+
+
+def generation_of(harness, app):
+    store = harness.tables.store(app, harness._aws)
+    return harness._run(newest_generation(store))
+
+
+def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(None), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    deploy(harness, app_of(archive))
+    harness.advance("30h")
+    app = with_tally(archive, at(moments[0]))
+    deploy(harness, app)
+    text = halted(harness)
+    assert "the archive begins at" in text
+    assert "--accept-loss" in text
+    assert generation_of(harness, app.listeners["tally"]) is None
+
+
+def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of):
+    harness = harness_of(app_of(None), settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    deploy(harness, with_tally(None, at(moments[0])))
+    assert "the app has no archive=" in halted(harness)
+
+
+@pytest.mark.parametrize("harm", ["damage", "remove"])
+def test_a_start_with_a_gap_behind_it_is_refused_until_a_person_accepts_it(harness_of, harm):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 4)
+    (name,) = [n for n in archive.links if b"NOTE#2" in gzip.decompress(archive.objects[n])]
+    getattr(archive, harm)(name)
+    deploy(harness, with_tally(archive, at(moments[1] - 60)))
+    assert name in halted(harness)
+    harness.crash()
+    app = with_tally(archive, at(moments[1] - 60))
+    app.listeners["tally"].accept_losses()
+    deploy(harness, app)
+    assert tallied(harness) == [1, 3, 100]
+    assert generation_of(harness, app.listeners["tally"]).lost
+
+
+def test_a_gap_before_the_start_is_no_reason_to_refuse(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 2)
+    (name,) = [n for n in archive.links if b"NOTE#0" in gzip.decompress(archive.objects[n])]
+    archive.damage(name)
+    harness.roll()
+    harness.settle()
+    harness.advance("3d")
+    moments += days_of_notes(harness, 2, first=2)
+    deploy(harness, with_tally(archive, at(moments[2] - 3600)))
+    assert tallied(harness) == [2, 3]
+
+
+def test_a_start_in_the_future_is_refused(harness_of):
+    harness = harness_of(app_of(None), settings=RARELY)
+    harness.settle()
+    later = at(harness.world.clock.time()) + timedelta(hours=1)
+    with pytest.raises(ConfigurationError, match="cannot start in the future"):
+        deploy(harness, with_tally(None, later))
+    with pytest.raises(ConfigurationError):
+        harness.crash()
+
+
+def test_a_table_that_had_another_stream_has_not_every_change_since_then(harness_of):
+    harness = harness_of(app_of(None, on_loss="resume"), settings=RARELY)
+    harness.settle()
+    harness.advance("1h")
+    moment = at(harness.world.clock.time())
+    harness.stop()
+    for enabled in (False, True):
+        view = {"StreamViewType": "NEW_AND_OLD_IMAGES"} if enabled else {}
+        spec = {"StreamEnabled": enabled, **view}
+        harness._run(
+            harness._aws.dynamodb.update_table(TableName="Notes", StreamSpecification=spec)
+        )
+        harness.advance("1h")
+    app = with_tally(None, moment)
+    app.accept_losses()  # not for the handler with a start of its own
+    harness.app = app
+    assert "the table's stream began at" in halted(harness)
+
+
+def findings(harness, app):
+    found = harness.operate(lambda aws: inspect_app(app, aws))
+    return [finding.text for finding in found.findings if finding.severity == "error"]
+
+
+def test_check_says_before_a_deploy_that_a_handler_cannot_begin(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 4)
+    assert findings(harness, with_tally(archive, at(moments[1]))) == []
+    (text,) = findings(harness, with_tally(None, at(moments[1])))
+    assert "App('notes.tally')" in text
+    assert "the app has no archive=" in text
+    later = at(harness.world.clock.time()) + timedelta(hours=1)
+    (text,) = findings(harness, with_tally(archive, later))
+    assert "cannot start in the future" in text
+    (name,) = [n for n in archive.links if b"NOTE#2" in gzip.decompress(archive.objects[n])]
+    archive.damage(name)
+    (text,) = findings(harness, with_tally(archive, at(moments[1])))
+    assert name in text
+
+
+def test_a_handler_that_loses_its_start_is_refused_by_the_app(harness_of):
+    """The app stands elsewhere in the stream: changes would be missed, or run twice."""
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), settings=RARELY)
+    moments = days_of_notes(harness, 2)
+    deploy(harness, with_tally(archive, at(moments[1] - 60)))
+    joined = app_of(archive)
+
+    @joined.on
+    def tally(change: Inserted[Note]) -> Put[Seen]:
+        return Put(Seen(number=change.new.number))
+
+    said = r"test_handler_starts.*a consumer of its own, notes\.tally"
+    (text,) = findings(harness, joined)
+    assert re.search(said, text)
+    with pytest.raises(ConfigurationError, match=said):
+        deploy(harness, joined)
+    with pytest.raises(ConfigurationError):
+        harness.crash()
+    deploy(harness, with_tally(archive, at(moments[1] - 60)))
+    put(harness, 2)
+    harness.settle()
+    assert tallied(harness) == [1, 2]
+
+
+def test_functions_refuse_a_handler_with_a_start_and_say_who_runs_it(harness_of):
+    app = with_tally(None, "2026-10-01")
+    tally = app.listeners["tally"]
+    with pytest.raises(ConfigurationError, match=r"let workers run it, with .*APP\.tally"):
+        check_start(tally)
+    harness = harness_of(app_of(None), settings=RARELY)
+    put(harness, 1)
+    harness.settle()
+    harness.stop()
+    with pytest.raises(ConfigurationError, match="let workers run it"):
+        harness.operate(lambda aws: opened(aws, tally))
+    with capture_logs() as logged:
+        harness.operate(lambda aws: opened(aws, app))
+    assert ("consumer.apart", "notes.tally") in [
+        (line["event"], line.get("consumer")) for line in logged
+    ]
+
+
+async def opened(aws, app):
+    @asynccontextmanager
+    async def given():
+        yield aws
+
+    async with open_environment(app, connect_with=given):
+        pass
+
+
+def test_an_app_of_one_handler_with_a_start_says_where_the_start_belongs(harness_of):
+    app = App("notes", table="Notes")
+
+    @app.on(start="2020-01-01")
+    def seen(change: Inserted[Note]) -> None: ...
+
+    harness = harness_of(app, settings=RARELY)
+    with pytest.raises(ConfigurationError, match="give the app that start"):
+        harness.settle()
+    with pytest.raises(ConfigurationError):
+        harness.crash()
+
+
+# -- aggregates ------------------------------------------------------------------------------------
+
+
+class Notes(Aggregate[Note], pk="NOTES", sk="NOTES"):
+    notes: Annotated[int, Count()] = 0
+
+
+def test_an_aggregate_with_a_start_counts_since_then_and_needs_no_rebuild(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), settings=RARELY)
+    moments = days_of_notes(harness, 4)
+    app = app_of(archive)
+    app.aggregate(start=at(moments[1] - 60))(Notes)
+    deploy(harness, app)
+    put(harness, 4)
+    harness.settle()
+    assert harness.get(Notes.key()).notes == 4
+    assert status(harness, app.listeners["Notes"]).needs_rebuild == ()
+
+
+# -- roll-outs -------------------------------------------------------------------------------------
+
+
+class Beside:
+    """A worker of a version, beside the harness's own."""
+
+    def __init__(self, harness, app):
+        self.harness, self.process = harness, Process("beside", clock=harness.world.clock)
+        running = harness.world.run_worker(
+            app, process=self.process, settings=RARELY, until_idle=False
+        )
+        self.task = harness._loop.create_task(running)
+
+    def end(self):
+        self.process.kill()
+        self.harness.advance(1)
+        assert self.task.result() is False
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_versions_with_and_without_the_handler_run_side_by_side(harness_of, seed):
+    """The older one holds shards and does not know the handler; and is rolled back to later."""
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), seed=seed, shards=3, settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    newer = with_tally(archive, at(moments[1] - 60))
+    beside = Beside(harness, newer)
+    for number in range(3, 7):
+        put(harness, number)
+        (harness.split if number == 4 else harness.roll)()
+        harness.settle()
+        harness.advance("20m")
+    harness.stop()  # the older version is gone
+    harness.app = newer
+    put(harness, 7)
+    harness.settle()
+    beside.end()
+    harness.advance("1h")
+    assert tallied(harness) == list(range(1, 8))
+    deploy(harness, app_of(archive))  # rolled back: nobody runs the handler
+    put(harness, 8)
+    harness.settle()
+    harness.advance("40h")
+    assert tallied(harness) == list(range(1, 8))
+    deploy(harness, with_tally(archive, at(moments[1] - 60)))
+    assert tallied(harness) == list(range(1, 9))
+    assert copied(harness) == list(range(9))
+
+
+# -- stops -----------------------------------------------------------------------------------------
+
+
+def of_three_days():
+    """Return three days of notes, over a roll, and the version with the new handler to come."""
+    archive = MemoryArchive()
+    harness = Harness(app_of(archive), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 2)
+    harness.roll()
+    harness.settle()
+    moments += days_of_notes(harness, 1, first=2)
+    harness.stop()
+    harness.app = with_tally(archive, at(moments[1] - 60))
+    return harness
+
+
+def begun_late(harness):
+    """Begin in the archive, and go on in the stream over a split."""
+    put(harness, 3)
+    harness.settle()
+    harness.split()
+    put(harness, 4)
+    harness.settle()
+    harness.advance("30m")
+    harness.settle()
+    assert tallied(harness) == [1, 2, 3, 4]
+    assert copied(harness) == [0, 1, 2, 3, 4]
+    assert not harness.parked()
+
+
+def test_a_beginning_in_the_archive_survives_a_crash_at_any_call():
+    assert [*every_crash(begun_late, of_three_days, sample=4)]
+
+
+def test_a_beginning_in_the_archive_survives_a_freeze_at_any_call():
+    assert [*every_freeze(begun_late, of_three_days, sample=2)]
+
+
+def test_two_workers_begin_in_the_archive_at_once():
+    with of_three_days() as harness:
+        beside = Beside(harness, harness.app)
+        begun_late(harness)
+        beside.end()
