@@ -15,8 +15,9 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet import generation, joining, rollout
 from streamkit.fleet.members import Member, MemberList
-from streamkit.operate.consumers import delete_consumer, list_consumers, start_findings
+from streamkit.operate.consumers import delete_consumer, list_consumers
 from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.starts import start_findings
 from streamkit.operate.status import read_status
 from streamkit.progress.clock import utc
 from streamkit.progress.cursor import CursorStore
