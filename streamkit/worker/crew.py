@@ -35,6 +35,7 @@ from streamkit.fleet.sharing import CoLocation, not_co_located
 from streamkit.fleet.view import FleetView
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.metrics import Metrics
+from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -180,10 +181,7 @@ def assemble(
     losses = Losses(app.on_loss, table, store, aggregates, lost)
     over = anyio.Event()
     use = None if objects is None else _archive_use(app, machine, tables, objects, settings.lease)
-    past = None if use is None else partial(beginning, use.shards)
-    founding = Founding(
-        app.table, app.start, clock, losses, past, app.exact, frozenset(app.listeners)
-    )
+    founding = _founding(app, clock, losses, use)
     view = _view(app, machine, store, founding, settings, place, over)
     reading = Reading(
         PollingPool(settings.readers),
@@ -223,6 +221,13 @@ def _archive_use(
     flush = app.archive.flush if app.archive is not None else Flush()
     writer = ArchiveWriter(store.read, Liveness(store, machine.clock, lease).is_over)
     return ArchiveUse(shards, flush, writer, app.copies)
+
+
+def _founding(app: App, clock: Clock, losses: Losses, use: ArchiveUse | None) -> Founding:
+    """Build what a consumer that has never run needs to begin."""
+    past = None if use is None else partial(beginning, use.shards)
+    names = frozenset(app.listeners)
+    return Founding(app.table, app.start, clock, losses, past, app.exact, names)
 
 
 def _lineage(machine: Machine, tables: AppTables, use: ArchiveUse | None) -> StreamLineage:
