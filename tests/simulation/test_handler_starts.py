@@ -15,11 +15,14 @@ from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.fleet.generation import newest_generation
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.status import read_status
+from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
 from tests.simulation.archived import RARELY, Note, app_of, copied, put
+
+OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
 
 
 class Tally(Entity, pk="TALLY", sk="TALLY"):
@@ -380,7 +383,7 @@ class Beside:
     def __init__(self, harness, app):
         self.harness, self.process = harness, Process("beside", clock=harness.world.clock)
         running = harness.world.run_worker(
-            app, process=self.process, settings=RARELY, until_idle=False
+            app, process=self.process, settings=harness._settings, until_idle=False
         )
         self.task = harness._loop.create_task(running)
 
@@ -433,6 +436,7 @@ def of_three_days():
     moments += days_of_notes(harness, 1, first=2)
     harness.stop()
     harness.app = with_tally(archive, at(moments[1] - 60))
+    harness._settings = OFTEN  # what follows takes minutes, not days
     return harness
 
 
@@ -443,7 +447,7 @@ def begun_late(harness):
     harness.split()
     put(harness, 4)
     harness.settle()
-    harness.advance("30m")
+    harness.advance("2m")
     harness.settle()
     assert tallied(harness) == [1, 2, 3, 4]
     assert copied(harness) == [0, 1, 2, 3, 4]
