@@ -9,7 +9,7 @@ SITE := build/site-venv
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock pages hooks site clean help
+.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock page pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,6 +66,9 @@ lock: $(STAMP) ## write the versions for development anew, as far as pyproject.t
 
 aws: $(STAMP) ## the acceptance suite and a small fleet in an account of AWS: says the cost first, SPEND=dollars agrees to it; deletes all
 	@$(BIN)/python -m tests.acceptance.account $(if $(SPEND),--spend $(SPEND)) $(if $(CLEAN),--clean)
+
+page: $(STAMP) ## the status page in a browser, from a phone to a large screen, light and dark; pictures in build/page (needs Chromium)
+	$(BIN)/pytest -q tests/browser/looks.py
 
 pages: $(STAMP) ## write the pages that follow from the code: docs/logs.md
 	$(BIN)/python -m tests.log_reference

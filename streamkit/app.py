@@ -99,6 +99,14 @@ class App(Registration):
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
         if not isinstance(policy, Policy | None):
             raise DeclarationError(f"App({name!r}): policy= takes a Policy(...)")
+        if isinstance(tables, str):
+            raise DeclarationError(f"App({name!r}): tables= takes several names: [{tables!r}]")
+        if not isinstance(shape, TableShape | None):
+            raise DeclarationError(f"App({name!r}): shape= takes a TableShape(...)")
+        if isinstance(archive, str | list | tuple):
+            raise DeclarationError(
+                f"App({name!r}): archive= takes one BucketArchive(...) or DirectoryArchive(...)"
+            )
         start = read_start(start)
         check_on_loss(on_loss)
         self.name = name

@@ -25,8 +25,19 @@ _ADVICE = {
     "ProfileNotFound": ": check AWS_PROFILE",
     "EndpointConnectionError": ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_*"
     " variables; `streamkit local` must be running if they name it",
+    "AccessDeniedException": ": `streamkit iam MODULE:APP` prints the permissions that it needs,"
+    " and `streamkit check MODULE:APP` which of them are missing",
+    "ExpiredTokenException": ": the credentials have expired; log in again"
+    " (as with `aws sso login`)",
+    "InvalidSignatureException": ": the secret key is wrong, or this machine's clock is: it may be"
+    " five minutes off at most",
+    "UnrecognizedClientException": ": the access key is unknown there; check AWS_PROFILE and the"
+    " AWS_* variables",
+    "ThrottlingException": ": too many calls, or too little capacity; try again later",
+    "ProvisionedThroughputExceededException": ": the table has too little capacity; try again"
+    " later, or raise it",
 }
-"""Advice by the SDK's names of errors that happen before any answer of AWS."""
+"""Advice by the SDK's names of errors that happen before any answer of AWS, and by AWS's codes."""
 
 
 def report(error: Exception) -> ExitCode:
@@ -42,7 +53,9 @@ def report(error: Exception) -> ExitCode:
         _say(f"error: {inner}")
         return ExitCode.NOT_BEGUN
     if isinstance(inner, ConfigurationError):
-        _say(f"error: {inner}")
+        cause = inner.__cause__
+        advice = _ADVICE.get(code_of(cause), "") if isinstance(cause, AwsError) else ""
+        _say(f"error: {inner}{advice}")
         return ExitCode.AWS
     if isinstance(inner, AwsError):
         _say(f"error: {_aws_text(inner)}")
@@ -60,13 +73,13 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _aws_text(error: Exception) -> str:
     """Describe an SDK error; replies other than refusals may quote items, so they are not shown."""
-    operation = getattr(error, "operation_name", None)
+    operation, advice = getattr(error, "operation_name", None), _ADVICE.get(code_of(error), "")
     if operation is None:
         name = type(error).__name__
-        return f"{str(error).rstrip('.')} ({name}){_ADVICE.get(name, '')}"
+        return f"{str(error).rstrip('.')} ({name}){advice}"
     if trouble_of(error) is ErrorKind.REFUSED:
-        return str(error)
-    return f"AWS answers {operation} with {code_of(error)}"
+        return f"{error}{advice}"
+    return f"AWS answers {operation} with {code_of(error)}{advice}"
 
 
 def _unexpected(error: Exception) -> str:

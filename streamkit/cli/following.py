@@ -2,6 +2,7 @@
 
 from streamkit.fleet.hosting import WORKERS
 from streamkit.operate.explanation import Explanation
+from streamkit.operate.inspection import AppInspection
 from streamkit.operate.status import Status
 
 
@@ -23,6 +24,12 @@ def after_status(status: Status) -> tuple[str, ...]:
     if status.lost or status.lost_shards:
         return ("check",)
     return ("status", "--watch") if status.unread_shards else ()
+
+
+def after_check(found: AppInspection) -> tuple[str, ...]:
+    """Return the command that prints the permissions, if one is missing."""
+    refused = any(permission.allowed is False for permission in found.permissions)
+    return ("iam",) if refused else ()
 
 
 def after_explanation(found: Explanation) -> tuple[str, ...]:

@@ -227,6 +227,7 @@ def check(
     a worker could not run.
     """
     from streamkit.cli.describing import describe_inspection
+    from streamkit.cli.following import after_check
     from streamkit.operate.inspection import inspect_app
 
     loaded = app_named(app, listener)
@@ -235,6 +236,7 @@ def check(
         print_json(found.to_dict())
     else:
         describe_inspection(found)
+        say_next(app, after_check(found))
     if not found.ok:
         exit_with(ExitCode.PROBLEMS)
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streamkit.cli.exits import ExitCode
+from streamkit.observe.frames import running_place
 from streamkit.observe.logger import get_logger
 from streamkit.settings import Settings
 
@@ -42,7 +43,7 @@ def blocked_seconds(settings: Settings) -> float:
 def watch_loop(limit_seconds: float) -> Iterator[None]:
     """End the process if the loop stands still for `limit_seconds` while the `with` block runs."""
     over = threading.Event()
-    arguments = (asyncio.get_running_loop(), over, limit_seconds)
+    arguments = (asyncio.get_running_loop(), over, limit_seconds, threading.get_ident())
     thread = threading.Thread(target=_watch, args=arguments, name="watchdog", daemon=True)
     thread.start()
     try:
@@ -52,23 +53,27 @@ def watch_loop(limit_seconds: float) -> Iterator[None]:
         thread.join()
 
 
-def _watch(loop: asyncio.AbstractEventLoop, over: threading.Event, limit_seconds: float) -> None:
-    """Ask the loop repeatedly for an answer.
+def _watch(
+    loop: asyncio.AbstractEventLoop, over: threading.Event, limit_seconds: float, thread: int = 0
+) -> None:
+    """Ask the loop of a thread repeatedly for an answer.
 
     Questions are counted, not seconds, because a process that was frozen as a whole is not blocked.
     """
-    answered, unanswered = threading.Event(), 0
+    answered, unanswered, at = threading.Event(), 0, ""
     answered.set()
     pause = limit_seconds / _QUESTIONS
     while not over.wait(pause):
         if answered.is_set():
             if unanswered >= _STALLED:  # logged afterwards: before, the loop may hold the logger
-                log.warning("process.stalled", seconds=round(unanswered * pause))
+                more = {"at": at} if at else {}
+                log.warning("process.stalled", seconds=round(unanswered * pause), **more)
             answered.clear()
-            unanswered = 0
+            unanswered, at = 0, ""
             loop.call_soon_threadsafe(answered.set)
             continue
         unanswered += 1
+        at = running_place(thread) or at
         if unanswered >= _QUESTIONS:
             _end(limit_seconds)
 

@@ -116,7 +116,9 @@ class AppTables:
         """
         if self.table.stream_arn is None:
             raise ConfigurationError(
-                f"table {self.table.name} has no stream; enable one with NEW_AND_OLD_IMAGES"
+                f"table {self.table.name} has no stream; enable one: aws dynamodb update-table"
+                f" --table-name {self.table.name} --stream-specification"
+                " StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
             )
         label = self.table.stream_arn.rpartition("/")[2]
         return ControlSpace.of(self.control, app.name, label)

@@ -213,7 +213,8 @@ def _handlers(app: Consumer, schema: TableSchema, resources: tuple[Any, ...]) ->
                 yield Finding(
                     "error",
                     f"{handler.declared}: it needs the {name} image, and the stream of"
-                    f" {schema.name} carries {view}; enable a stream with NEW_AND_OLD_IMAGES",
+                    f" {schema.name} carries {view}; a stream cannot be changed: disable it,"
+                    " then enable one with NEW_AND_OLD_IMAGES",
                 )
         for parameter, wanted_type in handler.needs.items():
             if wanted_type in OWN:

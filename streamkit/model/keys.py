@@ -161,7 +161,11 @@ class Index:
         pk = self.pk_attribute or (known.pk if known else None)
         sk = self.sk_attribute or (known.sk if known else None)
         if pk is None:
-            raise DeclarationError(f"{self.declaration}: {schema.name} has no index {self.name}")
+            there = ", ".join(sorted(schema.indexes)) or "none"
+            raise DeclarationError(
+                f"{self.declaration}: {schema.name} has no index {self.name} (it has {there});"
+                " correct the name, or add the index to the table"
+            )
         if (self.sk is None) != (sk is None):
             has = "no sort key" if sk is None else f"the sort key {sk}"
             raise DeclarationError(f"{self.declaration}: {self.name} of {schema.name} has {has}")

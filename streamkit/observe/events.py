@@ -10,7 +10,8 @@ EVENTS: Mapping[str, str] = {
     "process.started": "the command line starts workers; has version, apps and settings",
     "process.draining": "a first signal came: the process commits what is dispatched, then ends",
     "process.blocked": "the event loop stood still; all stacks are on stderr, and the process ends",
-    "process.stalled": "the event loop stood still for seconds, as in a `def` handler that blocks",
+    "process.stalled": "the event loop stood still for seconds, because code blocked it: `at` is"
+    " the line of yours that ran, if one did",
     "process.stopped": "all workers have ended, or the grace period is over; errors of the"
     " process stand before it",
     "process.unfinished": "workers are idle, but changes are parked or the consumer is paused",
@@ -109,7 +110,8 @@ EVENTS: Mapping[str, str] = {
 ACTIONS: Mapping[str, str] = {
     "process.blocked": "find the handler in the stacks; make it `async def`, or move its long"
     " computation to a thread",
-    "process.stalled": "the same, before the process ends because of it",
+    "process.stalled": "await what that line does (`await anyio.sleep(1)`, not `time.sleep(1)`), or"
+    " move it to a thread; after minutes the process is ended",
     "process.unfinished": "`streamkit parked list`, or `streamkit consumers resume`",
     "health.unread": "check the worker's permissions with `streamkit check`",
     "health.acted": "nothing, if you know who it was",

@@ -69,6 +69,19 @@ def user_place(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
 
 
+def running_place(thread: int) -> str:
+    """Return the user's innermost line that a thread runs now; empty if it runs none.
+
+    The outermost frame is that of the command itself, and an app that is installed as a package is
+    not told from libraries.
+    """
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the way to another thread's stack
+    homes = _homes()
+    stack = traceback.extract_stack(frame)[1:] if frame is not None else []
+    own = [one for one in stack if _is_users(one, homes) and not _INSTALLED.search(one.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+
+
 def user_traceback(error: BaseException) -> str:
     """Return the traceback of the user's frames, and what was raised."""
     frames = "".join(traceback.format_list(user_frames(error)))

@@ -6,13 +6,14 @@ shows nothing of an item but a hash of its key.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, code_of
 from streamkit.core.matching import Matcher
 from streamkit.core.overlaps import most_specific
+from streamkit.entity import spec_of
 from streamkit.errors import DecodeError
 from streamkit.kinds.preflight import Finding
 from streamkit.model.codec import key_digest
@@ -43,7 +44,7 @@ async def sample_findings(app: App, aws: Aws, schema: TableSchema) -> tuple[int,
     return len(items), odd_items(app, schema, items)
 
 
-def odd_items(app: App, schema: TableSchema, items: Iterable[Mapping[str, Wire]]) -> list[Finding]:
+def odd_items(app: App, schema: TableSchema, items: Sequence[Mapping[str, Wire]]) -> list[Finding]:
     """Return what is wrong with items: one finding of each kind, with the number of its items."""
     matchers = {entity: Matcher(entity, schema) for entity in app.known}
     decoders = {entity: ImageDecoder(entity, schema) for entity in app.known}
@@ -63,6 +64,8 @@ def odd_items(app: App, schema: TableSchema, items: Iterable[Mapping[str, Wire]]
             text = _trouble(decoders[found[0]], item, schema)
         if text is not None:
             odd[names, text].append(key_digest(ref.pk[1], *(ref.sk or ())[1:]))
+    if app.handlers and items and not total:
+        return [Finding("warning", _of_none(app, len(items)))]
     return [
         Finding(
             "warning",
@@ -71,6 +74,19 @@ def odd_items(app: App, schema: TableSchema, items: Iterable[Mapping[str, Wire]]
         )
         for (names, text), keys in odd.items()
     ]
+
+
+def _of_none(app: App, looked_at: int) -> str:
+    entities = sorted({handler.entity for handler in app.handlers}, key=lambda one: one.__name__)
+    specs = [spec_of(entity) for entity in entities]
+    keys = "; ".join(
+        f"{spec.declaration}: {' / '.join(t.text for t in (spec.pk, spec.sk) if t)}"
+        for spec in specs
+    )
+    return (
+        f"none of the {looked_at} items that were looked at belongs to an entity of the app:"
+        f" compare its templates with the keys of your items, letter by letter ({keys})"
+    )
 
 
 def _is_control(item: Mapping[str, Wire], schema: TableSchema) -> bool:

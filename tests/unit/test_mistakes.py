@@ -299,3 +299,17 @@ def test_a_group_that_is_no_key_is_named():
     change = inserted(Loan(member="ann", book="Kites"))
     with pytest.raises(TypeError, match="keys of PerBook, not str"):
         app.handlers[0].run(change)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tables": "Other"}, r"tables= takes several names: \['Other'\]"),
+        ({"shape": {"pk": "id"}}, r"shape= takes a TableShape"),
+        ({"archive": "s3://changes"}, r"archive= takes one BucketArchive"),
+        ({"archive": ["one", "two"]}, r"archive= takes one BucketArchive"),
+    ],
+)
+def test_an_app_refuses_options_that_are_of_another_kind(options: Any, said: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"App\('shop'\): {said}"):
+        App("shop", table="T", **options)

@@ -6,10 +6,11 @@ from contextlib import redirect_stdout
 import pytest
 
 from streamkit.cli.describing import describe_status
-from streamkit.cli.following import after_explanation, after_status
+from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.printing import say, say_next, table
 from streamkit.cli.watching import differences
 from streamkit.operate.explanation import Explanation, Listening, Waiting
+from streamkit.operate.inspection import AppInspection, Permission, TableFacts
 from streamkit.operate.status import WorkerStatus
 from tests.unit.test_status_page import shard, status
 
@@ -116,6 +117,13 @@ def test_an_item_with_a_parked_change_is_followed_by_the_command_that_shows_it()
         "parked show", "--queue", "queue-1", "--listener", "search",
     )  # fmt: skip
     assert after_explanation(Explanation(**facts | {"listening": ()})) == ()
+
+
+@pytest.mark.parametrize(("allowed", "next_"), [(True, ()), (None, ()), (False, ("iam",))])
+def test_a_check_that_misses_a_permission_says_how_to_print_them(allowed, next_):
+    table = TableFacts("T", {}, None, None, None, {})
+    asked = (Permission("dynamodb:GetItem", True), Permission("dynamodb:GetRecords", allowed))
+    assert after_check(AppInspection("shop", table, "T", asked, (), ())) == next_
 
 
 def test_two_looks_differ_in_numbers_workers_and_shards():

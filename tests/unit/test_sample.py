@@ -40,6 +40,14 @@ KEY_ALONE = item("STATE#CA", "CITY#Fresno")
 
 def test_items_that_are_as_they_should_be_are_not_odd() -> None:
     assert odd(GOOD, KEY_ALONE, item("X#1", "X#1")) == []
+    assert odd() == []
+
+
+def test_a_table_without_any_item_of_the_app_is_told_with_the_templates_to_compare() -> None:
+    (text,) = odd(item("State#CA", "CITY#LA"), item("X#1", "X#1"))
+    assert text.startswith("none of the 2 items that were looked at belongs to an entity of the")
+    assert "City (test_sample.py:" in text
+    assert "STATE#{state} / CITY#{city}" in text
 
 
 def test_items_whose_key_and_fields_disagree_are_counted() -> None:

@@ -156,6 +156,13 @@ def test_handlers_parked_changes_fan_outs_workers_and_migrations_have_their_rows
     assert ["rebuild of Sales", "scanning", "25%", "25%", "10 min", "\u2013", ""] in rows
 
 
+def test_a_worker_without_heartbeats_is_called_silent_and_not_active():
+    gone = WorkerStatus("host/2/gone", "active", 4, 2, 9, 0, 900.0, leads=False, silent=True)
+    text = page(view(status(workers=(gone,))))
+    assert ["host/2/gone", "silent", "2", "4", "15 min ago", ""] in Reader(text).rows
+    assert '<td class="bad">silent</td>' in text
+
+
 def test_what_an_operator_has_to_see_is_on_the_page():
     found = status(
         shard("shard-1", lag="lost"), needs_rebuild=("notify",), stuck_lanes=3, parked={"notify": 5}

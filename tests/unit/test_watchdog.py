@@ -73,6 +73,23 @@ def test_a_loop_that_stood_still_for_seconds_is_logged_once_it_goes_on(monkeypat
     assert logged == [("process.stalled", {"seconds": seconds}) for seconds in said]
 
 
+def test_a_stall_names_the_users_line_that_ran_meanwhile(monkeypatch, tmp_path):
+    logged, inside, over = [], threading.Event(), threading.Event()
+    file = tmp_path / "orders.py"
+    file.write_text("def ship(inside, over):\n    inside.set()\n    over.wait()\n")
+    space = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    blocked = threading.Thread(target=lambda: space["ship"](inside, over))
+    blocked.start()
+    inside.wait()
+    monkeypatch.setattr(watchdog.log, "warning", lambda event, **more: logged.append((event, more)))
+    loop = Loop(6, 3)
+    watchdog._watch(loop, loop, 30.0, blocked.ident)
+    over.set()
+    blocked.join()
+    assert logged == [("process.stalled", {"seconds": 4, "at": f"{file}:3 in ship"})]
+
+
 def test_the_limit_leaves_time_for_others_to_take_the_shards():
     assert watchdog.blocked_seconds(Settings(lease=7)) == 30
     assert watchdog.blocked_seconds(Settings(lease=20)) == 80

@@ -192,7 +192,7 @@ def workers_table(status: Status, report: WorkerReport) -> Markup:
     rows = [
         row(
             (element("span", short(one.name), title=one.name, class_="tree"), ""),
-            (one.state, ""),
+            ("silent", "bad") if one.silent else (one.state, ""),
             (one.shards, "number"),
             (one.generation, "number"),
             (f"{duration(one.beat_age_seconds)} ago", "number"),
