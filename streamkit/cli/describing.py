@@ -19,6 +19,7 @@ from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.redrive import QueueReport
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
+from streamkit.progress.clock import SystemClock
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
@@ -143,11 +144,22 @@ def _not_looked_at(status: Status) -> list[str]:
 
 def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
     """Print fan-outs that are under way."""
+    now = SystemClock().time()
     rows = [
-        (f.lane, f.handler, f.state, *map(str, (f.served, f.parked, f.waiting)), moment(f.since))
+        (
+            f.lane,
+            f.handler,
+            f.state,
+            str(f.served),
+            f"{f.served / (now - f.since):.1f}" if now > f.since else "-",
+            str(f.parked),
+            str(f.waiting),
+            moment(f.since),
+        )
         for f in found
     ]
-    table(("fan-out", "handler", "state", "served", "parked", "waiting", "since (UTC)"), rows)
+    counts = ("served", "a second", "parked", "waiting")
+    table(("fan-out", "handler", "state", *counts, "since (UTC)"), rows)
 
 
 def describe_archive(found: ArchiveCheck) -> None:

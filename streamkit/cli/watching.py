@@ -16,10 +16,14 @@ import anyio
 
 from streamkit.cli.describing import describe_status
 from streamkit.cli.printing import is_rich, say, seconds
+from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.status import ShardStatus, Status
-from streamkit.progress.clock import SystemClock, utc
+from streamkit.progress.clock import Clock, SystemClock, utc
 
 Look = Callable[[], Awaitable[Status]]
+
+_LOOKS = 30
+"""The pace of a backlog is that of this many looks."""
 
 _KEPT = 10
 """A display shows this many changes, the newest first."""
@@ -33,9 +37,9 @@ async def watch_status(look: Look, every: float, looks: int | None, *, as_json: 
     elif is_rich():
         await _live(_looks(look, every, looks))
     else:
-        before = None
+        before, lags = None, Lags()
         async for status in _looks(look, every, looks):
-            say("; ".join([_line(status), *_changes(before, status)]))
+            say("; ".join([_line(status), *_changes(before, status), *lags.note(status)]))
             before = status
 
 
@@ -53,13 +57,31 @@ async def _live(found: AsyncIterator[Status]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    before, news = None, deque[str](maxlen=_KEPT)
+    before, lags, news = None, Lags(), deque[str](maxlen=_KEPT)
     with Live(auto_refresh=False) as live:
         async for status in found:
             news.extendleft(f"{_now()} {change}" for change in _changes(before, status))
             before = status
-            text = "\n".join([f"{_now()} UTC", _text(status), "", *news]).rstrip()
+            shown = [f"{_now()} UTC", _text(status), *lags.note(status), "", *news]
+            text = "\n".join(shown).rstrip()
             live.update(Text.from_ansi(text, no_wrap=True), refresh=True)
+
+
+class Lags:
+    """The lags of the last looks, which tell when a backlog will have been read."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._seen = deque[tuple[float, float]](maxlen=_LOOKS)
+
+    def note(self, status: Status) -> list[str]:
+        """Note a look; return when all is read, unless that is now or does not come nearer."""
+        if status.lag_seconds is None:
+            self._seen.clear()
+            return []
+        self._seen.append((self._clock.monotonic(), status.lag_seconds))
+        left = catches_up_in(self._seen)
+        return [] if left is None else [f"all is read in {seconds(left)}"]
 
 
 class _Terminal(io.StringIO):

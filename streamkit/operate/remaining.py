@@ -4,6 +4,7 @@ In: an app and clients. Out: how many changes are parked, whether the consumer i
 worker of it sends heartbeats. All is read from the table, whichever process parked or paused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamkit.app import App
@@ -13,6 +14,24 @@ from streamkit.core.tables import open_store
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import MemberList
 from streamkit.progress.clock import SystemClock
+
+_BEHIND_SECONDS = 60.0
+"""Less is what any consumer is behind at times."""
+
+
+def catches_up_in(lags: Sequence[tuple[float, float]]) -> float | None:
+    """Return in how many seconds a consumer, or an archive's writer, has read all, at its pace.
+
+    Args:
+        lags: seconds behind with their times, the oldest first.
+
+    Returns:
+        None if it is not behind by a minute, or does not come nearer.
+    """
+    if len(lags) < 2 or not lags[-1][1] >= _BEHIND_SECONDS:
+        return None
+    (began, first), (now, last) = lags[0], lags[-1]
+    return last * (now - began) / (first - last) if first > last else None
 
 
 @dataclass(frozen=True, slots=True)

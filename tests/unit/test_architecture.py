@@ -92,6 +92,7 @@ PRIVATE_FROM_OUTSIDE = {
     "endpoint._update_retries_context": "the same",
     "signer._choose_signer": "the same",
     "os._exit": "its name; the standard library has no other way to end a process at once",
+    "sys._current_frames": "its name; the library documents no other way to a thread's stack",
     "otel_metrics._Gauge": "the type of what a public method returns has no public name",
     "handle._callback": "the virtual loop orders callbacks by their tasks; asyncio does not say which",
 }

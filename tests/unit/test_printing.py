@@ -8,7 +8,7 @@ import pytest
 from streamkit.cli.describing import describe_status
 from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.printing import say, say_next, table
-from streamkit.cli.watching import differences
+from streamkit.cli.watching import Lags, differences
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.inspection import AppInspection, Permission, TableFacts
 from streamkit.operate.status import WorkerStatus
@@ -124,6 +124,32 @@ def test_a_check_that_misses_a_permission_says_how_to_print_them(allowed, next_)
     table = TableFacts("T", {}, None, None, None, {})
     asked = (Permission("dynamodb:GetItem", True), Permission("dynamodb:GetRecords", allowed))
     assert after_check(AppInspection("shop", table, "T", asked, (), ())) == next_
+
+
+class Minutes:
+    """A clock that goes on by a minute at each look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 60.0
+        return self.now
+
+
+def test_a_backlog_that_shrinks_says_when_all_is_read():
+    lags = Lags(Minutes())
+
+    def said(seconds):
+        return lags.note(busy(lag_seconds=seconds))
+
+    assert said(7200.0) == []
+    assert said(7200.0) == [], "it does not come nearer"
+    assert said(3600.0) == ["all is read in 2 min"]
+    assert said(1800.0) == ["all is read in 60 s"]
+    assert said(20.0) == [], "that is as good as read"
+    assert said(None) == []
+    assert said(3600.0) == [], "a pace is that of looks in a row"
 
 
 def test_two_looks_differ_in_numbers_workers_and_shards():

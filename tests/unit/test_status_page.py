@@ -349,6 +349,16 @@ def test_charts_show_the_last_hour_of_each_consumer_shard_and_handler():
     Reader(text)
 
 
+def test_a_backlog_that_shrinks_says_beside_the_lag_when_all_is_read():
+    kept = History()
+    for number in range(21):  # it shrinks by 100 seconds in 15
+        kept.note(number * STEP_SECONDS, {"deals:lag": 3000.0 - 100 * number}, {})
+    late = WorkerReport("deals", "active", {"shard-1": 1000.0})
+    text = page(view(report=late), asked=Asked(history=kept))
+    assert "<span>behind, here; all is read in 2 min 30 s</span>" in text
+    assert "<span>behind, here</span>" in page(view(report=late), asked=Asked())
+
+
 # -- what only a token opens -----------------------------------------------------------------------
 
 TOKEN = "a-token-of-enough-letters"

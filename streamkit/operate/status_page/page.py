@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from streamkit.operate.explanation import Explanation
+from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.spending import Spending
 from streamkit.operate.status_page import tables
 from streamkit.operate.status_page.charts import bar, chart
@@ -20,6 +21,9 @@ from streamkit.operate.status_page.views import Asked, ConsumerView, ProcessFact
 from streamkit.worker.report import WorkerReport
 
 REFRESH_SECONDS = 10
+_PACE_POINTS = 40
+"""The pace at which a backlog shrinks is that of ten minutes."""
+
 _RETENTION_WARN_SECONDS = 6 * 3600
 _AT_THE_TIP_SECONDS = 60
 
@@ -157,7 +161,7 @@ def _tiles(view: ConsumerView, asked: Asked) -> Markup:
     unread = max(report.unread, len(status.unread_shards) if status else 0)
     speed = asked.history.points(f"{report.consumer}:changes")
     tiles = [
-        _tile(duration(report.lag), "behind, here", "warn" if report.lag > 60 else ""),
+        _tile(duration(report.lag), _behind(report, asked), "warn" if report.lag > 60 else ""),
         _tile(f"{speed[-1][1]:,.1f}" if speed else UNKNOWN, "changes a second, here", ""),
         _tile(duration(left), "until changes are lost", _tone_of_loss(left)),
         _tile(f"{len(report.lags)}", "shards read here", ""),
@@ -171,6 +175,12 @@ def _tiles(view: ConsumerView, asked: Asked) -> Markup:
     if view.spending is not None and view.spending.workers:
         tiles.append(_tile(f"${view.spending.dollars:,.2f}", _units(view.spending), ""))
     return element("div", *tiles, class_="tiles")
+
+
+def _behind(report: WorkerReport, asked: Asked) -> str:
+    """Return what stands beside the lag: at the pace of the last minutes, when all is read."""
+    left = catches_up_in(asked.history.points(f"{report.consumer}:lag")[-_PACE_POINTS:])
+    return "behind, here" if left is None else f"behind, here; all is read in {duration(left)}"
 
 
 def _units(spending: Spending) -> str:
