@@ -204,6 +204,10 @@ class App(Registration):
     ) -> "App":
         for wrong, why in (
             (self._parent is not None, "a listener cannot have listeners; declare it on the app"),
+            (
+                name == WRITER and name in self.listeners,
+                "App(archive=...) has made it, to write the archive; an app has one archive",
+            ),
             (name in self.listeners, "the app has a listener of this name already"),
             (not name or {".", "#"} & {*name}, "its name is part of keys; leave out '.' and '#'"),
         ):

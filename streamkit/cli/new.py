@@ -4,7 +4,10 @@ The files are those of `project/`, with the project's name in place of `$name`, 
 """
 
 import keyword
+import os
 import re
+import shlex
+import sys
 from pathlib import Path
 from string import Template
 
@@ -48,4 +51,16 @@ def describe_project(name: str, written: list[Path], parent: Path) -> None:
     for file in written:
         say(f"  {file.relative_to(parent)}")
     say()
-    say(f"next: cd {name} && make test && make dev")
+    say(f"next: cd {name} && make install test dev {_environment(parent / name)}", bold=True)
+
+
+def _environment(folder: Path) -> str:
+    """Return the variable by which `make` finds streamkit: where it runs now, or what to install.
+
+    The Makefile's own environment would be an empty one.
+    """
+    if sys.prefix != sys.base_prefix:
+        return f"VENV={shlex.quote(os.path.relpath(sys.prefix, folder))}"
+    checkout = Path(__file__).parents[2]
+    is_checkout = (checkout / "pyproject.toml").is_file()
+    return f"STREAMKIT={shlex.quote(str(checkout) if is_checkout else 'streamkit')}"

@@ -78,7 +78,8 @@ def needs_of(
         wanted = hints.get(parameter.name)
         if not isinstance(wanted, type):
             raise DeclarationError(
-                f"{declared}: annotate {parameter.name!r} with the class it asks for"
+                f"{declared}: annotate {parameter.name!r} with the class that it asks for:"
+                " Table, or one that the app's lifespan yields"
             )
         needs[parameter.name] = wanted
     return needs

@@ -36,7 +36,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("new")
     done = streamkit(folder, "new", "my_shop")
     assert done.returncode == 0, done.stderr
-    assert "next: cd my_shop" in done.stdout
+    where = os.path.relpath(sys.prefix, folder / "my_shop")
+    assert f"next: cd my_shop && make install test dev VENV={where}\n" in done.stdout
     return folder / "my_shop"
 
 
@@ -52,7 +53,7 @@ def wanted(project):
 
 
 def test_the_tests_of_a_new_project_pass_by_its_own_makefile(project):
-    done = run(project, "make", "test", f"VENV={Path(sys.executable).parents[1]}")
+    done = run(project, "make", "test", f"VENV={os.path.relpath(sys.prefix, project)}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 

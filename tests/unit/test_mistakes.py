@@ -24,6 +24,7 @@ from streamkit import (
     Sum,
     absent,
 )
+from streamkit.archive import DirectoryArchive
 from streamkit.effects import as_effects
 from streamkit.kinds.fan_out.audience import as_sources
 from streamkit.model.keys import Scan
@@ -313,3 +314,22 @@ def test_a_group_that_is_no_key_is_named():
 def test_an_app_refuses_options_that_are_of_another_kind(options: Any, said: str) -> None:
     with pytest.raises(DeclarationError, match=rf"App\('shop'\): {said}"):
         App("shop", table="T", **options)
+
+
+def test_a_second_archive_is_refused_with_the_reason() -> None:
+    app = App("shop", table="T", archive=DirectoryArchive("changes"))
+    with pytest.raises(
+        DeclarationError, match=r"listener\('archive'\): App\(archive=...\) has made"
+    ):
+        app.listener("archive")
+
+
+def test_an_argument_that_nobody_gives_says_what_there_is() -> None:
+    app = App("shop", table="T")
+
+    def notify(change: Inserted[Loan], mailer) -> None: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(
+        DeclarationError, match=r"annotate 'mailer' .*: Table, or one that the app's"
+    ):
+        app.on(notify)
