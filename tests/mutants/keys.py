@@ -209,4 +209,21 @@ MUTANTS = (
         "items whose key and fields disagree look right",
         test="tests/unit/test_sample.py::test_items_whose_key_and_fields_disagree_are_counted",
     ),
+    # -- keys that are numbers or bytes ------------------------------------------------------------
+    Mutant(
+        "numbers-are-nobodys-keys",
+        "stream/decode/routing.py",
+        '    pk_type, sk_type = schema.pk_type, schema.sk_type or "S"\n',
+        '    pk_type, sk_type = "S", "S"\n',
+        "items whose sort key is a number are handled by nothing, and nothing says so",
+        test="tests/simulation/test_awkward_keys.py::test_it_counts_parks_redrives_explains_verifies_and_rebuilds",
+    ),
+    Mutant(
+        "numbers-filtered-as-strings",
+        "aws_lambda/filters.py",
+        'spec.sk is not None and schema.sk_type == "S" else',
+        "spec.sk is not None and schema.sk is not None else",
+        "on Lambda the mapping drops changes of items whose sort key is a number",
+        test="tests/unit/test_lambda_filters.py::test_sort_keys_that_are_numbers_or_bytes_are_not_filtered_as_strings",
+    ),
 )
