@@ -1,7 +1,7 @@
 """`streamkit consumers`: list, pause, resume and delete; `streamkit rewind`."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, Liste
 from streamkit.cli.printing import moment, print_json, say
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, exit_with, settings, with_aws
+
+if TYPE_CHECKING:
+    from streamkit.operate.rewind import Rewound
 
 consumers = typer.Typer(
     help="List the consumers of a table; pause, resume or delete one.",
@@ -199,6 +202,9 @@ def rewind(
     ] = None,
     in_flight: InFlightOption = 900.0,
     allow_loss: AllowLossOption = False,
+    drop_parked: Annotated[
+        bool, typer.Option("--drop-parked", help="Drop parked changes: they are read again.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run all handlers of an app again for the changes since a time.
@@ -207,11 +213,11 @@ def rewind(
 
     Stop the workers first. If Lambda functions run the app, pause it, and create the mapping anew
     at TRIM_HORIZON before you resume it. The command refuses, changes nothing, and exits with 5 for
-    aggregates and other handlers that would count twice, and while changes are parked. If it is
+    aggregates and other handlers that would count twice, and while changes are parked, unless
+    --drop-parked says that they go: those made before the time do not come again. If it is
     interrupted, the next worker finishes it.
     """
-    from streamkit.fleet.hosting import LAMBDA
-    from streamkit.operate.rewind import RewindRefused
+    from streamkit.operate.rewind import Despite, RewindRefused
     from streamkit.operate.rewind import rewind as rewind_consumer
 
     loaded = app_named(app, listener)
@@ -225,7 +231,7 @@ def rewind(
                 allow=allow or (),
                 lease_seconds=settings().lease,
                 in_flight=in_flight,
-                allow_loss=allow_loss,
+                despite=Despite(loss=allow_loss, parked=drop_parked),
             )
         )
     except RewindRefused as refused:
@@ -235,6 +241,14 @@ def rewind(
     if json:
         print_json(done.to_dict())
         return
+    _describe_rewound(done)
+
+
+def _describe_rewound(done: "Rewound") -> None:
+    from streamkit.fleet.hosting import LAMBDA
+
+    if done.parked:
+        say(f"{done.parked} parked queues were dropped")
     where = f"{moment(done.since)} UTC" if done.since else "the oldest record"
     say(f"{done.consumer} reads again from {where}, in generation {done.generation}")
     if done.host == LAMBDA:

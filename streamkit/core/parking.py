@@ -121,7 +121,8 @@ class ParkedRecord:
 
     `due` is when it is tried again automatically, in epoch seconds; None means that it is stuck.
     `to` names the recipient that it is parked for, in a fan-out. `build` is the aggregate's build
-    that counts it, 0 if none was under way.
+    that counts it, 0 if none was under way. `generation` is the one that parks it, 0 if its host
+    does not know.
     """
 
     handler: str
@@ -135,6 +136,7 @@ class ParkedRecord:
     payload: Payload = "whole"
     to: str = ""
     build: int = 0
+    generation: int = 0
 
 
 def payload_of(record: Record, wanted: Payload) -> Payload:
@@ -179,6 +181,8 @@ def park(space: ControlSpace, queue: str, parked: ParkedRecord, chunk: str) -> l
         "lane",
         queue,
     )
+    if parked.generation:  # a rewind drops the queues of the generations before it
+        head.item["generation"] = {"N": str(parked.generation)}
     head.guards.append((Guard(absent), GuardSource(parked.position, queue, QUEUE)))
     hold = space.update("holds", chunk)
     hold.sets["chunk"] = {"S": chunk}

@@ -64,7 +64,7 @@ class Planner:
     Where no cursor names the chunks of queued keys, `chunks` says which there are. A commit has
     `room` for so many actions; with `marks` each item of its changes takes one of them for its
     high-water mark. Without `parks`, the rest stays behind a change that fails: it is parked
-    already.
+    already. `generation` is that of the cursor, 0 if there is none.
     """
 
     space: ControlSpace
@@ -75,6 +75,7 @@ class Planner:
     room: int = ITEMS_MAX
     marks: bool = False
     parks: bool = True
+    generation: int = 0
 
     def plan(
         self,
@@ -236,7 +237,7 @@ class Planner:
         queued: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park or queue a change; add its queue to `queued`."""
-        queueing = Queueing(self.space, self.shard, self.queues, self.chunks)
+        queueing = Queueing(self.space, self.shard, self.queues, self.chunks, self.generation)
         return queueing.actions(change, key, outcome, (draft.queued, queued), self.clock.time())
 
 

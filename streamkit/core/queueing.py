@@ -32,13 +32,14 @@ class Queueing:
     """Parks and queues the changes of one shard.
 
     `queues` are its parked queues when planning begins. Where no cursor names the chunks of queued
-    keys, `chunks` says which there are.
+    keys, `chunks` says which there are. `generation` is that of its cursor.
     """
 
     space: ControlSpace
     shard: str
     queues: Mapping[str, QueuedKey]
     chunks: tuple[str, ...]
+    generation: int
 
     def actions(
         self,
@@ -58,7 +59,7 @@ class Queueing:
         queue = queue_name(handler.name, key)
         if handler.commutes:
             queue = f"{queue}-{change.position}"  # a queue of its own: nothing waits behind it
-        parked = _parked(change, outcome, self.shard, now)
+        parked = _parked(change, outcome, self.shard, now, self.generation)
         planned_key = planned.get(queue)
         known = planned_key or self.queues.get(queue)
         if known is None:
@@ -82,7 +83,9 @@ class Queueing:
         return f"{self.shard}.{len(mine) // CHUNK_QUEUES}"
 
 
-def _parked(change: PendingChange, outcome: Outcome, shard: str, now: float) -> ParkedRecord:
+def _parked(
+    change: PendingChange, outcome: Outcome, shard: str, now: float, generation: int
+) -> ParkedRecord:
     if change.record is None or change.entity is None:
         raise InvariantError("a high-water mark cannot be parked")
     policy, failure = outcome.handler.policy, outcome.failure
@@ -100,4 +103,5 @@ def _parked(change: PendingChange, outcome: Outcome, shard: str, now: float) -> 
         due=0 if failure is None else next_due(policy, failure, 0, now),
         payload=payload,
         build=outcome.handler.build,
+        generation=generation,
     )

@@ -61,17 +61,32 @@ _REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """What a rewind has done; `since` is in epoch seconds, 0 for all that the stream holds."""
+    """What a rewind has done; `since` is in epoch seconds, 0 for all that the stream holds.
+
+    `parked` is how many parked queues it has dropped.
+    """
 
     consumer: str
     generation: int
     since: int
     cursors: int
     host: str = WORKERS
+    parked: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Despite:
+    """What a rewind accepts: gaps of the archive (`loss`), and that `parked` changes are dropped.
+
+    A parked change that was made before the moment is gone then.
+    """
+
+    loss: bool = False
+    parked: bool = False
 
 
 class RewindRefused(Refusal):
@@ -87,7 +102,7 @@ async def rewind(
     lease_seconds: float = 7.0,
     in_flight: float = FUNCTION_SECONDS,
     clock: Clock | None = None,
-    allow_loss: bool = False,
+    despite: Despite = Despite(),
 ) -> Rewound:
     """Let the app's consumer read again.
 
@@ -100,7 +115,7 @@ async def rewind(
         lease_seconds: how long silent workers are watched before they count as dead.
         in_flight: the longest time-out of the functions, where functions run the consumer.
         clock: for simulations.
-        allow_loss: begin although the archive does not have every change since the moment.
+        despite: what would refuse the rewind, and is accepted.
 
     Raises:
         RewindRefused: the result would be wrong.
@@ -114,20 +129,21 @@ async def rewind(
     reasons = [*_too_far(app, to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
     if newest is None or reasons:
         raise RewindRefused(reasons)
+    # Functions do not say in what generation they park.
+    drops = despite.parked and newest.host != LAMBDA
     if not newest.rewinding:
-        reasons += await _parked(store)
-        if alive := await live_workers(store, clock, lease_seconds):
-            reasons.append(f"workers are alive, stop them first: {', '.join(alive)}")
-        if newest.host == LAMBDA:
-            reasons += _of_functions(newest, now, in_flight)
+        reasons = [] if drops else _held_up_by(await _parked(store))
+        reasons += _of_workers(await live_workers(store, clock, lease_seconds))
+        reasons += _of_functions(newest, now, in_flight) if newest.host == LAMBDA else ()
         if reasons:
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
     if since and now - since > REACH_SECONDS and not newest.rewinding:
-        begins = await _in_archive(app, aws, since, allow_loss=allow_loss)
+        begins = await _in_archive(app, aws, since, allow_loss=despite.loss)
+    parked = 0
     try:
         if not newest.rewinding:
-            newest = await _sealed(store, newest, clock)
+            newest, parked = await _sealed(store, newest, clock, drops=drops)
         said = said_of(clock, f"rewind: to {'trim-horizon' if to is None else to.isoformat()}")
         newest = await begin_rewind(store, newest, since, int(now), said, begins)
     except LeaseLost:
@@ -135,7 +151,7 @@ async def rewind(
             ["a worker began meanwhile, or another command changed the consumer; try again"]
         ) from None
     dropped = await finish_rewind(store, newest)
-    return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
+    return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS, parked)
 
 
 async def _unless_paused(store: CursorStore) -> Generation | None:
@@ -143,8 +159,13 @@ async def _unless_paused(store: CursorStore) -> Generation | None:
     return await consumer_operation(store, "rewind").resumed()
 
 
-async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:
+async def _sealed(
+    store: CursorStore, newest: Generation, clock: Clock, *, drops: bool
+) -> tuple[Generation, int]:
     """Make late commits of workers that seem to be dead fail; then look for parked changes.
+
+    Returns:
+        The generation in which the rewind may be decided, and how many queues it will drop.
 
     Raises:
         RewindRefused: changes are parked.
@@ -153,15 +174,20 @@ async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Gener
     asked = await ask_rewind(store, newest, said_of(clock, "rewind: asked for"))
     if asked.host != LAMBDA:
         await capture(store, asked, read=False)
-    if reasons := await _parked(store):
+    queues = await _parked(store)
+    if queues and not drops:
         await withdraw_rewind(store, asked)
-        raise RewindRefused(reasons)
-    return asked
+        raise RewindRefused(_held_up_by(queues))
+    return asked, queues
 
 
-async def _parked(store: CursorStore) -> list[str]:
-    parked = len(await parked_queues(store, await every_cursor(store)))
-    return [f"{parked} queues hold parked changes; redrive or discard them first"] if parked else []
+async def _parked(store: CursorStore) -> int:
+    return len(await parked_queues(store, await every_cursor(store)))
+
+
+def _held_up_by(queues: int) -> list[str]:
+    text = f"{queues} queues hold parked changes; redrive or discard them first, or --drop-parked"
+    return [text] if queues else []
 
 
 async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> frozenset[str]:
@@ -197,6 +223,11 @@ def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
         yield f"{app.name} is being moved to another host; wait until that has ended"
     elif newest.fingerprint != app.fingerprint():
         yield f"{app.name} is deployed with other handlers; rewind with the code that is deployed"
+
+
+def _of_workers(alive: Collection[str]) -> Iterator[str]:
+    if alive:
+        yield f"workers are alive, stop them first: {', '.join(alive)}"
 
 
 def _of_functions(hosted: Generation, now: float, in_flight: float) -> Iterator[str]:

@@ -220,7 +220,8 @@ class ShardSet:
     def _commits(self, cursor: Cursor) -> tuple[Any, ...]:
         """Return the parts of a shard's commit stage."""
         space, rng = self.store.space, self.machine.rng
-        planner = Planner(space, self.machine.clock, cursor.name)
+        clock, generation = self.machine.clock, cursor.generation
+        planner = Planner(space, clock, cursor.name, generation=generation)
         return (
             self.dispatcher,
             planner,

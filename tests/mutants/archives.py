@@ -179,4 +179,28 @@ MUTANTS = (
         "a handler that does not say that it adds counts old changes once more (P7)",
         test="tests/simulation/test_replay.py::test_p7_what_adds_up_is_found_when_it_runs_where_nothing_says_so",
     ),
+    Mutant(
+        "rewind-keeps-what-is-parked",
+        "fleet/rewinding.py",
+        "        await _drop_parked(store, newest)\n",
+        "",
+        "old parked changes run beside the new generation, out of order and twice (V2)",
+        test="tests/simulation/test_rewind_parked.py::test_v2_no_worker_of_the_new_generation_finds_old_parked_changes",
+    ),
+    Mutant(
+        "rewind-drops-what-it-did-not-decide-about",
+        "fleet/rewinding.py",
+        "        return queue.generation < newest.number\n",
+        "        return queue.generation <= newest.number\n",
+        "a process that stood still drops what the new generation has parked",
+        test="tests/simulation/test_rewind_parked.py::test_v1_what_the_new_generation_parks_stays_whoever_finishes_the_rewind",
+    ),
+    Mutant(
+        "redrive-of-another-generation",
+        "core/parked/head.py",
+        '    is_first = Attr("head").eq(head.position) & same\n',
+        '    is_first = Attr("head").eq(head.position)\n',
+        "a redrive that stood still takes a change off the queue of a later generation (V4)",
+        test="tests/simulation/test_rewind_parked.py::test_v4_a_redrive_that_stood_still_runs_nothing_in_the_generation_after_it",
+    ),
 )

@@ -278,8 +278,8 @@ MUTANTS = (
     Mutant(
         "rewound-with-parked-changes",
         "operate/rewind.py",
-        "    parked = len(await parked_queues(store, await every_cursor(store)))\n",
-        "    parked = len(await parked_queues(store, {}))\n",
+        "    return len(await parked_queues(store, await every_cursor(store)))\n",
+        "    return len(await parked_queues(store, {}))\n",
         "a consumer is rewound while changes are parked, which then take effect twice",
         "D14",
         test="tests/simulation/test_rewind.py::test_a_rewind_is_refused_while_changes_are_parked_or_workers_live_or_the_code_is_other",
@@ -331,11 +331,10 @@ MUTANTS = (
         "operate/rewind.py",
         "    if asked.host != LAMBDA:\n"
         "        await capture(store, asked, read=False)\n"
-        "    if reasons := await _parked(store):\n",
-        "    reasons = await _parked(store)\n"
+        "    queues = await _parked(store)\n",
+        "    queues = await _parked(store)\n"
         "    if asked.host != LAMBDA:\n"
-        "        await capture(store, asked, read=False)\n"
-        "    if reasons:\n",
+        "        await capture(store, asked, read=False)\n",
         "a rewind looks for parked changes while a late commit may still park one",
         "D14",
         test="tests/models/test_rewound.py::test_the_code_takes_the_steps_of_the_model",
@@ -377,8 +376,8 @@ MUTANTS = (
     Mutant(
         "rewound-beside-workers",
         "operate/rewind.py",
-        "        if alive := await live_workers(store, clock, lease_seconds):\n",
-        "        if alive := list[str]():\n",
+        "        reasons += _of_workers(await live_workers(store, clock, lease_seconds))\n",
+        "",
         "a consumer is rewound under workers that are alive",
         test="tests/simulation/test_rewind.py::test_a_rewind_is_refused_while_a_worker_beats_and_not_for_one_that_was_killed",
     ),

@@ -9,7 +9,7 @@ import pytest
 from streamkit import Add, App, Inserted
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.inspection import inspect_app
-from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status
 from streamkit.testing import every_crash, every_freeze
@@ -310,7 +310,7 @@ def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
     with pytest.raises(RewindRefused, match=name):
         rewound(harness, moments[1])
     erase(harness)
-    rewound(harness, moments[1], allow_loss=True)
+    rewound(harness, moments[1], despite=Despite(loss=True))
     harness.settle()
     assert copied(harness) == [2]
 

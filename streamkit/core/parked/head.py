@@ -198,7 +198,9 @@ async def stay(
 def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
     """Return the action that makes the next change the first one, or ends the queue."""
     source = GuardSource(head.position, head.lane, QUEUE)
-    is_first = Attr("head").eq(head.position)
+    begun = Attr("generation")  # a rewind may have dropped it, and a later change begun it again
+    same = begun.eq(held.generation) if held.generation else begun.not_exists()
+    is_first = Attr("head").eq(head.position) & same
     if head.next is not None:
         action = space.update("lane", head.lane)
         action.sets["head"] = {"S": head.next}

@@ -27,6 +27,7 @@ class ParkedQueue:
     it was tried since it was parked or since a person asked for it. A `stuck` queue is left alone
     until a person redrives or discards its first change. A fan-out has come as far as `token` says,
     and has `served` so many recipients, including those for whom it is parked instead (`apart`).
+    `generation` is the one in which the queue began, 0 if that was not stored.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ParkedQueue:
     token: str | None = None
     served: int = 0
     apart: int = 0
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def read_queue(item: Mapping[str, Any]) -> ParkedQueue:
         token=item["token"]["S"] if "token" in item else None,
         served=int(item.get("served", {"N": "0"})["N"]),
         apart=int(item.get("apart", {"N": "0"})["N"]),
+        generation=int(item.get("generation", {"N": "0"})["N"]),
     )
 
 

@@ -128,6 +128,7 @@ class FanOutChange:
             due=next_due(policy, failure, 0, now),
             payload=payload,
             to=recipient,
+            generation=self.held.generation,
         )
 
 
