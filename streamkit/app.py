@@ -16,7 +16,6 @@ import hashlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamkit.archive.objects import Archive
@@ -146,15 +145,8 @@ class App(Registration):
         return (self._parent or self).listeners[WRITER]
 
     def shape_of(self, table: str) -> TableShape:
-        """Return the shape of one of the app's tables, as far as the app knows it.
-
-        What `Until` writes is the TTL attribute of the app's table, unless `shape=` names another.
-        """
-        shape = self.shapes.get(table, TableShape())
-        until: set[str] = {one.__until__[0] for one in self.aggregates if one.__until__}
-        if table == self.table and shape.ttl is None and len(until) == 1:
-            return replace(shape, ttl=until.pop())
-        return shape
+        """Return the declared shape of one of the app's tables, or the usual one."""
+        return self.shapes.get(table, TableShape())
 
     def accept_losses(self) -> None:
         """Go on after a loss in this process, where the app would halt; a hook is still called."""

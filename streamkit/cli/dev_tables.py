@@ -1,5 +1,6 @@
 """The tables of `streamkit dev`: as the app declares them, also when that has changed."""
 
+from dataclasses import replace
 from typing import Any
 
 from streamkit.app import App
@@ -20,7 +21,8 @@ async def bring_up(app: App, dynamodb: Any) -> list[str]:
     control = (app.control_table,) if app.control_table else ()
     done = []
     for name in dict.fromkeys((app.table, *app.tables, *control)):
-        shape, own = app.shape_of(name), name == app.table
+        own = name == app.table
+        shape = _expiring(app) if own else app.shape_of(name)
         request = shape.create_table(name, entities_of(app) if own else (), stream=own)
         try:
             there = (await dynamodb.describe_table(TableName=name))["Table"]
@@ -32,6 +34,16 @@ async def bring_up(app: App, dynamodb: Any) -> list[str]:
         else:
             done += await _adapt(dynamodb, there, request, said=name in app.shapes)
     return done
+
+
+def _expiring(app: App) -> TableShape:
+    """Return the shape of the app's table; what `Until` writes expires, unless it says otherwise.
+
+    Tests have none then, as a table on AWS may have none: `check` tells.
+    """
+    shape = app.shape_of(app.table)
+    until: set[str] = {one.__until__[0] for one in app.aggregates if one.__until__}
+    return replace(shape, ttl=until.pop()) if shape.ttl is None and len(until) == 1 else shape
 
 
 async def _adapt(
