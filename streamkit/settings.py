@@ -116,6 +116,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Hold at most this many bytes of pages in memory, over all shards.",
     )
+    catch_up_wcu: float | None = Field(
+        None,
+        gt=0,
+        description="Use at most this many write units a second for handlers that catch up from"
+        " their start=.",
+    )
     grace: float = Field(25.0, gt=0, description="Seconds to drain after SIGTERM.")
     health: str | None = Field(
         None, description="Serve /livez, /readyz, /metrics and a status page at this HOST:PORT."

@@ -40,6 +40,11 @@ class LongLineage(StreamLineage):
     archive: ArchivedShards
     _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def reaches_back(self) -> bool:
+        """Return that the archive has shards that the stream does not list any more."""
+        return True
+
     async def children(self, parent: str) -> Listing:
         """Return the children of a shard, from the stream, or else from the archive."""
         listing = await super().children(parent)

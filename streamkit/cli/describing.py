@@ -115,7 +115,8 @@ def _describe_losses(status: Status) -> None:
         names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
         say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}", **BAD)
     if status.lost:
-        text = f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC"
+        why = "the stream was replaced, or did not reach back to the start"
+        text = f"{why}, and changes may be lost, at {moment(status.lost)} UTC"
         say(text, **BAD)
     if status.lost_shards:
         say(f"may have lost changes: {', '.join(status.lost_shards)}", **BAD)

@@ -141,6 +141,10 @@ class Lister:
 
     async def _create_all(self, listing: Listing) -> list[Cursor]:
         self.enabled = listing.enabled
+        if self.lineage.reaches_back and not self.cursors:
+            # This consumer may stand in shards that the stream lists no more. A listed descendant
+            # would look like an orphan to a new leader, and be read before them.
+            self.cursors |= await self.store.read_all()
         created: list[Cursor] = []
         while True:
             await self._learn(listing.shards)

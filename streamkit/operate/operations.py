@@ -2,6 +2,7 @@
 
 In: an app, its consumer's generation, and clients. Out: one `OperationStatus` for each migration,
 rebuild, move, rewind or deletion that has not ended. The same command continues it, on any machine.
+A consumer that began in the past catches up by itself, and is listed until it has.
 On failure: the errors of a read of the table.
 """
 
@@ -17,13 +18,15 @@ from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state import StateBook
 from streamkit.model.builds import pass_name
+from streamkit.progress.clock import utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import strided
 
-Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
+Kind = Literal["migration", "rebuild", "move", "rewind", "deletion", "catch-up"]
 
 _SEGMENTS_SEEN = 256
 """Segments of a scan that are read to say how far it is."""
+_MINUTE = 60.0
 _OVER = frozenset({"new", "done", "rolled back"})
 
 
@@ -31,8 +34,9 @@ _OVER = frozenset({"new", "done", "rolled back"})
 class OperationStatus:
     """One operation that is under way; `name` is a migration's number, or an aggregate.
 
-    `paused`: a person has told it to wait, and it waits. `share` is how much of a rebuild's scan is
-    done, 0 to 1, and `left` about how many seconds the rest takes; None where that is not known.
+    `paused`: a person has told it to wait, and it waits. `share` is how much of a rebuild's scan,
+    or of the time to catch up with, is done, 0 to 1, and `left` about how many seconds the rest
+    takes; None where that is not known.
     """
 
     kind: Kind
@@ -44,11 +48,16 @@ class OperationStatus:
 
 
 async def operations(
-    app: App, aws: Aws, tables: AppTables, newest: Generation | None, now: float
+    app: App,
+    aws: Aws,
+    tables: AppTables,
+    newest: Generation | None,
+    now: float,
+    lag: float | None = None,
 ) -> tuple[OperationStatus, ...]:
     """Return what is under way for an app's consumer, as `newest` and its migrations say.
 
-    `now` is in epoch seconds.
+    `now` is in epoch seconds; `lag` is how many seconds it is behind, if that is known.
     """
     book = StateBook(aws.dynamodb, tables.control, app.name)
     states = await book.read_all(sorted(app.migrations, key=rank))
@@ -61,7 +70,7 @@ async def operations(
         return tuple(migrations)
     store = CursorStore(aws.dynamodb, tables.space(app))
     found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
-    return (*migrations, *found)
+    return (*migrations, *found, *catching_up(app, newest, now, lag))
 
 
 async def _measured(
@@ -76,6 +85,20 @@ async def _measured(
     share = sum(cursor.finished for cursor in cursors.values()) / len(numbers)
     left = (now - build.begun) * (1 - share) / share if share and build.begun else None
     return replace(one, share=share, left=left)
+
+
+def catching_up(
+    app: App, newest: Generation, now: float, lag: float | None
+) -> Iterator[OperationStatus]:
+    """Return how far a consumer is that began in the past, until it reaches its founding."""
+    since, founded = newest.since, newest.founded
+    if not 0 < since < founded - _MINUTE or lag is None or now - lag >= founded - _MINUTE:
+        return
+    done = max(0.0, now - lag - since)  # so many seconds of changes, since it was founded
+    gained = done - (now - founded)
+    left = lag * (now - founded) / gained if gained > 0 else None
+    phase = f"reads since {utc(since).isoformat()}"
+    yield OperationStatus("catch-up", app.name, phase, share=done / (now - since), left=left)
 
 
 def _of_consumer(app: App, newest: Generation) -> Iterator[OperationStatus]:

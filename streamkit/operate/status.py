@@ -163,6 +163,7 @@ async def read_status(
             arn = tables.table.stream_arn or ""
             await unread.look(aws, arn, listens(app, tables.table), archive)
     lags = unread.lags
+    lag = _worst(cursors, lags)
     seen = await MemberList(store).look()
     queues = await parked_queues(store, cursors)
     parked = await list_parked(store, queues)
@@ -178,7 +179,7 @@ async def read_status(
         parked=_by_handler(parked),
         held_lanes=len(queues),
         stuck_lanes=sum(queue.stuck for queue in queues),
-        lag_seconds=_worst(cursors, lags),
+        lag_seconds=lag,
         time_to_loss_seconds=_least(cursors, lags),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
@@ -190,7 +191,7 @@ async def read_status(
             for _, cursor in in_tree_order(cursors)
             if not cursor.finished and cursor.owner not in seen.members
         ),
-        operations=await operations(app, aws, tables, generation, clock.time()),
+        operations=await operations(app, aws, tables, generation, clock.time(), lag),
         audit=generation.audit if generation else (),
     )
 

@@ -69,7 +69,7 @@ class Unread:
 
         async def follow(parent: Cursor) -> None:
             async with asking:
-                children = await self._children_of(aws, stream_arn, parent)
+                children = await self._children_of(aws, stream_arn, parent, archive)
             for child in children:
                 group.start_soon(look, child)
 
@@ -80,8 +80,13 @@ class Unread:
                 elif not cursor.finished and cursor.state != UNREAD:
                     group.start_soon(look, cursor)
 
-    async def _children_of(self, aws: Aws, stream_arn: str, parent: Cursor) -> list[Cursor]:
-        """List the children of a shard that has ended; return those without a cursor."""
+    async def _children_of(
+        self, aws: Aws, stream_arn: str, parent: Cursor, archive: Archived | None
+    ) -> list[Cursor]:
+        """List the children of a shard that has ended; return those without a cursor.
+
+        The stream is asked, then an archive: it knows children that are trimmed.
+        """
         awaited = _begun(parent, _awaited(parent))
         self.cursors[awaited.name] = awaited
         self.lags[awaited.name] = bound(awaited, self.clock.time(), self.founded)
@@ -89,11 +94,13 @@ class Unread:
             return []
         self._asked += 1
         try:
-            shards = (await list_children(aws, stream_arn, parent.name)).shards
+            shards = [one.id for one in (await list_children(aws, stream_arn, parent.name)).shards]
+            if not shards and archive is not None:
+                shards = await archive.shards.children(parent.name)
         except (*AwsError, StreamSilent):
             return []
         await anyio.sleep(_ASK_SECONDS)
-        children = [_begun(parent, shard.id) for shard in shards if shard.id not in self.cursors]
+        children = [_begun(parent, name) for name in shards if name not in self.cursors]
         if shards:  # a shard without children: they are listed later
             del self.cursors[awaited.name]
         self.cursors |= {child.name: child for child in children}

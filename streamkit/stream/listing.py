@@ -97,6 +97,11 @@ class StreamLineage:
     aws: Aws
     stream_arn: str
 
+    @property
+    def reaches_back(self) -> bool:
+        """Return whether there are shards to read that the stream does not list any more."""
+        return False
+
     async def listed(self, turn: Callable[[], Awaitable[None]]) -> Listing:
         """Return every shard that the stream lists; `turn` waits until it may be asked again."""
         return await list_shards(self.aws, self.stream_arn, turn=turn)

@@ -192,6 +192,7 @@ def assemble(
         _lineage(machine, tables, use),
         place.reads,
         archive=use,
+        units=settings.catch_up_wcu if app.exact else None,
     )
     retries = QueueRetries.of(app, machine, tables, dispatcher, wrote=reading.writes.note)
     hook = app.telemetry.on_shard

@@ -39,7 +39,7 @@ class Reading:
     `pool` has places for some shards at a time, `budget` bytes for all together. `pace` says how
     often to read, `asks` how often their lineage may be asked for. `alone` is held for a change
     that may kill its worker. `reads` is set if other consumers of this process read the same
-    shards.
+    shards. `units` bounds the write units a second while old changes are committed.
     """
 
     pool: PollingPool
@@ -52,3 +52,4 @@ class Reading:
     writes: WriteCount = field(default_factory=WriteCount)
     alone: anyio.Lock = field(default_factory=anyio.Lock)
     archive: ArchiveUse | None = None
+    units: float | None = None

@@ -30,7 +30,8 @@ class WorkerReport:
     `ended`. `lags` are those of the shards that it reads, in seconds, NaN where nothing is known
     yet. `paused` is since when it reads nothing, in epoch seconds. Only the leader knows which
     shards no worker reads: `unread` counts them, and `unread_lag` is at most how far the oldest one
-    is behind. `oldest` is since when a handler has parked changes, in epoch seconds.
+    is behind. `oldest` is since when a handler has parked changes, in epoch seconds. A worker
+    `catches_up` while it reads what was there when a handler with a start of its own began.
     """
 
     consumer: str
@@ -43,6 +44,7 @@ class WorkerReport:
     paused: int = 0
     leads: bool = False
     oldest: Mapping[str, int] = field(default_factory=dict)
+    catches_up: bool = False
 
     @property
     def lag(self) -> float:
@@ -77,10 +79,12 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
     unread = coordinator.sharing.unread if lister else ()
     now, founded = coordinator.clock.time(), joined.founded if joined else 0
     ages = [bound(cursor, now, founded).seconds for cursor in unread]
+    lags = {name: pipeline.lag for name, pipeline in sorted(shards.running.items())}
+    started = joined is not None and coordinator.rollout.founding.exact
     return WorkerReport(
         consumer=consumer,
         state=me.state if coordinator.looked else "starting",
-        lags={name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
+        lags=lags,
         parked=shards.retries.parked,
         stuck=shards.retries.stuck,
         unread=len(unread) + (len(lister.waiting) if lister else 0),
@@ -88,6 +92,7 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
         paused=coordinator.paused,
         leads=me.leads,
         oldest=shards.retries.oldest,
+        catches_up=started and any(now - lag < founded for lag in lags.values()),
     )
 
 

@@ -36,6 +36,7 @@ from streamkit.progress.pacing import Pacing
 from streamkit.stream.iterators import PageSource
 from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.worker.automatic_retries import QueueRetries
+from streamkit.worker.catch_up import CommitRate, PacedCommitter
 from streamkit.worker.copying import CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import ShardPipeline
@@ -69,7 +70,14 @@ class ShardSet:
         """Bound how many shards are taken at once."""
         self.store = self.view.known.store
         self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
+        self.rate = self._rate()
         self._read_at = self.machine.clock.monotonic()
+
+    def _rate(self) -> CommitRate | None:
+        used, clock, units = self.dispatcher.meters.used, self.machine.clock, self.reading.units
+        if units is None:
+            return None
+        return CommitRate(units, lambda: used.write, lambda: self.stopping, clock)
 
     # -- what the coordinator asks for ---------------------------------------------------------
 
@@ -225,19 +233,19 @@ class ShardSet:
         return (
             self.dispatcher,
             planner,
-            Committer(
-                self.machine.aws.dynamodb,
-                space,
-                cursor,
-                self.tables.schemas,
-                rng,
-                self.dispatcher.meters,
-            ),
+            self._committer(cursor),
             QueuedKeys(self.store, planner.queues, self.retries.wake),
             Pacing(self.reading.pace, rng),
             self.reading.budget,
             self.reading.writes.note,
         )
+
+    def _committer(self, cursor: Cursor) -> Committer:
+        machine, rate = self.machine, self.rate
+        parts = machine.aws.dynamodb, self.store.space, cursor, self.tables.schemas, machine.rng
+        if rate is None:
+            return Committer(*parts, self.dispatcher.meters)
+        return PacedCommitter(rate, *parts, self.dispatcher.meters)
 
     def _hasten(self, shard: str) -> None:
         """Read a shard at once, because another consumer has read a page with records of it."""

@@ -51,4 +51,28 @@ MUTANTS = (
         "a handler begins at the oldest record of the stream although its start is older",
         test="tests/simulation/test_handler_starts.py::test_a_start_older_than_the_stream_is_refused_without_an_archive",
     ),
+    Mutant(
+        "archived-children-not-in-status",
+        "operate/unread.py",
+        "            if not shards and archive is not None:\n",
+        "            if not shards and archive is None:\n",
+        "a consumer that reads the archive seems to be done, while trimmed children wait",
+        test="tests/simulation/test_handler_starts.py::test_status_says_how_far_a_handler_is_that_catches_up",
+    ),
+    Mutant(
+        "catches-up-without-a-rate",
+        "worker/catch_up.py",
+        "min(self._allowed + earned, used + self.units), now",
+        "self._allowed + earned, now",
+        "a handler that catches up takes more of the table's capacity than it may",
+        test="tests/unit/test_catch_up.py::test_what_was_not_used_is_not_saved_up",
+    ),
+    Mutant(
+        "overtakes-its-archived-past",
+        "fleet/lister.py",
+        "        if self.lineage.reaches_back and not self.cursors:\n",
+        "        if not self.lineage.reaches_back and not self.cursors:\n",
+        "a new leader takes the child of a trimmed parent for an orphan, and older changes come later (L3)",
+        test="tests/simulation/test_handler_start_seeds.py::test_a_consumer_that_restarts_in_the_archive_reads_no_shard_before_its_parents",
+    ),
 )

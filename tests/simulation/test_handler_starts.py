@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -165,6 +166,49 @@ def test_a_handler_with_a_start_sends_to_the_apps_sinks(harness_of):
     put(harness, 1)
     harness.settle()
     assert [sent.body for sent in events.once] == [{"number": 1}]
+
+
+def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = []
+    for number in range(4):
+        moments += days_of_notes(harness, 1, first=number)
+        harness.roll()
+    harness.settle()
+    app = app_of(archive)
+
+    @app.on(start=at(moments[0] - 60), timeout=86_400)
+    async def tally(change: Inserted[Note]) -> Put[Seen]:
+        await anyio.sleep(1800)
+        return Put(Seen(number=change.new.number))
+
+    harness.stop()
+    harness.app, harness._settings = app, RARELY.model_copy(update={"catch_up_wcu": 5})
+    harness._run(harness_begins(harness))
+    behind = set()
+    for _ in range(20):
+        harness.advance("10m")
+        workers = {worker.app.name: worker for worker in harness._workers[0].workers}
+        behind |= {name for name, worker in workers.items() if worker.report.catches_up}
+        found = status(harness, app.listeners["tally"]).operations
+        if seen(harness):
+            break
+    assert [(one.kind, one.name) for one in found] == [("catch-up", "notes.tally")]
+    assert 0 < found[0].share < 1
+    assert found[0].left > 0
+    assert status(harness, app).operations == ()
+    assert behind == {"notes.tally"}
+    rates = {name for name, worker in workers.items() if worker._crew.shards.rate is not None}
+    assert rates == {"notes.tally"}
+    harness.settle()
+    assert seen(harness) == [0, 1, 2, 3]
+    assert status(harness, app.listeners["tally"]).operations == ()
+    assert not workers["notes.tally"].report.catches_up
+
+
+async def harness_begins(harness):
+    harness._ensure_worker()
 
 
 # -- what is refused ------------------------------------------------------------------------------

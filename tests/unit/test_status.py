@@ -13,6 +13,7 @@ from streamkit.aws import connect
 from streamkit.cli.describing import describe_status, stems
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import (
+    Generation,
     ask_rewind,
     begin_move,
     begin_rewind,
@@ -29,7 +30,7 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.migrate.state import State, StateBook
 from streamkit.model.builds import Build, pass_name
-from streamkit.operate.operations import OperationStatus
+from streamkit.operate.operations import OperationStatus, catching_up
 from streamkit.operate.status import in_tree_order, read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
@@ -367,3 +368,20 @@ async def test_a_trail_keeps_ten_entries_so_that_the_consumers_item_stays_small(
         await step_builds(store, newest, {}, advance=True, said=said)
         newest = await newest_generation(store)
     assert [entry.at for entry in newest.audit] == list(range(5, 15))
+
+
+@pytest.mark.parametrize(
+    ("lag", "said"),
+    [
+        (80_000, (0.2, 80_000)),  # 20,000 of 100,000 seconds in 10,000: twice as fast as time
+        (100_000, (0.0, None)),
+        (99_000, (0.01, None)),  # it does not gain on the time that passes
+        (None, None),
+        (1_900, None),  # it has read what was there when it began
+    ],
+)
+def test_a_consumer_that_began_in_the_past_says_how_much_it_has_read_and_what_is_left(lag, said):
+    now = 1_800_000_000
+    begun = Generation(1, "f", ("f",), {}, frozenset(), since=now - 100_000, founded=now - 10_000)
+    found = [*catching_up(app, begun, now, lag)]
+    assert [(round(one.share, 3), one.left) for one in found] == ([said] if said else [])

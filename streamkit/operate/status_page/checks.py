@@ -4,7 +4,8 @@
 looked at its fleet, reads its shards or stands by for a newer roll-out, can read the stream, is not
 too far behind, knows of no shard that no worker reads, and has not halted for records that may have
 been lost. A paused consumer is ready, because it was told to pause; the metrics show for how long
-it may stay paused.
+it may stay paused. A handler with a start of its own is ready while it catches up, for the same
+reason: a roll-out must not wait for it.
 """
 
 import math
@@ -83,5 +84,6 @@ def _complaints(report: WorkerReport, lag_max: float) -> Iterable[str]:
         yield _STATES[report.state]
     if report.unread and not report.paused:
         yield f"{report.unread} shards have no reader"
-    if lag_max and not report.paused and not math.isnan(report.lag) and report.lag > lag_max:
+    waits = bool(report.paused) or report.catches_up
+    if lag_max and not waits and not math.isnan(report.lag) and report.lag > lag_max:
         yield f"{report.lag:.0f} s behind, and {lag_max:g} s are allowed"
