@@ -53,7 +53,7 @@ class Development:
         while not self.stop.is_set():
             seen = files_of(self.home)
             process = await self._start(url)
-            changed = await self._changed(seen)
+            changed = await self._changed(seen, process)
             await _end(process)
             if changed:
                 say(f"changed {', '.join(changed)}: the worker starts again")
@@ -70,9 +70,13 @@ class Development:
             start_new_session=True,  # Ctrl-C is for this process, which ends the other one
         )
 
-    async def _changed(self, seen: dict[str, int]) -> list[str]:
+    async def _changed(self, seen: dict[str, int], process: Process) -> list[str]:
         """Wait until files have changed, and return their names; none if all is to end."""
+        ended = False
         while not self.stop.is_set():
+            if process.returncode is not None and not ended:
+                ended = True
+                say("the worker has ended; it starts again when a Python file changes")
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self.stop.wait()
             now = files_of(self.home)

@@ -24,9 +24,9 @@ def main() -> ExitCode:
     """Run the worker; the arguments are the app's name and the address of the status page."""
     name, page = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    chosen = settings(health=page)
-    set_up_logs(chosen, chosen.log_level)
     try:
+        chosen = settings(health=page)
+        set_up_logs(chosen, chosen.log_level)
         return run(lambda: _work(name, chosen))
     except Exception as error:  # noqa: BLE001 - the last place to report an error
         return report(error)

@@ -9,6 +9,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+import typer
+
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
@@ -46,6 +48,9 @@ def report(error: Exception) -> ExitCode:
     if isinstance(inner, AppNotLoaded):
         _say(str(inner))
         return ExitCode.IMPORT
+    if isinstance(inner, typer.BadParameter):  # from a process that has no command line of its own
+        _say(f"error: {inner.message}")
+        return ExitCode.USAGE
     if isinstance(inner, RetentionLost):
         _say(f"error: records may be lost: {inner}")
         return ExitCode.RETENTION_LOST

@@ -98,6 +98,7 @@ def test_dev_shows_the_traceback_of_your_code_and_starts_again_with_changed_code
     file.write_text(APP.replace("app = App(", "app = Ap("))
     process.wait_for("changed deals.py")
     process.wait_for("NameError: name 'Ap' is not defined")
+    process.wait_for("the worker has ended; it starts again when a Python file changes")
     file.write_text(APP)
     process.wait_for("shard.taken")
     put(dynamodb, "ann")

@@ -1,6 +1,7 @@
 """What AWS refuses is told with what to do, in a sentence and without a traceback."""
 
 import pytest
+import typer
 from botocore.exceptions import ClientError
 
 from streamkit.cli.exits import ExitCode
@@ -38,6 +39,11 @@ def test_so_does_a_table_that_cannot_be_described(code, advice, capsys):
     said = capsys.readouterr().err
     assert said.startswith(f"error: table 'T' cannot be described: {code}: ")
     assert advice in said
+
+
+def test_wrong_usage_that_a_process_meets_later_is_told_without_a_traceback(capsys):
+    assert report(typer.BadParameter("health: cannot listen on 127.0.0.1:80")) == ExitCode.USAGE
+    assert capsys.readouterr().err == "error: health: cannot listen on 127.0.0.1:80\n"
 
 
 def test_an_error_that_nobody_knows_gets_no_advice(capsys):
