@@ -23,7 +23,8 @@ def describe_outline(found: AppOutline) -> None:
     )
     for one in found.listeners:
         say()
-        say(f"listener {one.app}")
+        begins = "" if one.start == found.start else f", which starts at {one.start}"
+        say(f"listener {one.app}{begins}")
         table(
             ("handler", "kind", "listens to", "reads", "writes", "sends", "declared"),
             [_handler_row(handler) for handler in one.handlers],

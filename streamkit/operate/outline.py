@@ -21,6 +21,7 @@ from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
+from streamkit.stream.start import start_text
 
 _TOOLS = frozenset(OWN)
 _READS = frozenset({"key", "query", "scan"})
@@ -59,7 +60,7 @@ class HandlerOutline:
 
 @dataclass(frozen=True, slots=True)
 class AppOutline:
-    """What an app declares; `listeners` are the outlines of its listeners."""
+    """What an app declares, and where it starts; `listeners` are the outlines of its listeners."""
 
     app: str
     table: str
@@ -68,6 +69,7 @@ class AppOutline:
     entities: tuple[EntityOutline, ...]
     handlers: tuple[HandlerOutline, ...]
     listeners: tuple["AppOutline", ...]
+    start: str = "trim_horizon"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outline in JSON's types."""
@@ -87,6 +89,7 @@ def outline_of(app: App) -> AppOutline:
         entities=tuple(_entity(one) for one in sorted(own, key=lambda one: one.__name__)),
         handlers=tuple(_handler(app, one) for one in app.handlers),
         listeners=tuple(outline_of(one) for one in app.listeners.values()),
+        start=start_text(app.start),
     )
 
 

@@ -10,11 +10,17 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Put, Send
+from streamkit import Add, Aggregate, App, Count, Entity, Inserted, PoisonChange, Put, Send
+from streamkit.archive import BucketArchive
 from streamkit.aws_lambda.environment import check_start, open_environment
+from streamkit.cli.describe_app import describe_outline
 from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.fleet.generation import newest_generation
+from streamkit.operate.explanation import explain_item
 from streamkit.operate.inspection import inspect_app
+from streamkit.operate.outline import outline_of
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
@@ -209,6 +215,39 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
 
 async def harness_begins(harness):
     harness._ensure_worker()
+
+
+def test_the_commands_know_the_handlers_consumer(harness_of, capsys):
+    """What is parked, what an item went through, what is paid, what roles may do, and its start."""
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY, lenient=True)
+    moments = days_of_notes(harness, 2)
+    app = app_of(archive)
+    start = at(moments[1] - 60)
+
+    @app.on(start=start, attempts=1)
+    def tally(change: Inserted[Note]) -> Put[Seen]:
+        if change.new.number == 1:
+            raise PoisonChange("one is too many")
+        return Put(Seen(number=change.new.number))
+
+    deploy(harness, app)
+    put(harness, 2)
+    harness.settle()
+    assert [(one.handler, one.error) for one in harness.parked()] == [("tally", "PoisonChange")]
+    item = harness.operate(lambda aws: explain_item(app, aws, "NOTE#1", "NOTE#1", history=True))
+    assert [one.runs for one in item.sightings] == [("notes/copy", "notes.tally/tally")]
+    assert item.sightings[0].states["notes"] == "done"
+    assert item.sightings[0].states["notes.tally"] == "stuck for tally"
+    spent = harness.operate(lambda aws: read_spending(app, aws))
+    assert [one.consumer for one in spent] == ["notes", "notes.archive", "notes.tally"]
+    describe_outline(outline_of(app))
+    text = f"listener notes.tally, which starts at {start.isoformat()}"
+    assert text in capsys.readouterr().out
+    bucket = app_of(BucketArchive("s3://changes/notes"))
+    bucket.on(start=start)(tally)
+    actions = {action for one in policy_for(bucket, "worker").statements for action in one.actions}
+    assert {"s3:GetObject", "s3:ListBucket", "dynamodb:GetRecords"} <= actions
 
 
 # -- what is refused ------------------------------------------------------------------------------
