@@ -9,7 +9,7 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 from tests.pages import PAGES, examples, module_of
 
-FIRST, READ, CREATE, *ESSENTIALS = examples("README.md")
+FIRST, READ, LIKE, CREATE, *ESSENTIALS = examples("README.md")
 
 
 async def likes_of(world, module):
@@ -62,6 +62,7 @@ async def first_table(monkeypatch):
 
     monkeypatch.setattr("boto3.client", lambda _name: Client())
     module_of(CREATE, name="create")
+    module_of(LIKE, name="like")
     assert await world.run_worker(module["app"])
     assert (await likes_of(world, module)).likes == 1
 
