@@ -39,11 +39,17 @@ class ArchiveCheck:
     first: float = 0.0
     until: float = 0.0
     gaps: list[Gap] = field(default_factory=list)
+    sampled: int = 0
+    different: list[str] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Return whether nothing is missing."""
-        return not self.gaps
+        """Return whether nothing is missing, and nothing is known to differ from the table."""
+        return not (self.gaps or self.different)
+
+    def compare(self, items: int, different: list[str]) -> None:
+        """Add what comparing a sample with the table has found."""
+        self.sampled, self.different = items, different
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

@@ -37,19 +37,29 @@ def verify(
         str | None,
         typer.Option("--since", help="Check from this time on, such as 2026-01-31T12:00:00Z."),
     ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, help="Compare so many items with the table.")
+    ] = 0,
+    show_keys: Annotated[
+        bool, typer.Option("--show-keys", help="Name items that differ by their keys, not hashes.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Read an archive, check every object's hash, and name each gap.
 
-    Exits with 5 if records are missing: a hole that its writer recorded, an object that was
-    removed, or one whose content is not what was stored.
+    --sample also compares the latest archived images of some items with the table: another pass
+    over all objects, and the items are read. Exits with 5 if records are missing (a hole that its
+    writer recorded, an object that was removed, or one whose content is not what was stored), or
+    items differ.
     """
     from streamkit.cli.describing import describe_archive
     from streamkit.operate.archives import verify_archive
 
     loaded = app_named(app)
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()
-    found = with_aws(lambda aws: verify_archive(loaded, aws, moment))
+    found = with_aws(
+        lambda aws: verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
+    )
     if json:
         print_json(found.to_dict())
     else:

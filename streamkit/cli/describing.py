@@ -171,7 +171,12 @@ def describe_archive(found: ArchiveCheck) -> None:
     say(f"{found.open} of the shards are still written")
     for gap in found.gaps:
         say(f"missing, shard {gap.shard}: {gap.text}")
-    say("nothing is missing" if found.whole else f"{len(found.gaps)} gaps")
+    say(f"{len(found.gaps)} gaps" if found.gaps else "nothing is missing")
+    if found.sampled:
+        same = found.sampled - len(found.different)
+        say(f"{same} of {found.sampled} items are in the table as the archive has them")
+    for item in found.different:
+        say(f"different: {item}")
 
 
 def _shard_rows(shards: Sequence[ShardStatus]) -> Iterator[tuple[str, ...]]:

@@ -41,7 +41,8 @@ def explain(
 
     The app's listeners are included. --records reads each shard from its oldest record; AWS allows
     two readers of a shard, so it may slow down a worker. --history also reads every object of the
-    app's archive.
+    app's archive, and says what the handlers would make of each change now: those that only return
+    effects are run for it, and nothing is written.
     """
     from streamkit.cli.following import after_explanation
     from streamkit.operate.explanation import explain_item
@@ -111,6 +112,11 @@ def _row(one: "Listening") -> tuple[str, ...]:
     )
 
 
+def _made(one: "Sighting") -> list[str]:
+    """Return the handlers that a change runs, each with what it would make of it if it was run."""
+    return [f"{name}: {one.makes[name]}" if name in one.makes else name for name in one.runs]
+
+
 def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
     rows = [
         (
@@ -120,7 +126,7 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
             one.position.lstrip("0"),
             f"{one.origin} ({one.hops})" if one.hops else one.origin,
             ", ".join(f"{name}: {state}" for name, state in one.states.items()),
-            ", ".join(one.runs) or "-",
+            ", ".join(_made(one)) or "-",
         )
         for one in found
     ]

@@ -13,6 +13,9 @@ from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
+from streamkit.operate.archive_sample import compare_sample
+from streamkit.operate.past import open_past
+from streamkit.progress.clock import Clock
 
 
 @asynccontextmanager
@@ -30,11 +33,32 @@ async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
         yield ArchivedShards(objects, f"{app.table}/{label}")
 
 
-async def verify_archive(app: App, aws: Aws, since: float = 0.0) -> ArchiveCheck:
+async def verify_archive(
+    app: App,
+    aws: Aws,
+    since: float = 0.0,
+    *,
+    sample: int = 0,
+    show_keys: bool = False,
+    clock: Clock | None = None,
+) -> ArchiveCheck:
     """Read an app's archive from a moment on, and say what is missing.
+
+    Args:
+        app: the app.
+        aws: open clients.
+        since: epoch seconds; 0 for the whole archive.
+        sample: so many items are compared with the table, by their latest archived images.
+        show_keys: name those that differ by their keys, and not by hashes.
+        clock: for simulations.
 
     Raises:
         ConfigurationError: the app has no archive, or its table has no stream.
     """
     async with open_archive(app, aws) as archive:
-        return await check(archive, app.archive.place if app.archive else "", since)
+        found = await check(archive, app.archive.place if app.archive else "", since)
+    if sample:
+        async with open_past(app, aws, clock, allow_loss=True) as (past, tables):
+            seen = await compare_sample(past, tables, sample)
+        found.compare(seen.compared, seen.named(show_keys=show_keys))
+    return found

@@ -30,6 +30,7 @@ from streamkit.model.keys import Key
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.operate.archives import open_archive
+from streamkit.operate.dry_runs import DryRuns
 from streamkit.operate.history import ItemHistory
 from streamkit.operate.sightings import (
     ItemView,
@@ -273,14 +274,16 @@ class _Looking:
     ) -> tuple[tuple[Sighting, ...], bool]:
         """Add the changes of the archive to those that the stream still has."""
         found = {(one.shard, one.position): one for one in streamed}
+        runs = DryRuns(self.consumers, self.tables)
         async with open_archive(self.app, self.aws) as archive:
             reading = ItemHistory(archive, key)
             async for shard, record in reading.records():
                 seen = sighting_of(shard, record, views, self._runs(record))
+                seen = replace(seen, makes=await runs.of(record, shard))
                 if shard not in listed:  # its cursor may have been deleted long ago
                     forgot = {v.consumer: "unknown" for v in views if shard not in v.cursors}
                     seen = replace(seen, states=seen.states | forgot)
-                found.setdefault((shard, record.position), seen)
+                found[shard, record.position] = seen
         them = sorted(found.values(), key=lambda one: (one.created_at, one.position))
         return tuple(them), not reading.gaps
 

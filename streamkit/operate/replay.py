@@ -235,7 +235,7 @@ class Replayer:
                 counts.passed[reason] += 1
                 self.report.note_row(unit.handler.name, record, reason)
                 return
-        pending = await self.made_of(unit.dispatcher, record, shard)
+        pending = await made_of(unit.dispatcher, record, shard)
         if pending is None:
             counts.nothing += 1
             return
@@ -260,18 +260,6 @@ class Replayer:
             return ""
         queue = queue_name(unit.handler.name, record.item_key)
         return PARKED if await self.store.item("lane", queue) is not None else ""
-
-    async def made_of(
-        self, dispatcher: Dispatcher, record: Record, shard: str
-    ) -> PendingChange | None:
-        """Run a handler for a change; return what it made of it, None if it did not want it."""
-        pending, _, _ = await dispatcher.dispatch(Page((record,)), shard)
-        if not pending:
-            return None
-        (outcome,) = pending[0].outcomes
-        if outcome.waiting:
-            await dispatcher.runs.run(pending[0], outcome, Uncommitted(pending), shard)
-        return pending[0]
 
     async def _commit(
         self, unit: _Unit, pending: PendingChange, image: Image | None, shard: str
@@ -328,3 +316,18 @@ class Replayer:
             counts.passed[reason] += 1
         text = reason or f"failed: {failure.kind}"
         self.report.note_row(unit.handler.name, record, text)
+
+
+async def made_of(dispatcher: Dispatcher, record: Record, shard: str) -> PendingChange | None:
+    """Run the one handler of a dispatcher for a change, and commit nothing.
+
+    Returns:
+        What it made of the change; None if it does not want it.
+    """
+    pending, _, _ = await dispatcher.dispatch(Page((record,)), shard)
+    if not pending:
+        return None
+    (outcome,) = pending[0].outcomes
+    if outcome.waiting:
+        await dispatcher.runs.run(pending[0], outcome, Uncommitted(pending), shard)
+    return pending[0]

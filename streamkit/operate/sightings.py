@@ -6,7 +6,7 @@ done by functions: this is looked up. What cannot be found out is `unknown`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from streamkit.app import App
@@ -41,7 +41,8 @@ class Sighting:
     `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
     written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
     or `origin only`: no handler receives such a change. `runs` are the handlers of the app as it is
-    now that listen to such a change, as `consumer/handler`.
+    now that listen to such a change, as `consumer/handler`. `makes` says what each would make of
+    it, if that was asked for.
     """
 
     shard: str
@@ -52,6 +53,7 @@ class Sighting:
     hops: int
     states: dict[str, str]
     runs: tuple[str, ...] = ()
+    makes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

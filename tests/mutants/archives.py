@@ -203,4 +203,12 @@ MUTANTS = (
         "a redrive that stood still takes a change off the queue of a later generation (V4)",
         test="tests/simulation/test_rewind_parked.py::test_v4_a_redrive_that_stood_still_runs_nothing_in_the_generation_after_it",
     ),
+    Mutant(
+        "sample-of-first-images",
+        "operate/archive_sample.py",
+        "            self.latest[ref] = record\n            return\n",
+        "            return\n",
+        "a verification compares an item's first image with the table",
+        test="tests/simulation/test_archive_sample.py::test_a_table_that_its_archive_follows_has_no_differences",
+    ),
 )

@@ -78,3 +78,48 @@ def test_an_app_without_an_archive_has_no_history(harness_of):
     harness = harness_of(app, shards=1, settings=RARELY)
     with pytest.raises(ConfigurationError, match="has no archive="):
         history(harness, 1)
+
+
+def test_a_history_says_what_each_handler_would_make_of_each_change(harness_of):
+    """Handlers that may do more than they return are not run, and nothing is written."""
+    app = counted(MemoryArchive())
+    seen = []
+
+    @app.on
+    async def asks(change: Modified[Copy]) -> None:
+        seen.append(change.new.number)
+
+    @app.on
+    def fails(change: Modified[Copy]) -> Add[Total]:
+        raise KeyError(change.new.number) if change.new.times == 3 else OSError
+
+    harness = harness_of(app, shards=1, settings=RARELY, lenient=True)
+    put(harness, 1)
+    harness.settle()
+    harness.put(Copy(number=1, times=2))
+    harness.settle()
+    harness.put(Copy(number=1, times=3))
+    harness.settle()
+    harness.advance("26h")
+    seen.clear()
+    items = harness.items()
+    found = harness.operate(
+        lambda aws: explain_item(harness.app, aws, "COPY#1", "COPY#1", history=True)
+    )
+    made = [one.makes for one in found.sightings]
+    not_run = "not run: it may do more than it returns"
+    assert made == [
+        {},
+        {"notes/asks": not_run, "notes/fails": "it fails: OSError"},
+        {
+            "notes/asks": not_run,
+            "notes/fails": "it fails: KeyError",
+            "notes/third": "Add Total (count)",
+        },
+    ]
+    assert seen == []
+    assert harness.items() == items
+    first = harness.operate(
+        lambda aws: explain_item(harness.app, aws, "NOTE#1", "NOTE#1", history=True)
+    )
+    assert [one.makes for one in first.sightings] == [{"notes/copy": "Put Copy"}]
