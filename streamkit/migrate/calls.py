@@ -98,6 +98,11 @@ class Calls:
         self.rate.charge(reply.get("ConsumedCapacity"))
         return DONE
 
+    async def renew(self) -> None:
+        """Let the next write see whether its phase is over."""
+        if self._permit is not None:
+            await self._permit.view.renew()
+
     def _render(self, action: Action) -> dict[str, dict[str, Any]]:
         """Return the request of an action; a refusal of it contains the present item."""
         request = render(action, self._schemas[action.ref.table])

@@ -18,6 +18,7 @@ from streamkit.migrate.failing import located
 from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import (
     BadIndexKey,
+    FamilyTooLarge,
     Image,
     ItemTooLarge,
     Rewrite,
@@ -283,6 +284,8 @@ def _holds_alike(one: Image, other: Image, name: str) -> bool:
 def _fault(error: Exception) -> tuple[Fault, str]:
     if isinstance(error, ItemTooLarge):
         return "too large", "an item would be larger than 400 KB"
+    if isinstance(error, FamilyTooLarge):
+        return "too large", str(error)
     if isinstance(error, BadIndexKey):
         return "bad key", located(error)
     return "transform", located(error)

@@ -33,6 +33,8 @@ STEPS: Final[tuple[Step, ...]] = ("scan", "rewrite", "verify", "switch", "contra
 PAGE_WRITES: Final = 4.0
 """Units of the commit after each page: the segment's cursor and a tally, in a transaction."""
 PAGE_ITEMS: Final = 200
+_GATE_WRITES = 2
+"""Units of the check that pairs are still made, in a transaction."""
 
 PASSES: Final[tuple[Step, ...]] = ("scan", "verify")
 """Passes over the table, of all modes."""
@@ -131,7 +133,7 @@ class Expenses:
         record = {"state": {"S": "x" * self._record_size(wanted)}}
         if not all(there):
             self._write(spent, "rewrite", self._schema, item, stamped, factor=2)
-            spent["rewrite", "write", ""] += 2 * write_units(item_size(record))
+            spent["rewrite", "write", ""] += 2 * write_units(item_size(record)) + _GATE_WRITES
         for one, target in zip(there, wanted, strict=True):
             if one is None:
                 self._write(spent, "rewrite", self._target, None, target, factor=2)

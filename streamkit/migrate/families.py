@@ -49,6 +49,7 @@ from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.progress.scan.places import place_of, place_text
+from streamkit.progress.verdicts import RefusedCommit
 
 Step = Literal["", "turn", "unturn", "contract", "close", "drop"]
 """What a pass does with a family that is settled; "" is nothing."""
@@ -165,20 +166,24 @@ class Families:
             family = Family(key, None, read, dict.fromkeys(self.shapes.targets(read)))
             if read is None:
                 family = await self.read(key, new)
-            outcome = await self._bring(family, step, at)
+            outcome = await self._bring(family, step, at, new)
             if read is not None and outcome is not DONE and outcome is not None:
                 self._looks = _LOOKS
             return outcome
 
         await persist(self.failed, key, tally, attempt)
 
-    async def _bring(self, family: Family, step: Step, at: float) -> Any:
+    async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""
         done = None
         while True:
             try:
                 plan = self.plans.settle(family)
             except Undecided as error:
+                # Its parts were read one after the other. Two reads that are alike are of one
+                # moment; else another process may have written them all in between.
+                if await self.read(family.key, new) != family:
+                    return RefusedCommit()
                 if error.kind == "conflict":
                     await self.written(family.key, at)
                 raise
@@ -249,7 +254,13 @@ class Families:
         same = before.record is not None and before.record == after.record
         if not same and (before.record is not None or after.record is not None):
             actions.append(self.records.writes(before.record, after.record))
-        return await self.calls.transact(actions)
+        gated = before.record is None and after.record is not None and self.rules.gate != ""
+        if gated:
+            actions.append(self.records.gate(before.name, self.rules.gate))
+        outcome = await self.calls.transact(actions)
+        if gated and isinstance(outcome, RefusedCommit) and len(actions) - 1 in outcome.items:
+            await self.calls.renew()  # a process that stood still finds out that its phase is over
+        return outcome
 
     def _known(self, family: Family) -> set[str]:
         """Return the names of attributes that items of a family may have."""

@@ -20,15 +20,12 @@ from streamkit.migrate.family import Family, Sides, Views, conflict, undecided
 from streamkit.migrate.records import PairRecord
 from streamkit.migrate.settlement import Field, Settlement, Take, compare, taken_up
 from streamkit.migrate.shapes import BothShapes, Items, rewritten
-from streamkit.migrate.transform import TransformError
+from streamkit.migrate.transform import ITEMS_MAX, FamilyTooLarge
 from streamkit.migrate.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
 
 Only = Literal["", "old", "new"]
-
-ITEMS_MAX = 98
-"""Items of a family: one transaction holds them beside their record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +42,15 @@ class Rules:
     """What a phase allows.
 
     `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
-    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
+    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go. `gate`:
+    what a transaction that makes a pair asks for, so that a late one makes none.
     """
 
     counts_new: bool = False
     makes_new: bool = True
     makes_old: bool = False
     drops: bool = False
+    gate: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,8 @@ class Plans:
             own = {name for at, name in names if at == place}
             there, target = family.new.get(place), sides.targets.get(place)
             found[place] = self.shapes.new_item(there, target, own)
-        if len(found) + 1 > ITEMS_MAX:
-            raise TransformError(
-                f"it becomes {len(found)} items; a transaction holds {ITEMS_MAX} with their source"
-            )
+        if len(found) >= ITEMS_MAX:
+            raise FamilyTooLarge(len(found))
         return found
 
     def _old_item(self, family: Family, sides: Sides, new: Items) -> WireItem | None:

@@ -13,9 +13,10 @@ from streamkit.effects import Guard
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.settlement import Digests, Field
+from streamkit.migrate.state import GATES
 from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.conditions import Attr, absent
-from streamkit.progress.actions import OURS, Action, own_attributes
+from streamkit.progress.actions import OURS, Action, Verb, own_attributes
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.scan.places import place_of, place_text
 
@@ -87,6 +88,13 @@ class PairRecords:
     def is_left(self, item: WireItem) -> bool:
         """Return whether a record says that one side is only stubs."""
         return bool(read_record(own_attributes(item)["state"]["S"]).left)
+
+    def gate(self, name: str, gate: str) -> Action:
+        """Return the check that pairs are still made under what the state says."""
+        copy = f"{int(name, 16) % GATES}"
+        action = Action(self.space.ref("gate", self.migration, copy), Verb.CHECK)
+        action.guards.append((Guard(Attr("state").eq(gate)), OURS))
+        return action
 
     def writes(self, before: PairRecord | None, after: PairRecord | None) -> Action:
         """Return the action that replaces a record IF it is as it was read."""

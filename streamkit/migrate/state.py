@@ -79,13 +79,16 @@ SWITCHED: Final = frozenset(
 
 _RECORDS = "pairs "
 """Stands before the digest of a definition that was begun with pair records."""
+GATES: Final = 64
+"""Copies of what pairs are made under. Each transaction that makes one checks a copy, and two at
+one copy conflict; one transaction writes them all, together with the state."""
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """First words of the audit lines of operators' commands; lines of processes begin differently."""
 _AUDIT_MAX = 200
-_BESIDE_MAX = 90
-"""Other migrations, the newest ones, whose states a transaction checks; it takes 100 actions."""
+_ALONG_MAX = 99
+"""Actions beside the write of a state: gates, and checks of other migrations, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,13 @@ class State:
         return self.run, self.direction, self.does
 
     @property
+    def gate(self) -> str:
+        """Under what pairs are made; it changes when what may be made does. "" is no pair."""
+        if self.mode not in ("rekey", "split") or self.phase in ("new", "done", "rolled back"):
+            return ""
+        return f"{self.run} {self.direction} {'made' if self.can_return else 'ending'}"
+
+    @property
     def pass_name(self) -> str:
         """The name of the phase's pass, for its segments; every pass has another one.
 
@@ -233,7 +243,8 @@ class StateBook:
         Raises:
             LeaseLost: it is not.
         """
-        return await self.operation(before.id).step(before, _next(before, after))
+        along = self._gates(before, after)
+        return await self.operation(before.id).step(before, _next(before, after), along)
 
     def operation(
         self, migration: str, held: Callable[[State], bool] = lambda _: False
@@ -249,6 +260,15 @@ class StateBook:
         }
         action.guards.append((_as_read(before), OURS))
         return action
+
+    def _gates(self, before: State, after: State) -> list[Action]:
+        """Return the writes of all copies of what pairs are made under, where it changes."""
+        if before.gate == after.gate:
+            return []
+        space, names = self.store.space, [("gate", after.id, f"{n}") for n in range(GATES)]
+        if not after.gate:
+            return [space.delete(*one) for one in names]
+        return [space.put({"state": {"S": after.gate}}, *one) for one in names]
 
     def _still(self, other: State) -> Action:
         check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
@@ -303,8 +323,10 @@ class StateBook:
         change: Callable[[State, Sequence[State]], State],
     ) -> Step[State]:
         beside = [await self.read(other) for other in others]
-        along = [self._still(other) for other in beside[-_BESIDE_MAX:]]
-        return Step(change(before, beside), along)
+        after = change(before, beside)
+        gates = self._gates(before, after)
+        checked = beside[-(_ALONG_MAX - len(gates)) :]
+        return Step(after, [*gates, *(self._still(other) for other in checked)])
 
 
 def _next(before: State, after: State) -> State:

@@ -27,6 +27,9 @@ from streamkit.stream.decode import ImageDecoder
 ITEM_BYTES_MAX = 400 * 1024
 """The size limit of an item in bytes, names and values together."""
 
+ITEMS_MAX = 98
+"""Items of a family that moves: one transaction holds them beside their record and its gate."""
+
 Image = dict[str, Any]
 """An item's plain values by attribute name, streamkit's own attributes included."""
 
@@ -37,6 +40,16 @@ class TransformError(PoisonChange):
 
 class ItemTooLarge(TransformError):
     """An item would be larger than DynamoDB takes."""
+
+
+class FamilyTooLarge(TransformError):
+    """An old item and its new ones would be more than one transaction holds."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(
+            f"it becomes {parts} items; at most {ITEMS_MAX - 1} can be written in one transaction"
+            " with it: let it return fewer"
+        )
 
 
 class BadIndexKey(TransformError):
@@ -312,6 +325,8 @@ class Transform:
             rewrite.sets and _is_too_large(shown, rewrite)
         ):
             raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")
+        if self.migration.moves and len(rewrite.targets) >= ITEMS_MAX:
+            raise FamilyTooLarge(len(rewrite.targets))
         keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
         if any(key in keys[:place] for place, key in enumerate(keys)):
             raise TransformError(f"{declared}: it returns two items with one key")

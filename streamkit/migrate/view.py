@@ -73,6 +73,11 @@ class MigrationView:
                     await self._read()
         return self.state.course != state.course
 
+    async def renew(self) -> None:
+        """Read the state anew: what was refused shows that it may have changed."""
+        async with self._reading:
+            await self._read()
+
     async def look(self, places: Sequence[Place]) -> None:
         """Look again at what may have been written too late."""
         await self._look_again(places)

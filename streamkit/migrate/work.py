@@ -106,9 +106,10 @@ class MigrationWork:
         self.pairs = Pairs(self.transform, calls, failed)
         rules = Rules(
             counts_new=state.phase in SWITCHED,
-            makes_new=state.direction == "forward",
+            makes_new=state.direction == "forward" and state.phase != "done",
             makes_old=state.does in _NEW_COUNTS_TOO,
             drops=state.does == "dropping",
+            gate=state.gate,
         )
         self.families = Families(self.transform, calls, failed, rules, self._note_written)
         self._target: Matcher | None = None

@@ -390,6 +390,33 @@ def moved_to_where_it_soaks(shop, ends=""):
         assert stays.exit_code() == 0, stays.lines
 
 
+@pytest.mark.parametrize(("side", "kept"), [("old", "LATE"), ("new", "SENT")])
+def test_a_person_decides_by_commands_what_both_sides_have_written(shop, side, kept):
+    about = ("shop:app", "0001")
+    with moved_to_where_it_soaks(shop):
+        pass
+    shop.put(5, "LATE")  # by an application of before
+    deliver(shop, 5)  # by an application of after
+    assert join(shop).returncode == 0
+    (error,) = shop.json("migrate", "errors", "list", *about)
+    assert error["kind"] == "conflict"
+    shown = json.loads(shop.run("migrate", "errors", "show", *about, error["id"]).stdout)
+    assert json.loads(shown["detail"]).keys() == {"old", "new"}
+    assert ("LATE" in shown["detail"], "SENT" in shown["detail"]) == (True, True)
+    refused = shop.run("migrate", "contract", *about)
+    assert (refused.returncode, "--take" in refused.stderr) == (4, True)
+    waived = shop.run("migrate", "errors", "waive", *about, error["id"], "--reason", "so be it")
+    assert (waived.returncode, "0 items" in waived.stdout) == (5, True)
+    unnamed = shop.run("migrate", "errors", "retry", *about, "--take", side)
+    assert (unnamed.returncode, "items that you name" in unnamed.stderr) == (2, True)
+    again = shop.run("migrate", "errors", "retry", *about, error["id"])
+    assert (again.returncode, "1 are not" in again.stdout) == (7, True)
+    decided = shop.run("migrate", "errors", "retry", *about, error["id"], "--take", side)
+    assert decided.returncode == 0, decided.stderr
+    assert shop.json("migrate", "errors", "list", *about) == []
+    assert [status_of(shop, 5), parcel(shop, 5)["status"]["S"]] == [kept, kept]
+
+
 def parcel(shop, number):
     return shop.item(f"PARCEL#{number}", "PARCEL")
 

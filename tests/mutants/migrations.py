@@ -318,8 +318,8 @@ MUTANTS = (
     Mutant(
         "order-of-a-moment-ago",
         "migrate/state.py",
-        "for other in beside[-_BESIDE_MAX:]]",
-        "for other in beside[:0]]",
+        "for other in checked)",
+        "for other in beside[:0])",
         "two people begin and take back at once what builds on each other",
         test="tests/unit/migrate/test_migration_order.py::test_of_two_people_one_begins_what_the_other_takes_away",
     ),

@@ -110,13 +110,13 @@ class Till:
         call = sighting.call
         if not sighting.actor or call.service != "dynamodb":
             return
-        page = call.operation == "Scan"
-        if page or CONTROL_PREFIX not in str(call.payload) or "#pair#" in str(call.payload):
-            for kind in ("read", "write"):
-                self.units[self.phase, kind] += call.units[kind] / ITEMS
-        elif call.operation == "TransactWriteItems" and "'tally'" in str(call.payload):
+        page, text = call.operation == "Scan", str(call.payload)
+        if call.operation == "TransactWriteItems" and "'tally'" in text:
             self.commits[self.phase] += 1
             self.units[self.phase, "page"] += call.units["write"]
+        elif page or CONTROL_PREFIX not in text or "#pair#" in text:
+            for kind in ("read", "write"):
+                self.units[self.phase, kind] += call.units[kind] / ITEMS
 
 
 async def taken(way, size):
@@ -190,10 +190,11 @@ def spent(way, step, kind, size=SMALL):
         # The mark, and then a transaction of the stream, as that of `rekey` below.
         ("touch to", "scan", SMALL, 2.25, 5),
         # A transaction takes two units for the target, whose place is taken to be free, and two to
-        # hold the source to what the pass has read; of what moves, two more for the pair record.
-        ("rekey", "scan", SMALL, 0.25, 6),
-        ("to", "scan", SMALL, 0.25, 6),
-        ("split", "scan", SMALL, 0.25, 6),
+        # hold the source to what the pass has read; of what moves, two more for the pair record, and two for
+        # the check that pairs are still made.
+        ("rekey", "scan", SMALL, 0.25, 8),
+        ("to", "scan", SMALL, 0.25, 8),
+        ("split", "scan", SMALL, 0.25, 8),
         ("derive", "scan", SMALL, 0.25, 4),
         # Both are looked at again, and their record. A table that holds the targets, too, is twice
         # as large.

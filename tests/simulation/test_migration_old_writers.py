@@ -4,18 +4,21 @@ What one side alone has written is carried to the other, field by field, whether
 followed. The same field with two values waits for a person, and `contract` takes nothing of it.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import anyio
 import pytest
 
-from streamkit import App, TableShape
+from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands
 from streamkit.migrate.errors import Reason, error_id
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
+from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.tallies import Tally
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.loop import run_virtually
@@ -406,6 +409,32 @@ def test_what_old_code_deletes_or_puts_at_a_stub_is_carried():
     assert run(stubbed, delete)[3] is None
 
 
+async def closed_between_two_reads(monkeypatch):
+    """Let another process close a family after its record was read, and before its old item is."""
+    async with site_of(rekey()) as site:
+        await site.put(old(1))
+        await turned(site, old(1))
+        await visited(site, old(1), "contracting", "forward")
+        await site.set_status(new(1), "SENT")
+        key, tally = old(1).item_key.wire(site.schema), Tally()
+        real, waiting = site.calls.get, [key]
+
+        async def get(table, asked):
+            if asked in waiting:
+                waiting.clear()
+                await visited(site, old(1), "closing", "forward")
+            return await real(table, asked)
+
+        monkeypatch.setattr(site.calls, "get", get)
+        await work_of(site, "closing").families.settle(key, tally)
+        return tally.errors, await site.get(old(1)), await site.get(new(1))
+
+
+def test_a_family_that_was_closed_while_it_was_read_is_no_conflict(monkeypatch):
+    errors, gone, there = run(closed_between_two_reads, monkeypatch)
+    assert (errors, gone, there["status"]) == (0, None, {"S": "SENT"})
+
+
 async def closes_while_old_code_writes(site):
     async with anyio.create_task_group() as group:
         group.start_soon(partial(site.live, Process("stays"), stay=True))
@@ -490,3 +519,74 @@ def test_an_attribute_of_an_unknown_name_is_seen_at_a_stub_and_lost_where_the_st
     stub, there = run(attribute_added_before, monkeypatch, "contracting", "closing")
     assert stub is None
     assert "unheard_of" not in there
+
+
+# -- how many, and when ----------------------------------------------------------------------------
+
+
+class Wide(Entity, pk="WIDE#{name}", sk="WIDE"):
+    name: str
+    parts: int = 0
+
+
+class Part(Entity, pk="WIDE#{name}", sk="PART#{number:03d}"):
+    name: str
+    number: int
+
+
+def parts_of(wide: Wide) -> list[Part]:
+    return [Part(name=wide.name, number=number) for number in range(wide.parts)]
+
+
+async def taken_apart(parts):
+    app = App("shop", table="Shop", entities=[Wide, Part])
+    app.migration("0001", Wide, mode="split")(parts_of)
+    async with site_of(app) as site:
+        wide = Wide(name="w", parts=parts)
+        await site.put(wide)
+        key, tally = wide.item_key.wire(site.schema), Tally()
+        book = StateBook(site.aws.dynamodb, site.tables.control, "shop")
+        begun = State("0001", mode="split", phase="scanning", run=1, records=True)
+        await book.write(State("0001"), begun)
+        work = work_of(site, "scanning", mode="split")
+        await work.families.settle(key, tally)
+        texts = [error.text for error in await work.families.failed.book.all()]
+        made = [i for i in site.world.items("Shop") if "PART" in i["SK"]["S"]]
+        return tally.changed, texts, len(made)
+
+
+def test_a_family_of_98_items_moves_and_a_larger_one_is_an_error_that_says_so():
+    assert run(taken_apart, 97) == (1, [], 97)
+    changed, (text,), made = run(taken_apart, 98)
+    assert (changed, made) == (0, 0)
+    assert "it becomes 98 items" in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "then"),
+    [
+        ("scanning", {"phase": "dropping", "direction": "back"}),
+        ("soaking", {"phase": "contracting"}),
+        ("soaking", {"phase": "done"}),
+        ("soaking", {"run": 2}),
+    ],
+)
+def test_a_process_that_stood_still_makes_no_pair_once_its_phase_is_over(phase, then):
+    async def main():
+        async with site_of(rekey()) as site:
+            await site.put(old(1))
+            book = StateBook(site.aws.dynamodb, site.tables.control, "shop")
+            begun = State("0001", mode="rekey", phase=phase, run=1, records=True)
+            begun = await book.write(State("0001"), begun)
+            later = await book.write(begun, replace(begun, **then))
+            late = work_of(site, phase, mode="rekey").families
+            await late.settle(old(1).item_key.wire(site.schema), Tally())
+            made = await site.get(new(1))
+            if later.phase == "contracting":
+                now = work_of(site, "contracting", mode="rekey").families
+                await now.settle(old(1).item_key.wire(site.schema), Tally())
+            return made, await site.get(new(1))
+
+    made, after = run(main)
+    assert made is None
+    assert (after is not None) == (then == {"phase": "contracting"})

@@ -130,7 +130,12 @@ def refiles(order: Order) -> Order:
     return Order(number=order.number + 1000, day=order.day)
 
 
+def files_everywhere(order: Order) -> list[Filed]:
+    return [Filed(number=1000 * order.number + n, day=order.day) for n in range(98)]
+
+
 BUGS = {
+    "more items than one transaction holds": (files_everywhere, {"too large"}),
     "a function that counts": (counts_its_calls, {"impure", "not idempotent"}),
     "a set in the order of its hashes": (joins_a_set, {"impure"}),
     "the same of an entity": (joins_a_set_of_an_entity, {"impure"}),
@@ -149,6 +154,7 @@ BUGS = {
 def test_a_plan_finds(bug):
     function, expected = BUGS[bug]
     mode = "rekey" if function in (files_by_day, refiles) else "in_place"
+    mode = "split" if function is files_everywhere else mode
     orders = [Order(number=n, tags=frozenset({"red", "blue", "green"})) for n in range(6)]
     plan = plan_of(function, orders, mode=mode)
     assert kinds_of(plan) == expected
