@@ -1,8 +1,9 @@
 """`streamkit dev`: engine, worker and status page in one terminal.
 
 The engine is in this process. The worker is a process of its own, which is replaced when a Python
-file below the current folder changes: then nothing of the old code is left. An app that cannot be
-imported is told, and the next change tries again. Ctrl-C ends both.
+file changes that the app has imported from the current folder, or a migration: then nothing of the
+old code is left. Scripts and tests beside the app do not count. An app that cannot be imported is
+told, and the next change of any file tries again. Ctrl-C ends both.
 """
 
 import os
@@ -33,17 +34,19 @@ class Development:
         app: its name, as MODULE:APP.
         page: the address of the status page, as `host:port`.
         home: the folder whose Python files are watched.
+        data: the folder of the tables; the worker lists there what it has imported.
     """
 
     app: str
     page: str
     home: Path
+    data: Path
     stop: anyio.Event = field(default_factory=anyio.Event)
 
-    async def run(self, port: int, data: Path) -> None:
+    async def run(self, port: int) -> None:
         """Serve the engine and run the worker until a signal."""
-        async with engine_served("127.0.0.1", port, data=data) as server:
-            say(f"tables  {server.url}, kept in {data}")
+        async with engine_served("127.0.0.1", port, data=self.data) as server:
+            say(f"tables  {server.url}, kept in {self.data}")
             say(f"status  http://{self.page}/")
             say_exports(server.url)
             with graceful(self.stop.set):
@@ -58,9 +61,15 @@ class Development:
             if changed:
                 say(f"changed {', '.join(changed)}: the worker starts again")
 
+    @property
+    def _imported(self) -> Path:
+        return self.data / "imported"
+
     async def _start(self, url: str) -> Process:
+        self._imported.unlink(missing_ok=True)
         own = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
         command = [sys.executable, "-m", "streamkit.cli.dev_worker", self.app, self.page]
+        command.append(str(self._imported))
         return await anyio.open_process(
             command,
             env={"STREAMKIT_PRESET": "latency", **own, **environment(url)},
@@ -80,10 +89,20 @@ class Development:
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self.stop.wait()
             now = files_of(self.home)
-            if now != seen:
-                changed = sorted({name for name, _ in now.items() ^ seen.items()})
-                return [name.removeprefix(f"{self.home}/") for name in changed]
+            changed = self._of_the_app({name for name, _ in now.items() ^ seen.items()})
+            if changed:
+                return [name.removeprefix(f"{self.home}/") for name in sorted(changed)]
         return []
+
+    def _of_the_app(self, changed: set[str]) -> set[str]:
+        """Return those files that the worker has imported, and migrations, which are found by name.
+
+        Until it has imported the app, any file may be what keeps it from that.
+        """
+        if not changed or not self._imported.exists():
+            return changed
+        imported = {*self._imported.read_text().splitlines()}
+        return {name for name in changed if name in imported or "/migrations/" in name}
 
 
 def files_of(home: Path) -> dict[str, int]:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from streamkit.aws import connect
 from streamkit.cli.dev_tables import bring_up
@@ -21,19 +22,27 @@ from streamkit.settings import Settings
 
 
 def main() -> ExitCode:
-    """Run the worker; the arguments are the app's name and the address of the status page."""
-    name, page = sys.argv[1:]
+    """Run the worker.
+
+    The arguments are the app's name, the address of the status page, and the file into which it
+    writes the names of the files that it has imported.
+    """
+    name, page, imported = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         chosen = settings(health=page)
         set_up_logs(chosen, chosen.log_level)
-        return run(lambda: _work(name, chosen))
+        return run(lambda: _work(name, chosen, Path(imported)))
     except Exception as error:  # noqa: BLE001 - the last place to report an error
         return report(error)
 
 
-async def _work(name: str, chosen: Settings) -> ExitCode:
+async def _work(name: str, chosen: Settings, imported: Path) -> ExitCode:
     app = load_app(name)
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    written = imported.with_suffix(".new")
+    written.write_text("\n".join(file for file in files if file))
+    written.replace(imported)  # the other process never reads a part of it
     async with connect() as aws:
         for done in await bring_up(app, aws.dynamodb):
             sys.stderr.write(f"{done}\n")

@@ -331,7 +331,7 @@ def dev(
     name = app or settings().app
     if not name:
         raise typer.BadParameter("name the app as MODULE:APP (or set STREAMKIT_APP)")
-    run_async(lambda: Development(name, page, Path.cwd()).run(port, data))
+    run_async(lambda: Development(name, page, Path.cwd(), data).run(port))
 
 
 @program.command()

@@ -95,8 +95,9 @@ def test_dev_shows_the_traceback_of_your_code_and_starts_again_with_changed_code
     process.wait_for("greet raised. Traceback of your code")
     process.wait_for('raise ValueError("no such person")')
     file = tmp_path / "deals.py"
+    (tmp_path / "script.py").write_text("the app does not import it")
     file.write_text(APP.replace("app = App(", "app = Ap("))
-    process.wait_for("changed deals.py")
+    process.wait_for("changed deals.py: the worker starts again")
     process.wait_for("NameError: name 'Ap' is not defined")
     process.wait_for("the worker has ended; it starts again when a Python file changes")
     file.write_text(APP)
