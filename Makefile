@@ -9,7 +9,7 @@ SITE := build/site-venv
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock page pages hooks site clean help
+.PHONY: archive conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock page pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,9 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 
 bench: $(STAMP) ## speeds, as ratios measured side by side: ROWS="aggregate pages" for some, RECORD=1 to keep them
 	$(BIN)/python -m tests.benchmarks $(ROWS) $(if $(RECORD),--record --growth)
+
+archive: $(STAMP) ## read a long archive from a directory: speed, and memory that stays flat: CHANGES=10000000
+	$(BIN)/python -m tests.benchmarks.long_archive --changes $(or $(CHANGES),10000000)
 
 mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (half an hour; goes on where it stopped)
 	$(BIN)/python -m tests.mutants.run

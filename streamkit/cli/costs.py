@@ -9,7 +9,7 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption, duration, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
 from streamkit.cli.running import app_named, settings, with_aws
-from streamkit.observe.pricing import PRICED, Cost, CostEstimate, estimate
+from streamkit.observe.pricing import PRICED, STORED_DOLLARS, Cost, CostEstimate, estimate
 
 _DAY = 86_400
 
@@ -101,6 +101,8 @@ def _describe(found: CostEstimate, preset: str) -> None:
     say(f"in all: ${found.dollars:,.2f}, less ${found.free:,.2f} if the account's free tier")
     say("of 2.5 million stream reads a month is not used up otherwise")
     say(f"Prices: {PRICED}. What handlers write and read comes on top.")
+    if any(one.kind == "put" for one in found.costs):
+        say(f"So does what the archive keeps: ${STORED_DOLLARS} for each GB and month.")
 
 
 def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> None:

@@ -20,6 +20,10 @@ FREE_STREAM_READS = 2_500_000.0
 
 DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
 """Dollars for one write request unit, one read request unit, and one call of `GetRecords`."""
+_PRICES = DOLLARS | {"put": 5e-6}
+"""The same, with one `PutObject` of an archive, which workers do not count."""
+STORED_DOLLARS = 0.023
+"""Dollars a month for a GB in a bucket."""
 
 DIRECTORIES = 16
 """Directory items that list a consumer's cursors; reading a missing one costs a unit, too."""
@@ -35,6 +39,10 @@ SHARD_HOURS = 4.0
 """A shard ends after about this time and continues in another; measured by users, undocumented."""
 SHARD_END_WRITES = 10.0
 """Units at a shard's end: its cursor and its child's, the directory, the lease, cleaning up."""
+ARCHIVED_BYTES = 200
+"""The compressed size of an archived record: 1.6 KB, at 8 to 1."""
+ENDS_STORED = 3.0
+"""Objects beside the usual ones at a shard's end: its last link, and its child's lineage."""
 _READ_BYTES = 4096
 _FLOOR_SECONDS = 0.01
 """A round trip takes about this long; with a floor of 0 nothing else separates two polls."""
@@ -68,9 +76,21 @@ class Rates(Protocol):
         """The longest pause, on a quiet shard."""
 
 
+class Flushes(Protocol):
+    """When the writer of an archive stores what it has read; `Flush` has these."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which it is stored."""
+
+    @property
+    def size(self) -> int:
+        """The compressed bytes after which it is stored at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one activity in units an hour, of a kind: `read`, `write` or `stream`.
+    """The cost of one activity in units an hour, of a kind: `read`, `write`, `stream` or `put`.
 
     `per` names what it is counted by: `worker`, `shard` or `fleet`. `count` is how many of these
     there are.
@@ -85,7 +105,7 @@ class Cost:
     @property
     def dollars_each(self) -> float:
         """Dollars a month for one of them, without the free tier."""
-        return self.units * HOURS * DOLLARS[self.kind]
+        return self.units * HOURS * _PRICES[self.kind]
 
     @property
     def dollars(self) -> float:
@@ -122,7 +142,14 @@ class CostEstimate:
         return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 
 
-def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> CostEstimate:
+def estimate(
+    rates: Rates,
+    *,
+    shards: int,
+    workers: int,
+    changes: float = 0.0,
+    archive: Flushes | None = None,
+) -> CostEstimate:
     """Return what a fleet costs.
 
     Args:
@@ -130,11 +157,13 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
         shards: open shards of the stream: one for each partition of the table.
         workers: the number of workers that run.
         changes: changes a second, over all shards, each with an effect; 0 is an idle table.
+        archive: when the writer of an archive in a bucket stores what it has read, if there is one.
     """
     costs = (
         *_of_a_worker(rates, shards, workers),
         *_of_a_shard(rates, shards, changes / shards),
         _of_the_leader(rates, shards, workers),
+        *(() if archive is None else _of_an_archive(archive, shards, changes / shards)),
     )
     return CostEstimate(shards, workers, costs)
 
@@ -167,6 +196,17 @@ def _of_the_leader(rates: Rates, shards: int, workers: int) -> Cost:
     # The leader reads its lease, and the cursors that other workers own.
     reading = shards - shards / workers + 1
     return Cost("the leader's audit", "fleet", "read", 3600 / rates.list_interval * reading)
+
+
+def _of_an_archive(archive: Flushes, shards: int, changes: float) -> Iterable[Cost]:
+    # The effect of a change comes back as a record, and is archived, too.
+    links = 1.0  # one an hour on a quiet shard
+    if changes:
+        full = 2 * changes * ARCHIVED_BYTES / archive.size
+        links = 3600 * max(min(2 * changes, 1 / archive.seconds), full)
+    yield Cost("archive: objects", "shard", "put", links + ENDS_STORED / SHARD_HOURS, shards)
+    positions = links + SHARD_END_WRITES / SHARD_HOURS
+    yield Cost("archive: positions, shard ends", "shard", "write", positions, shards)
 
 
 def polls_a_second(rates: Rates, records: float) -> float:

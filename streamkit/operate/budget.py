@@ -6,6 +6,7 @@ is written.
 """
 
 from streamkit.app import App
+from streamkit.archive.bucket import BucketArchive
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import MemberList
@@ -35,4 +36,11 @@ async def read_estimate(
     shards = sum(shard.ending is None for shard in listing.shards)
     if workers is None:
         workers = len(await MemberList(store).read())
-    return estimate(settings, shards=max(1, shards), workers=max(1, workers), changes=changes)
+    archive = app.archive.flush if isinstance(app.archive, BucketArchive) else None
+    return estimate(
+        settings,
+        shards=max(1, shards),
+        workers=max(1, workers),
+        changes=changes,
+        archive=archive,
+    )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from streamkit.archive.objects import Flush
 from streamkit.observe.pricing import FREE_STREAM_READS, Cost, estimate, polls_a_second
 
 
@@ -70,6 +71,20 @@ def test_an_idle_table_has_no_commits_and_a_busy_one_at_most_one_a_change():
     assert seldom.units == pytest.approx(2 * 3600 * 0.001, rel=0.01)
     often = cost_of("cursors of commits", changes=4000)
     assert often.units == pytest.approx(2 * 3600 * 5, rel=0.01)
+
+
+def test_an_archive_costs_an_object_every_five_minutes_on_a_busy_shard_and_one_an_hour_else():
+    """The figures of a month: 8,640 objects cost $0.043, and their positions $0.005."""
+    quiet = estimate(Rates(), shards=4, workers=1, archive=Flush())
+    busy = estimate(Rates(), shards=4, workers=1, changes=40, archive=Flush())
+    puts = [next(c for c in one.costs if c.kind == "put") for one in (quiet, busy)]
+    assert [cost.units for cost in puts] == [1.75, 12.75]
+    assert puts[1].dollars_each == pytest.approx(0.0465, rel=0.01)
+    (position,) = [c for c in busy.costs if c.what == "archive: positions, shard ends"]
+    assert position.dollars_each == pytest.approx(0.0066, rel=0.01)
+    full = estimate(Rates(), shards=1, workers=1, changes=5000, archive=Flush())
+    assert next(c for c in full.costs if c.kind == "put").units == pytest.approx(1440.75)
+    assert not [c for c in estimate(Rates(), shards=4, workers=1).costs if c.kind == "put"]
 
 
 def test_the_sum_is_that_of_workers_shards_and_leader():
