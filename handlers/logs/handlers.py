@@ -28,6 +28,7 @@ from streamkit import (
     became,
     present,
 )
+from streamkit.archive import Archive
 
 SHAPE = TableShape(ttl="expires")
 """Of a month's table; the tables of errors have the same keys, and nothing in them expires."""
@@ -56,16 +57,19 @@ class DayCounts(Aggregate[LogLine], pk="COUNT#{day}", sk="COUNT", spread=SUFFIXE
     expires: Annotated[EpochSeconds | None, Until("day", keep=KEPT, tz="UTC")] = None
 
 
-def app_for(month: date, *, bucket: str = "logs-archive") -> App:
+def app_for(month: date, *, bucket: str = "logs-archive", changes: Archive | None = None) -> App:
     """Return the app of a month's table; that of the month before has to be there as well.
 
     Args:
         month: any day of it.
         bucket: where S3 keeps the lines that have expired.
+        changes: keeps the changes of the table for longer than its stream does.
     """
     own = month_table(month)
     before = month_table(month.replace(day=1) - timedelta(days=1))
-    app = App(f"logs-{month:%Y-%m}", table=own, tables=[before, errors_table(month)])
+    app = App(
+        f"logs-{month:%Y-%m}", table=own, tables=[before, errors_table(month)], archive=changes
+    )
     archive = app.sink(S3Archive("archive", bucket, prefix=f"{own}/"))
     app.aggregate(DayCounts)
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from handlers.logs import month
 from handlers.logs.entities import KEPT, SUFFIXES, LogLine, new_line
 from handlers.logs.handlers import (
     SHAPE,
@@ -172,3 +173,7 @@ def test_lines_that_expire_in_due_time_cost_no_write_of_their_count(
 
         assert len(sent["archive"].once) == 20
         assert logs._run(logs.table.parts(DayCounts.key(day=old.date()))) == {}
+
+
+def test_a_month_with_an_archive_loses_no_line_and_a_day_of_it_is_restored() -> None:
+    assert month.Month(lines=2, days=9).play() == 0
