@@ -6,6 +6,7 @@ unknown. Every object is read.
 """
 
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +15,9 @@ from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, records_of
 from streamkit.archive.shards import ArchivedShards
 from streamkit.progress.clock import utc
 from streamkit.stream.start import REACH_SECONDS
+
+_NAMED = re.compile(r"shardId-(\d{20})-")
+"""Matches the name of a shard; the number is when it was created, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +106,22 @@ async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> Arch
     """Read every object of an archive, of the shards with changes since a moment."""
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
-    wanted = await _since(archive, parents, since)
+    wanted, heads = await _since(archive, parents, since), set(parents.values())
     for shard in sorted(wanted):
         parent = parents[shard]
-        if parent is not None and parent not in parents and not since:
+        if parent is not None and parent not in parents and _created(shard) > since:
             found.note(archive.chain(shard), "", "", f"its parent {parent} is not archived")
-        await _check_chain(archive.chain(shard), found)
+        await _check_chain(archive.chain(shard), found, closed=shard in heads)
     return found
+
+
+def _created(shard: str) -> float:
+    """Return when a shard was created, as its name says; a name of another form is always new.
+
+    One that is older than a moment needs no parent since then.
+    """
+    found = _NAMED.match(shard)
+    return int(found[1]) / 1000 if found else math.inf
 
 
 async def _since(archive: ArchivedShards, parents: dict[str, str | None], since: float) -> set[str]:
@@ -121,7 +134,8 @@ async def _since(archive: ArchivedShards, parents: dict[str, str | None], since:
     return wanted
 
 
-async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
+async def _check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> None:
+    """Read a chain; one is `closed` whose shard has children: they are recorded after its end."""
     expected, kind = ORIGIN, ""
     for begin in await chain.positions():
         if begin != expected:
@@ -136,6 +150,8 @@ async def _check_chain(chain: Chain, found: ArchiveCheck) -> None:
             found.note(chain, link.after, link.last, f"{link.reason}: {chain.name(begin)}")
         found.count(link)
         expected, kind = link.last, link.kind
+    if closed and kind != "end" and expected != BEYOND:
+        found.note(chain, expected, BEYOND, f"{chain.name(expected)} is missing")
     found.close(ended=kind == "end")
 
 

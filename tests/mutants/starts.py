@@ -75,4 +75,20 @@ MUTANTS = (
         "a new leader takes the child of a trimmed parent for an orphan, and older changes come later (L3)",
         test="tests/simulation/test_handler_start_seeds.py::test_a_consumer_that_restarts_in_the_archive_reads_no_shard_before_its_parents",
     ),
+    Mutant(
+        "start-with-a-shard-missing",
+        "archive/completeness.py",
+        "        if parent is not None and parent not in parents and _created(shard) > since:\n",
+        "        if parent is not None and parent not in parents and not since:\n",
+        "what descends from a shard that was removed is read before its ancestors, and nobody is told",
+        test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",
+    ),
+    Mutant(
+        "start-with-an-end-missing",
+        "archive/completeness.py",
+        '    if closed and kind != "end" and expected != BEYOND:\n',
+        '    if closed and kind == "hole" and expected != BEYOND:\n',
+        "a shard whose last objects were removed counts as open, although its children are there",
+        test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",
+    ),
 )

@@ -307,6 +307,31 @@ def test_a_start_with_a_gap_behind_it_is_refused_until_a_person_accepts_it(harne
     assert generation_of(harness, app.listeners["tally"]).lost
 
 
+@pytest.mark.parametrize("lineage", [True, False])
+def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
+    """Somebody has removed it: what descends from it would be read before its ancestors."""
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = []
+    for number in range(3):
+        moments += days_of_notes(harness, 1, first=number)
+        harness.roll()
+        harness.settle()
+    (link,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
+    shard = link.split("/")[-2]
+    for name in [n for n in archive.objects if f"/shards/{shard}/" in n]:
+        archive.remove(name)
+    for name in [n for n in archive.objects if lineage and n.endswith(f"/{shard}")]:
+        archive.remove(name)
+    deploy(harness, with_tally(archive, at(moments[0] - 60)))
+    said = halted(harness)
+    assert f"its parent {shard} is not archived" in said or f"{link} is missing" in said
+    harness.crash()
+    if lineage:  # else it is not known how old the shard was
+        deploy(harness, with_tally(archive, at(moments[2] - 60)))
+        assert tallied(harness) == [2, 100]
+
+
 def test_a_gap_before_the_start_is_no_reason_to_refuse(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=RARELY)
