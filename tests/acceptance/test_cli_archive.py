@@ -36,7 +36,7 @@ def test_an_archive_does_not_change_the_fingerprint_of_an_app():
 
 def test_the_name_of_the_writer_is_taken():
     app = App("a", table="Table", archive=MemoryArchive())
-    with pytest.raises(DeclarationError, match="a listener of this name already"):
+    with pytest.raises(DeclarationError, match="an app has one archive"):
         app.listener("archive")
     assert App("b", table="Table").listener("archive").copies is False
 
