@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from streamkit import Add, Aggregate, App, Count, Entity, Inserted, PoisonChange, Put, Send
+from streamkit import Add, Aggregate, App, Count, Entity, Inserted, PoisonChange, Put, Query, Send
 from streamkit.archive import BucketArchive
 from streamkit.aws_lambda.environment import check_start, open_environment
 from streamkit.cli.describe_app import describe_outline
@@ -27,7 +27,7 @@ from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
-from tests.simulation.archived import RARELY, Note, app_of, copied, put
+from tests.simulation.archived import RARELY, Copy, Note, app_of, copied, put
 
 OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
 
@@ -110,6 +110,24 @@ def test_the_text_of_a_date_is_the_beginning_of_that_day_in_utc():
     for wrong in ("soon", "2026-10-01T08:00:00", 7):
         with pytest.raises(DeclarationError, match="start="):
             with_tally(None, wrong)
+
+
+def test_a_fan_out_with_a_start_tells_each_recipient_of_every_change_since_then(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    moments = days_of_notes(harness, 3)
+    app = app_of(archive)
+
+    def all_copies(change: Inserted[Note]) -> Query[Copy]:
+        return Copy.query(number=0)
+
+    @app.fan_out(all_copies, start=at(moments[1] - 60))
+    def tell(change: Inserted[Note], to: Copy) -> Put[Seen]:
+        return Put(Seen(number=change.new.number))
+
+    deploy(harness, app)
+    assert [one.name for one in app.listeners["tell"].handlers] == ["tell"]
+    assert seen(harness) == [1, 2]
 
 
 def test_apps_that_do_not_use_it_keep_their_fingerprint():

@@ -140,6 +140,10 @@ class Archived(Entity, pk="ARCHIVED#{order_id}", sk="ARCHIVED"):
     order_id: str
 
 
+@app.on(start="2026-10-01")
+def late(change: Modified[Order]) -> None: ...
+
+
 @app.on(writes=(Notice, Order), cycle="bounded", shadow="log")
 def told(change: Modified[Order]) -> list[Effect]:
     assert_type(change.origin, Literal["application", "handler", "migration"])
