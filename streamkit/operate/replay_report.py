@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.core.shadow import digest_of
@@ -55,6 +55,11 @@ class HandlerReplay:
     passed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        plain = replace(self, passed=Counter(), failed=Counter())  # `asdict` breaks counters
+        return asdict(plain) | {"passed": dict(self.passed), "failed": dict(self.failed)}
+
 
 @dataclass(slots=True)
 class Replayed:
@@ -99,4 +104,5 @@ class Replayed:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return asdict(self)
+        handlers = {name: one.to_dict() for name, one in self.handlers.items()}
+        return asdict(replace(self, handlers={})) | {"handlers": handlers}

@@ -217,9 +217,17 @@ class _Building:
             patterns = patterns_of([stored_as(aggregate)])
             widen(self.access.own, [*cleared, "UpdateItem", "ConditionCheckItem"], patterns)
 
+    def _replays(self) -> None:
+        """Allow `replay` to check that an item is still as an old change left it."""
+        sources = [handler.entity for one in self.consumers for handler in one.handlers]
+        if self.app.archive is not None and sources:
+            widen(self.access.own, ["ConditionCheckItem"], patterns_of(sources))
+
     def _items(self) -> None:
         if self.host in ("operator", "migrate"):
             self._rebuilds()
+        if self.host == "operator":
+            self._replays()
         kept = " (cursors, leases, heartbeats, parked changes)" if self.control == self.own else ""
         why = f"what handlers write and read, and what streamkit keeps{kept}"
         reads = ("BatchGetItem", "GetItem", "Query") if self.host == "operator" else ()

@@ -1,0 +1,124 @@
+"""`streamkit replay` and `streamkit archive restore` on the command line."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+KEPT = """
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from streamkit import Add, App, Entity, Inserted, Modified, Put
+from streamkit.archive import DirectoryArchive, Flush
+
+archive = DirectoryArchive("changes", flush=Flush(seconds=0.2))
+app = App("kept", table=os.environ["SHOP_TABLE"], archive=archive)
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+class Label(Entity, pk="LABEL#{number}", sk="LABEL"):
+    number: int
+    text: str = ""
+
+
+class Tally(Entity, pk="TALLY", sk="TALLY"):
+    orders: int = 0
+
+
+@app.on
+def label(change: Inserted[Order] | Modified[Order]) -> Put[Label]:
+    text = "bug" if Path("broken").exists() else "fixed"
+    return Put(Label(number=change.new.number, text=f"{text} {change.new.status}"))
+
+
+@app.on
+def tally(change: Inserted[Order]) -> Add[Tally]:
+    return Add(Tally.key(), orders=1)
+"""
+TIME = ("--from", "2001-01-01T00:00Z", "--until", "2099-01-01T00:00Z", "--allow-loss")
+
+
+@pytest.fixture
+def kept(shop):
+    """A shop whose labels were written by a handler with a bug, and archived."""
+    (shop.folder / "kept.py").write_text(KEPT)
+    shop.touch("broken")
+    shop.put(1, "A", "B")
+    shop.put(2, "A")
+    assert shop.run("worker", "kept", "--until-idle").returncode == 0
+    shop.remove("broken")
+    return shop
+
+
+def labels(shop):
+    items = shop.dynamodb.scan(TableName=shop.table)["Items"]
+    return {i["number"]["N"]: i["text"]["S"] for i in items if i["pk"]["S"].startswith("LABEL")}
+
+
+def test_a_replay_is_looked_at_first_and_then_repairs(kept):
+    look = kept.json("replay", "kept", *TIME, "--handlers", "label", "--dry-run")
+    assert look["handlers"]["label"]["ran"] == 2
+    assert labels(kept) == {"1": "bug B", "2": "bug A"}
+    shadow = kept.run("replay", "kept", *TIME, "--handlers", "label", "--shadow", "--list")
+    assert shadow.returncode == 0, shadow.stderr
+    assert shadow.stdout.count("different") >= 2
+    assert "LABEL#" not in shadow.stdout
+    done = kept.run("replay", "kept", *TIME, "--handlers", "label", "--keys", "ORDER#1")
+    assert done.returncode == 0, done.stderr
+    assert "label: 1 changes: its item has changed since" in done.stdout
+    assert labels(kept) == {"1": "fixed B", "2": "bug A"}
+
+
+def test_what_adds_up_is_refused(kept):
+    done = kept.run("replay", "kept", *TIME, "--handlers", "tally")
+    assert done.returncode == 5
+    assert "streamkit aggregate rebuild" in done.stderr
+    assert (
+        kept.run("replay", "kept", *TIME, "--handlers", "label", "--dry-run", "--shadow").returncode
+        == 2
+    )
+
+
+def test_a_table_is_restored_into_another_one_and_into_the_engine_of_dev(kept):
+    now = datetime.now(UTC).isoformat()
+    into = ("archive", "restore", "kept", "--at", now)
+    both = kept.run(*into)
+    assert both.returncode == 2
+    local = kept.run_apart(*into, "--to-local", "--data", "then", "--json")
+    assert local.returncode == 0, local.stderr
+    assert json.loads(local.stdout)["unknown"].startswith("items that did not change since")
+    again = kept.run_apart(*into, "--to-local", "--data", "then")
+    assert again.returncode == 5
+    assert "has a table" in again.stderr
+    own = kept.run_apart(*into, "--to-table", kept.table)
+    assert (own.returncode, "is a table of kept" in own.stderr) == (5, True)
+    described = kept.dynamodb.describe_table(TableName=kept.table)["Table"]
+    name = f"{kept.table}-then"
+    kept.dynamodb.create_table(
+        TableName=name,
+        KeySchema=described["KeySchema"],
+        AttributeDefinitions=[
+            one
+            for one in described["AttributeDefinitions"]
+            if one["AttributeName"] in {key["AttributeName"] for key in described["KeySchema"]}
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    done = kept.run_apart(*into, "--to-table", name, "--base", "table")
+    assert done.returncode == 0, done.stderr
+    there = {item["pk"]["S"] for item in kept.dynamodb.scan(TableName=name)["Items"]}
+    assert there == {"ORDER#1", "ORDER#2", "LABEL#1", "LABEL#2", "TALLY"}
+
+
+def test_a_sample_of_the_archive_is_compared_with_the_table(kept):
+    found = kept.json("archive", "verify", "kept", "--sample", "10")
+    assert (found["sampled"], found["different"]) == (5, [])
+    assert (
+        "as the archive has them" in kept.run("archive", "verify", "kept", "--sample", "3").stdout
+    )
