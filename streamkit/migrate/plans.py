@@ -93,7 +93,8 @@ class Plans:
             return self._marked(family, sides)
         if settled.clash:
             raise conflict(family, sides, settled.clash)
-        return self._carried(family, sides, settled, take)
+        plan = self._carried(family, sides, settled, take)
+        return self._marked(family, sides) if plan.after == family else plan
 
     def _first(self, family: Family, sides: Sides) -> FamilyPlan | None:
         """Make what is missing on one side, and the record."""
@@ -154,6 +155,10 @@ class Plans:
         base_old, base_new = shapes.view_of_old(old), shapes.view(new)
         if family.record is not None and (record.left or not shapes.mirrors):
             base_new = taken_up(sides.old, sides.new, settled, take)
+        else:  # what `reverse=` does not bring back is not seen by old code
+            unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}
+            base_new = {f: d for f, d in base_new.items() if f not in unseen}
+            base_new |= {f: d for f, d in sides.new.base.items() if f in unseen}
         agreed = replace(record, base_old=base_old, base_new=base_new)
         gone = not base_old and not any(new.values())
         return self._plan(family, old, new, None if gone else agreed)

@@ -188,4 +188,12 @@ MUTANTS = (
         "a family that another process closes meanwhile is a conflict that nobody made",
         test="tests/simulation/test_migration_old_writers.py::test_a_family_that_was_closed_while_it_was_read_is_no_conflict",
     ),
+    Mutant(
+        "base-takes-up-what-reverse-leaves-out",
+        "migrate/plans.py",
+        "            unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}\n",
+        "            unseen = set[Field]()\n",
+        "an old write overwrites a new one that reverse= has not brought back",
+        test="tests/simulation/test_migration_old_writers.py::test_what_reverse_does_not_bring_back_stays_unseen_by_old_code",
+    ),
 )

@@ -358,6 +358,23 @@ def test_without_a_way_back_what_new_code_wrote_stays_unseen_by_old_code():
     assert there["status"] == kept["status"] == {"S": "BY NEW CODE"}
 
 
+async def written_by_old_code_where_reverse_brings_nothing_back():
+    """Let new code write what `reverse=` leaves out, and old code the same later."""
+    async with site_of(rekey()) as site:
+        await site.put(old(1))
+        await turned(site, old(1))
+        await site.set(new(1), "note", {"S": "by new code"})
+        looks = [await visited(site, old(1), "soaking", "forward") for _ in range(2)]
+        await site.set(old(1), "note", {"S": "by old code"})
+        refused = await visited(site, old(1), "soaking", "forward")
+        return looks[1].changed, refused.errors, await site.get(new(1))
+
+
+def test_what_reverse_does_not_bring_back_stays_unseen_by_old_code():
+    again, refused, kept = run(written_by_old_code_where_reverse_brings_nothing_back)
+    assert (again, refused, kept["note"]) == (0, 1, {"S": "by new code"})
+
+
 async def waived_and_then_in_conflict():
     async with site_of(rekey()) as site:
         book = work_of(site, "soaking").families.failed.book

@@ -1,0 +1,382 @@
+"""Old and new code write both sides of a move, while processes die and stand still; told from outside.
+
+    told = run(app, seed=3, ends="contract")
+    assert told.lost() == {}
+
+The oracle knows nothing of how a migration works. It reads the engine's records: each write of the
+application has a number, which is its value, and a value has seen what stood at its place before,
+and what that had seen. A write of the migration gives a value of one side to the other one. In the
+end each acknowledged write is there, or was overwritten by one that had seen it, or a person, who
+was shown a conflict, has decided.
+
+In: an app with a move of `OldOrder` to `Order`, and a seed. Out: the `Ledger`, and where it ended.
+"""
+
+import random
+from collections import defaultdict
+from contextlib import suppress
+from functools import partial
+
+import anyio
+
+from streamkit import App, Entity, TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
+from streamkit.errors import ConfigurationError
+from streamkit.migrate import commands, steps
+from streamkit.migrate.mending import list_errors, retry_errors
+from streamkit.migrate.passing import PassPace
+from streamkit.migrate.running import Runner
+from streamkit.settings import Settings
+from streamkit.testing.chance import repeatable
+from streamkit.testing.faults import Faults
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import CrashPoint, Process, World
+
+
+class OldOrder(Entity, pk="C#{user}", sk="ORDER#{order_id}"):
+    user: str
+    order_id: str
+    status: str
+    note: str | None = None
+
+
+class Order(Entity, pk="C#{user}", sk="#ORDER#{order_id}"):
+    user: str
+    order_id: str
+    status: str
+    note: str | None = None
+
+
+def moved(order: OldOrder) -> Order:
+    return Order(**order.model_dump())
+
+
+def moved_back(order: Order) -> OldOrder:
+    return OldOrder(**order.model_dump())
+
+
+def without_its_note(order: Order) -> OldOrder:
+    return OldOrder(**order.model_dump(exclude={"note"}))
+
+
+def app_of(reverse=None):
+    app = App("shop", table="Shop", entities=[Order, OldOrder])
+    app.migration("0001", OldOrder, mode="rekey", reverse=reverse)(moved)
+    return app
+
+
+DAY = 24 * 3600.0
+FIELDS = ("status", "note")
+ENTITIES = {"old": OldOrder, "new": Order}
+OTHER = {"old": "new", "new": "old"}
+SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
+BOTH = {"ready", "switching", "soaking", "contracting", "closing", "returning", "following"}
+"""The phases in which new code may write."""
+
+
+class Ledger:
+    """What each value has seen, by the engine's records alone."""
+
+    def __init__(self, world):
+        self.count = 0
+        self.kind = ""
+        self.values = {}
+        self.stands = {}
+        self.gone = defaultdict(lambda: True)
+        self.seen = defaultdict(set)
+        self.at = defaultdict(int)
+        self.told = defaultdict(set)
+        self.kinds = defaultdict(int)
+        world.watchers.append(self.saw)
+
+    def next(self, kind):
+        """Return the number of the application's next write."""
+        self.count, self.kind = self.count + 1, kind
+        return self.count
+
+    def saw(self, sighting):
+        writes = {}
+        for write in sighting.writes:
+            sort = write.keys["SK"]["S"]
+            if "ORDER#" in sort and not write.is_control:
+                side = "new" if sort.startswith("#") else "old"
+                writes[side, sort.rpartition("#")[2]] = write
+        if sighting.actor:
+            for order in sorted({order for _, order in writes}):
+                self._moved(order, writes)
+        else:
+            for (side, order), write in writes.items():
+                self._written(side, order, write)
+
+    def _written(self, side, order, write):
+        """Note a write of the application."""
+        if not self.kind:
+            return  # what is there before
+        number, before, after = self.count, _fields(write.old), _fields(write.new)
+        if before is None and write.old is not None:  # a stub stands for the other side
+            before = self.stands.get((OTHER[side], order)) or {}
+        self.kinds[f"{self.kind} {side}"] += 1
+        for name in FIELDS:
+            old, new = ((one or {}).get(name) for one in (before, after))
+            if (old != new) if self.kind == "set" else (old or new):
+                self.seen[number, name] = {number} | self.seen[self.at[side, order, name], name]
+                self.at[side, order, name] = number
+                self.told[order, name].add(number)
+        self.stands[side, order] = after
+        self.gone[side, order] = write.new is None
+        if self.gone[side, order] and self.gone[OTHER[side], order]:
+            self._agreed(order, FIELDS)  # where nothing is on either side, both say the same
+
+    def _agreed(self, order, names, *more):
+        """Note that both sides have come to the same."""
+        for name in names:
+            numbers = [*more, *(self.at[side, order, name] for side in OTHER)]
+            every = set().union(*(self.seen[number, name] for number in numbers))
+            for number in numbers[len(more) :]:
+                self.seen[number, name] = every
+
+    def _moved(self, order, writes):
+        """Note what the migration has given to each side."""
+        before = {side: self.stands.get((side, order)) for side in OTHER}
+        for side in OTHER:
+            if (side, order) in writes:
+                self.stands[side, order] = _fields(writes[side, order].new)
+                self.gone[side, order] = writes[side, order].new is None
+        stub = {s: (s, order) in writes and _is_stub(writes[s, order].new) for s in OTHER}
+        for name in FIELDS:
+            was = {side: self.at[side, order, name] for side in OTHER}
+            now = {side: (self.stands.get((side, order)) or {}).get(name) for side in OTHER}
+            for side in OTHER:
+                old = (before[side] or {}).get(name)
+                if now[side] is not None and now[side] in self.values:
+                    self.at[side, order, name] = self.values[now[side]]
+                elif now[side] is None and old is not None and not stub[side]:
+                    self.at[side, order, name] = was[OTHER[side]]
+            if now["old"] == now["new"]:
+                self._agreed(order, [name])
+
+    def decided(self, order, shown):
+        """Note that a person has decided about what both sides had `shown`."""
+        for name in FIELDS:
+            self._agreed(order, [name], *(shown[side, order, name] for side in OTHER))
+        self.kinds["decided"] += 1
+
+    def lost(self, side):
+        """Return the acknowledged writes that nothing on this side has seen, by item and field."""
+        found = {
+            (order, name): told - self.seen[self.at[side, order, name], name]
+            for (order, name), told in self.told.items()
+        }
+        return {place: numbers for place, numbers in found.items() if numbers}
+
+
+def _is_stub(item):
+    return item is not None and "order_id" not in item
+
+
+def _fields(item):
+    if item is None or _is_stub(item):
+        return None
+    return {name: item[name]["S"] for name in FIELDS if name in item}
+
+
+class Site:
+    """A table, its writers, and the processes of a migration."""
+
+    def __init__(self, app, world, aws, schema, rng, orders):
+        self.app, self.world, self.aws, self.schema, self.rng = app, world, aws, schema, rng
+        self.orders, self.ledger, self.alive, self.count = orders, Ledger(world), {}, 0
+        self.met = defaultdict(int)
+
+    async def state(self):
+        return await (await commands.open_book(self.app, self.aws)).read("0001")
+
+    async def step(self, name):
+        named = {"by": "op", "clock": self.world.clock}
+        if name == "begin":
+            one = self.app.migrations["0001"]
+            await commands.begin(self.app, self.aws, one, segments=2, **named)
+        else:
+            await getattr(steps, name)(self.app, self.aws, "0001", **named)
+
+    # -- writers -------------------------------------------------------------------------------
+
+    async def open(self):
+        for number in range(self.orders):
+            order = OldOrder(user="ann", order_id=f"{number}", status="first")
+            await self.put(order)
+        await anyio.sleep(900)
+
+    async def put(self, order):
+        item = order.attributes(self.schema)
+        await self.aws.dynamodb.put_item(TableName=self.schema.name, Item=item)
+
+    async def write(self, phase):
+        """Write something, as old or as new code does."""
+        sides = ["old", "new"] if phase in BOTH else ["old"]
+        side, dice = self.rng.choice(sides), self.rng.random()
+        kind = "set" if dice < 0.7 else "put" if dice < 0.85 else "delete"
+        number = self.ledger.next(kind)
+        text = f"w{number}"
+        order_id = f"{self.rng.randrange(self.orders + 1)}"
+        order = ENTITIES[side](user="ann", order_id=order_id, status=text)
+        key = order.item_key.wire(self.schema)
+        if kind != "delete":
+            self.ledger.values[text] = number
+        if kind == "delete":
+            await self.aws.dynamodb.delete_item(TableName=self.schema.name, Key=key)
+        elif kind == "put":
+            await self.put(order)
+        else:
+            with suppress(self.aws.dynamodb.exceptions.ConditionalCheckFailedException):
+                await self.aws.dynamodb.update_item(
+                    TableName=self.schema.name,
+                    Key=key,
+                    UpdateExpression="SET #n = :v",
+                    ConditionExpression="attribute_exists(PK)",
+                    ExpressionAttributeNames={"#n": self.rng.choice(FIELDS)},
+                    ExpressionAttributeValues={":v": {"S": text}},
+                )
+
+    # -- processes -----------------------------------------------------------------------------
+
+    async def under_fire(self, acts, rests):
+        """Let the writers act while processes run, die and stand still, until it rests."""
+        async with anyio.create_task_group() as group:
+            done = 0
+            while True:
+                while len(self.alive) < 2:
+                    self._start(group)
+                state = await self.state()
+                if done >= acts and (state.waits or rests(state)):
+                    break
+                if done < acts:
+                    await self.write(state.phase)
+                    self._trouble()
+                else:
+                    self._leave_in_peace()
+                done += 1
+                await anyio.sleep(1.5 * self.rng.random())
+            self._leave_in_peace()
+            await anyio.sleep(90)
+            for process in list(self.alive.values()):
+                process.kill()
+            group.cancel_scope.cancel()
+        return await self.state()
+
+    def _start(self, group):
+        self.count += 1
+        faults = Faults(self.rng, slow=0.1, lost_request=0.01, lost_reply=0.01)
+        process = Process(f"migrator {self.count}", faults=faults)
+        self.alive[process.name] = process
+        group.start_soon(self._live, process)
+
+    async def _live(self, process):
+        try:
+            async with self.world.clients(process) as aws, anyio.create_task_group() as group:
+
+                async def end():
+                    await process.dead.wait()
+                    group.cancel_scope.cancel()
+
+                group.start_soon(end)
+                while True:
+                    chance = random.Random(self.rng.random())
+                    clock = self.world.clock_of(process)
+                    one = self.app.migrations["0001"]
+                    pace = PassPace(2, 10, 2)
+                    await Runner(self.app, aws, one, SETTINGS, clock, chance, pace).run(stay=True)
+                    await anyio.sleep(1)
+        finally:
+            self.alive.pop(process.name, None)
+
+    def _trouble(self):
+        process = self.rng.choice(list(self.alive.values()))
+        dice = self.rng.random()
+        if dice < 0.12:
+            moment = self.rng.choice(["before", "after"])
+            process.crash = CrashPoint(process.calls + self.rng.randrange(20), moment)
+            self.met["crash"] += 1
+        elif dice < 0.2:
+            process.freeze()
+            self.met["freeze"] += 1
+        for one in self.alive.values():
+            if one.frozen is not None and self.rng.random() < 0.1:
+                one.thaw()
+
+    def _leave_in_peace(self):
+        for process in self.alive.values():
+            process.thaw()
+            process.crash = None
+
+    # -- people --------------------------------------------------------------------------------
+
+    async def decide(self):
+        """Let a person decide each conflict, for one side or the other."""
+        async with self.world.clients(Process("person")) as aws:
+            for error in await list_errors(self.app, aws, "0001"):
+                side, number = self.rng.choice(["old", "new"]), error.key["SK"]["S"][-1]
+                shown = self.ledger.at.copy()
+                if error.kind == "taken":  # a person keeps the old one
+                    order = Order(user="ann", order_id=number, status="")
+                    place = order.item_key.wire(self.schema)
+                    await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
+                named = {"take": side, "clock": self.world.clock}
+                right, _ = await retry_errors(self.app, aws, "0001", [error.id], **named)
+                if right:
+                    self.ledger.decided(number, shown)
+        if (await self.state()).waits:
+            await self.step("resume")
+
+
+def run(app, *, seed, ends, orders=6, acts=14):
+    """Run a move to its end; return what was told, where it ended, and what the run met."""
+
+    async def main():
+        world, rng = World.create(seed), random.Random(f"both/{seed}")
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, app.table, entities_of(app))
+            site = Site(app, world, aws, (await survey(app, aws)).table, rng, orders)
+            with anyio.fail_after(40 * DAY):
+                await site.open()
+                await site.step("begin")
+                await site.under_fire(acts, lambda state: state.phase == "ready")
+                await site.under_fire(acts, lambda state: state.phase == "ready")
+                await site.step("switch")
+                await site.under_fire(acts, lambda state: state.phase == "soaking")
+                await (_contracted if ends == "contract" else _rolled_back)(site, acts)
+            return site, world.items(app.table)
+
+    with repeatable(seed):
+        return run_virtually(main, seed=seed)
+
+
+async def _contracted(site, acts):
+    for turn in range(12):
+        await site.decide()
+        await anyio.sleep(DAY + 60)
+        if (await site.state()).phase == "soaking":
+            with suppress(ConfigurationError):  # an error is open that was noted meanwhile
+                await site.step("contract")
+        few = acts // 2 if turn < 2 else 0
+        state = await site.under_fire(few, lambda s: s.phase in ("soaking", "closing", "done"))
+        if state.phase == "done":
+            return
+    raise AssertionError(f"it does not come to its end: {state}")
+
+
+async def _rolled_back(site, acts):
+    await site.decide()
+    await site.step("rollback")
+    for turn in range(12):
+        few = acts // 2 if not turn else 0
+        state = await site.under_fire(few, lambda s: s.phase == "rolled back")
+        if state.phase == "rolled back":
+            return
+        await site.decide()
+    raise AssertionError(f"it does not come to its end: {state}")
+
+
+contracted = partial(run, ends="contract")
+rolled_back = partial(run, ends="rollback")
