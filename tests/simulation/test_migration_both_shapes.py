@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamkit.migrate import settlement
 from streamkit.model.copies import COPY
 from tests.simulation.both_shapes import (
     app_of,
@@ -35,3 +36,9 @@ def test_no_write_of_either_shape_is_lost_by_a_rollback(seed):
     assert site.ledger.lost("old") == {}
     assert not of(items, "#ORDER#")
     assert of(items, "#pair#") == of(items, "#gate#") == []
+
+
+def test_a_settlement_in_which_one_writer_wins_is_found(monkeypatch):
+    monkeypatch.setattr(settlement, "_both", lambda *_: frozenset())
+    site, _ = contracted(app_of(moved_back), seed=0)
+    assert site.ledger.lost("new")
