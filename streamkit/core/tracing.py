@@ -5,9 +5,9 @@
                                 └──link── commit's span, of many changes
 
 In: a record. Its new image has the writer's `traceparent` in an attribute that the app names, or,
-if a handler wrote it, in its origin (called origin in the code). The value counts only if the write
-changed it: an update by code that knows nothing of traces leaves the old value. Out: spans through
-a hook. Where no change is traced, nothing is read and no span is made.
+if a handler wrote it, in its origin. The value counts only if the write changed it: an update by
+code that knows nothing of traces leaves the old value. Out: spans through a hook. Where no change
+is traced, nothing is read and no span is made.
 """
 
 from collections.abc import Iterable, Iterator
