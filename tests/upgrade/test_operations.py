@@ -260,7 +260,7 @@ def test_a_move_that_one_version_has_begun_is_left_alone_by_the_other(operation,
 
 
 _MIGRATION = {("migration", f"state.{name}") for name in ("first", "max_errors", "refused")}
-GAINED = _MIGRATION | {("consumer", "audit"), ("member", "lately")}
+GAINED = _MIGRATION | {("consumer", "audit"), ("lane", "generation"), ("member", "lately")}
 """Kinds of control items and names in them that the released version does not know.
 
 It goes on beside them: it may leave them as they are, or write the item without them.
