@@ -10,6 +10,7 @@ from msgspec import structs
 from streamkit import Delete
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.reading import Sight
+from streamkit.core.shared_items import SharedItems
 from streamkit.kinds.aggregate import ranked
 from streamkit.kinds.aggregate.extremes import ENTRIES_REVISION, REVISION
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -62,7 +63,7 @@ def the_group_is_read_before_the_revision(monkeypatch):
         found = await recompute(aggregate, key, table, names)
         tracker = table._tracker
         tracker.reads.clear()
-        tracker.pending.uncommitted.items.clear()
+        tracker.pending.uncommitted.items = SharedItems()
         (await table.look(key)).check(REVISION)
         return found
 
