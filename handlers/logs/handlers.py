@@ -8,7 +8,7 @@ month one worker runs the apps of both.
 import heapq
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from handlers.logs.entities import KEPT, SUFFIXES, LogLine
 from streamkit import (
@@ -28,7 +28,6 @@ from streamkit import (
     became,
     present,
 )
-from streamkit.archive import Archive
 
 SHAPE = TableShape(ttl="expires")
 """Of a month's table; the tables of errors have the same keys, and nothing in them expires."""
@@ -57,19 +56,17 @@ class DayCounts(Aggregate[LogLine], pk="COUNT#{day}", sk="COUNT", spread=SUFFIXE
     expires: Annotated[EpochSeconds | None, Until("day", keep=KEPT, tz="UTC")] = None
 
 
-def app_for(month: date, *, bucket: str = "logs-archive", changes: Archive | None = None) -> App:
+def app_for(month: date, *, bucket: str = "logs-archive", **options: Any) -> App:
     """Return the app of a month's table; that of the month before has to be there as well.
 
     Args:
         month: any day of it.
         bucket: where S3 keeps the lines that have expired.
-        changes: keeps the changes of the table for longer than its stream does.
+        options: other options of the app, such as `archive=`.
     """
     own = month_table(month)
     before = month_table(month.replace(day=1) - timedelta(days=1))
-    app = App(
-        f"logs-{month:%Y-%m}", table=own, tables=[before, errors_table(month)], archive=changes
-    )
+    app = App(f"logs-{month:%Y-%m}", table=own, tables=[before, errors_table(month)], **options)
     archive = app.sink(S3Archive("archive", bucket, prefix=f"{own}/"))
     app.aggregate(DayCounts)
 

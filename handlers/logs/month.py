@@ -43,7 +43,7 @@ class Month:
     def __init__(self, lines: int, days: int = DAYS) -> None:
         began = datetime.fromtimestamp(EPOCH, UTC)
         month = began.date().replace(day=1)
-        self.app = app_for(month, changes=MemoryArchive(flush=Flush(seconds=3600)))
+        self.app = app_for(month, archive=MemoryArchive(flush=Flush(seconds=3600)))
         others = [month_table(month - timedelta(days=1)), errors_table(month)]
         shapes = [TableShape().create_table(name, (), stream=False) for name in others]
         self.harness = Harness(self.app, shape=SHAPE, others=shapes, settings=_RARELY, shards=2)

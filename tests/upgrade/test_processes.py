@@ -58,8 +58,8 @@ def asked(folder, environment, *commands):
 
 def test_apps_that_did_not_change_have_the_same_fingerprints():
     before, now = (asked(folder, dict(os.environ))["fingerprints"] for folder in (unpacked(), ROOT))
-    assert len(now) > 15
-    assert before == now
+    assert len(before) > 15  # the pages have examples that the released version cannot build
+    assert before == {name: told for name, told in now.items() if name in before}
 
 
 APP = "tests.upgrade.stand:app"
