@@ -110,7 +110,7 @@ async def scenario(seed, kill):
     function = Wrong(world, app, rng, kill)
     habits = Habits(parallel=3, repeated=0.2, abandoned=0.2)
     mapping = EventSourceMapping(world, TABLE, function.invoke, rng, habits)
-    for _ in range(2):
+    for _ in range(3):
         write(world, TABLE, rng, 9)
         await mapping.run()
         with suppress(RuntimeError, *AwsError):
