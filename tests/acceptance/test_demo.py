@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import pytest
 import structlog
 
@@ -145,12 +146,18 @@ async def test_a_killed_worker_never_calls_again_and_the_next_one_ends_its_work(
     app = make_app()
     async with open_stage(engine) as stage, stage.client() as aws:
         await TableShape().create(aws.dynamodb, app.table, app.entities)
-        first = stage.start_worker(app, SETTINGS)
-        for number in range(50):
-            item = {"PK": {"S": "LIKE#ACME"}, "SK": {"S": f"USER#u{number}"}}
-            item |= {"brand": {"S": "ACME"}, "user": {"S": f"u{number}"}}
-            await aws.dynamodb.put_item(TableName=app.table, Item=item)
-        assert await first.kill(death)
+        first, in_commit = stage.start_worker(app, SETTINGS), []
+
+        async def kill():
+            in_commit.append(await first.kill(death, patience=60))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill)  # before the writes: it may be done with them at any moment
+            for number in range(50):
+                item = {"PK": {"S": "LIKE#ACME"}, "SK": {"S": f"USER#u{number}"}}
+                item |= {"brand": {"S": "ACME"}, "user": {"S": f"u{number}"}}
+                await aws.dynamodb.put_item(TableName=app.table, Item=item)
+        assert in_commit == [True]
         spent = (stage.costs.write, stage.costs.pages)
         calls = []
         engine.observers.append(calls.append)
