@@ -66,7 +66,7 @@ def test_items_that_are_touched_become_items_of_another_table_under_live_writes(
     others = (("New", TableShape()),)
     orders = Orders(lambda _: Order)
     ran = migrate(
-        touching(filed, to="New"), "0001", orders, seed=seed, acts=20, shape=SHAPE, others=others
+        touching(filed, to="New"), "0001", orders, seed=seed, acts=25, shape=SHAPE, others=others
     )
     assert [state.phase for state in ran.states] == ["done"]
     expected = [filed(order) for order in ran.items(Order)]
