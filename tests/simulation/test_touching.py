@@ -64,9 +64,9 @@ SAME, NEW = (labelled, {}), (filed, {"to": "New"})
 @pytest.mark.parametrize("seed", range(2))
 def test_items_that_are_touched_become_items_of_another_table_under_live_writes(seed):
     others = (("New", TableShape()),)
-    orders = Orders(lambda _: Order)
+    orders = Orders(lambda _: Order, items=40)
     ran = migrate(
-        touching(filed, to="New"), "0001", orders, seed=seed, acts=25, shape=SHAPE, others=others
+        touching(filed, to="New"), "0001", orders, seed=seed, acts=20, shape=SHAPE, others=others
     )
     assert [state.phase for state in ran.states] == ["done"]
     expected = [filed(order) for order in ran.items(Order)]
