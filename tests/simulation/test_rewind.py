@@ -296,15 +296,20 @@ class LateParker(Process):
         return await super().intercept(call, apply)
 
 
-class Deciding(Process):
-    """Stands still before the write that decides a rewind, until it is told to go on."""
+DECISION = (b"rewinding", b"BOOL")
+DELETION = (b"Delete", b"#cursor#")
+"""What the write has that decides a rewind, and the first one that deletes cursors after it."""
 
-    def __init__(self):
+
+class Deciding(Process):
+    """Stands still before a write of a rewind, until it is told to go on."""
+
+    def __init__(self, write=DECISION):
         super().__init__("deciding")
-        self.there, self.goes_on = anyio.Event(), anyio.Event()
+        self.there, self.goes_on, self.write = anyio.Event(), anyio.Event(), write
 
     async def intercept(self, call, apply):
-        if b"rewinding" in call.payload and b"BOOL" in call.payload and not self.there.is_set():
+        if all(text in call.payload for text in self.write) and not self.there.is_set():
             self.there.set()
             await self.goes_on.wait()
         return await super().intercept(call, apply)
@@ -317,18 +322,21 @@ async def rewound_by(world, app, operator, outcome):
         outcome.append(refusal)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.01, 3.0, None, 20.0])
-def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_parked(seconds):
+@pytest.mark.parametrize("moment", [0.0, 0.01, 3.0, DECISION, DELETION, 20.0])
+def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_parked(moment):
     """Otherwise the stale change runs some day after the newer ones, which are read again.
 
-    It arrives after so many seconds, or (None) between the last look and the decision.
+    It arrives after so many seconds, or just before a write: between the last look and the
+    decision, or after what was parked is dropped.
     """
+    seconds = moment if isinstance(moment, float) else None
 
     async def scenario():
         world, app = make_world(), make_app()
         put(world, "x", 1)
         await run(world, app)
-        late, operator, outcome = LateParker(), Deciding(), []
+        late, outcome = LateParker(), []
+        operator = Deciding(DECISION if seconds is not None else moment)
         async with anyio.create_task_group() as group:
             broken = make_app(poison=True)
             group.start_soon(
