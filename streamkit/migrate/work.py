@@ -375,8 +375,7 @@ class MigrationWork:
         origin = new.get(ORIGIN, {"S": ""})
         text, end = origin["S"], f":{self._failed.writer}"
         ours = text.startswith("migration:") and text.endswith(end)
-        touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
-        return ours and not touched and (old is None or old.get(ORIGIN) != origin)
+        return ours and (old is None or old.get(ORIGIN) != origin)
 
     def _is_target(self, item: Item) -> bool:
         return self._target is not None and self._target.matches(item)

@@ -532,14 +532,6 @@ MUTANTS = (
         test="tests/simulation/test_touching.py::test_without_an_index_the_pass_touches_whatever_leads_to_an_item_elsewhere",
     ),
     Mutant(
-        "touches-taken-for-done",
-        "migrate/work.py",
-        "return ours and not touched and (",
-        "return ours and (",
-        "the stream passes over what was touched, and the second pass does all the work",
-        test="tests/simulation/test_touching.py::test_the_pass_touches_what_stands_in_the_index_and_the_stream_does_the_work",
-    ),
-    Mutant(
         "touch-of-any-type",
         "migrate/work.py",
         "if typed is not None and typed not in item:",

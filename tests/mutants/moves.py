@@ -121,7 +121,7 @@ MUTANTS = (
         "        await self.marking.raise_all(cursors)\n        for",
         "        for",
         "what workers did while the mover waited for them is done again",
-        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
+        test="tests/simulation/test_moving_to_lambda.py::test_what_workers_do_while_the_mover_waits_for_them_is_not_done_again",
     ),
     Mutant(
         "positions-not-final",

@@ -3,6 +3,7 @@
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -111,6 +112,33 @@ def test_what_was_done_in_a_shard_that_has_ended_is_not_done_again():
         await to_lambda(world, app)
         await run_functions(world, app)
         assert tallies(world) == once(*range(11))
+
+    simulated(main)
+
+
+def test_what_workers_do_while_the_mover_waits_for_them_is_not_done_again():
+    async def main():
+        app = make_app()
+        world, worker = world_with(app, *range(10)), []
+
+        async def started(one):
+            worker.append(one)
+
+        async def move():
+            async with world.clients() as aws:
+                await move_to_lambda(app, aws, wait=600.0, clock=world.clock, lease_seconds=1.0)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(world.run_worker, app, until_idle=False, started=started))
+            await anyio.sleep(60.0)
+            group.start_soon(move)
+            await anyio.sleep(20.0)  # the mover has raised the marks once, and waits
+            put(world, *range(10, 20))
+            await anyio.sleep(60.0)
+            assert tallies(world) == once(*range(20))
+            worker[0].stop()
+        await run_functions(world, app)
+        assert tallies(world) == once(*range(20))
 
     simulated(main)
 
