@@ -101,7 +101,11 @@ def _keys(
         (
             request,
             title,
-            spec.parse_index_keys(request, f"{title[0].lower()}{title[1:]}.{number}.member"),
+            spec.parse_index_keys(
+                request,
+                f"{title[0].lower()}{title[1:]}.{number}.member",
+                is_global=title[0] == "G",
+            ),
         )
         for title in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
         for number, request in enumerate(spec.index_requests(payload.get(title), title), 1)

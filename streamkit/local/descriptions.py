@@ -6,9 +6,12 @@ from streamkit.local.indexes import TableIndex
 from streamkit.local.tables import EngineTable
 
 
-def describe(table: EngineTable, *, status: str = "ACTIVE") -> dict[str, Any]:
-    """Return the `TableDescription` of a table."""
+def describe(table: EngineTable, *, status: str | None = None) -> dict[str, Any]:
+    """Return the `TableDescription` of a table; its own status if none is given."""
     options = table.options
+    if status is None:
+        busy = any(map(table.creating, table.indexes.values()))
+        status = "UPDATING" if busy else "ACTIVE"
     description: dict[str, Any] = {
         "TableName": table.name,
         "TableArn": table.arn,
@@ -57,7 +60,9 @@ def _describe_index(table: EngineTable, index: TableIndex) -> dict[str, Any]:
         "IndexSizeBytes": index.size_bytes,
     }
     if index.is_global:
-        description["IndexStatus"] = "ACTIVE"
+        description["IndexStatus"] = "CREATING" if table.creating(index) else "ACTIVE"
+        if table.creating(index):
+            description["Backfilling"] = True
         description["ProvisionedThroughput"] = _throughput(index.throughput or {})
     return description
 

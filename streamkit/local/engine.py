@@ -153,6 +153,15 @@ class Engine:
     def index_lag(self, seconds: float) -> None:
         self.lag.seconds = seconds
 
+    @property
+    def index_creation(self) -> float:
+        """Return how many seconds a new index is CREATING; 0 unless set."""
+        return self.lag.creation
+
+    @index_creation.setter
+    def index_creation(self, seconds: float) -> None:
+        self.lag.creation = seconds
+
     def call(self, service: str, operation: str, payload: Payload) -> tuple[int, Payload]:
         """Carry out one operation.
 

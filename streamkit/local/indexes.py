@@ -29,6 +29,7 @@ class TableIndex:
     Attributes:
         projected: the attributes that it shows; None for all.
         size_bytes: the size of the attributes that it shows, over all its rows.
+        active_at: when it can be read; 0 if it was there from the beginning.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class TableIndex:
         self.rows = Partitions()
         self.item_count = 0
         self.size_bytes = 0
+        self.active_at = 0.0
         self.key_names = dict.fromkeys((*keys.names, *table_keys.names))
         self.projected: frozenset[str] | None = None
         if projection["ProjectionType"] != "ALL":
@@ -133,4 +135,4 @@ class TableIndex:
                     "A value specified for a secondary index key is not supported. "
                     f"{reason} IndexName: {self.name}, IndexKey: {name}"
                 )
-            self.keys.check_size(name, value)
+        self.keys.check_sizes(item)

@@ -113,14 +113,14 @@ def filter_condition(
 
 def key_conditions(
     conditions: Mapping[str, Any],
-    hash_name: str,
-    range_name: str | None,
+    hash_names: Sequence[str],
+    range_names: Sequence[str],
     *,
     types: Mapping[str, str] | None = None,
 ) -> KeyCondition:
     """Return the condition of a KeyConditions parameter; arguments as in `parse_key_condition`."""
     comparisons = _comparisons(conditions, "KeyConditions")
-    return key_condition(comparisons, hash_name, range_name, types=types)
+    return key_condition(comparisons, hash_names, range_names, types=types)
 
 
 def attributes_to_get(names: Sequence[str]) -> Projection:

@@ -166,6 +166,8 @@ def _index(payload: Payload, table: EngineTable) -> TableIndex | None:
     index = table.indexes.get(name)
     if index is None:
         raise validation(f"The table does not have the specified index: {name}")
+    if table.creating(index):
+        raise validation(f"Cannot read from backfilling global secondary index: {name}")
     return index
 
 

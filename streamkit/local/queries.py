@@ -55,24 +55,26 @@ def query(engine: "Engine", payload: Payload) -> Payload:
     table = find_table(engine, payload["TableName"])
     reading, wanted = _parse(payload, table)
     start, stop = _range(reading, wanted, payload)
-    raw: str = next(iter(wanted.hash_value.values()))
+    partition = _keys(reading).partition(wanted.hash_values)
     descending = payload.get("ScanIndexForward") is False
-    body = read_page(engine, reading, reading.rows.query(raw, start, stop, descending=descending))
+    body = read_page(
+        engine, reading, reading.rows.query(partition, start, stop, descending=descending)
+    )
     return body | consumed(engine, payload)
 
 
 def _parse(payload: Payload, table: EngineTable) -> tuple[PageRequest, KeyCondition]:
     texts, placeholders, condition, projection = read_expressions(payload, _EXPRESSIONS)
     reading = plan(payload, table, condition, projection)
-    keys = table.keys if reading.index is None else reading.index.keys
+    keys = _keys(reading)
     text = texts["KeyConditionExpression"]
     if text is not None:
         wanted = parse_key_condition(
-            text, placeholders, keys.hash_name, keys.range_name, types=keys.types
+            text, placeholders, keys.hash_names, keys.range_names, types=keys.types
         )
     else:
         conditions = payload["KeyConditions"]
-        wanted = key_conditions(conditions, keys.hash_name, keys.range_name, types=keys.types)
+        wanted = key_conditions(conditions, keys.hash_names, keys.range_names, types=keys.types)
     placeholders.finish()
     if condition is not None:
         _check_filter(condition, keys)
@@ -85,6 +87,10 @@ def _parse(payload: Payload, table: EngineTable) -> tuple[PageRequest, KeyCondit
         )
         reading = replace(reading, condition=asked)
     return reading, wanted
+
+
+def _keys(reading: PageRequest) -> KeySchema:
+    return reading.table.keys if reading.index is None else reading.index.keys
 
 
 def _check_filter(condition: Condition, keys: KeySchema) -> None:
@@ -100,12 +106,13 @@ def _range(
     reading: PageRequest, wanted: KeyCondition, payload: Payload
 ) -> tuple[Entry, Entry | None]:
     """Return the bounds of the entries to walk."""
-    start: Entry = ()
-    stop: Entry | None = None
+    first = wanted.before
+    start: Entry = first
+    stop: Entry | None = (*first, LAST) if first else None
     if wanted.lower is not None:
-        start = (wanted.lower,) if wanted.lower_inclusive else (wanted.lower, LAST)
+        start = (*first, wanted.lower) if wanted.lower_inclusive else (*first, wanted.lower, LAST)
     if wanted.upper is not None:
-        stop = (wanted.upper, LAST) if wanted.upper_inclusive else (wanted.upper,)
+        stop = (*first, wanted.upper, LAST) if wanted.upper_inclusive else (*first, wanted.upper)
     given = payload.get("ExclusiveStartKey")
     if given is None:
         return start, stop
@@ -119,9 +126,9 @@ def _range(
 
 def _check_start(reading: PageRequest, wanted: KeyCondition, key: Item, entry: Entry) -> None:
     """Refuse a starting key with which no page of this query can have ended."""
-    keys = reading.table.keys if reading.index is None else reading.index.keys
-    same_hash = key[keys.hash_name] == wanted.hash_value
-    if wanted.ranged and not wanted.holds(entry[0]):
+    keys = _keys(reading)
+    same_hash = tuple(key[name] for name in keys.hash_names) == wanted.hash_values
+    if wanted.ranged and not wanted.holds(entry):
         raise validation("The provided starting key does not match the range key predicate")
     if wanted.ranged and not same_hash:
         raise _only_one_row()

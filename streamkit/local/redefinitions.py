@@ -1,7 +1,8 @@
 """UpdateTable: streams on and off, global indexes, billing, and the table's other options.
 
 A request is validated completely before anything changes. What AWS does in the background is done
-at once: a new index is complete and ACTIVE, a new stream takes the next write.
+at once: a new stream takes the next write, and a new index is complete and ACTIVE, unless the
+engine is told how long that takes (`index_creation`).
 """
 
 from collections.abc import Callable
@@ -206,7 +207,15 @@ def _indexes(table: EngineTable, payload: Payload) -> list[_Step]:
     types = {} if given_types is None else spec.attribute_types(given_types)
     on_demand = _will_be_on_demand(table, payload)
     steps: list[_Step] = []
-    if sum(update.get(name) is not None for update in updates for name in ("Create", "Delete")) > 1:
+    online = [
+        structure(update[one]).get("IndexName") if one == "Delete" else None
+        for update in updates
+        for one in ("Create", "Delete")
+        if update.get(one) is not None
+    ]
+    # An index that is being created may be deleted, which ends its creation.
+    busy = [name for name, index in table.indexes.items() if table.creating(index)]
+    if len(online) > 1 or (busy and online and online != busy):
         _check_actions(updates)
         raise ApiError(
             "LimitExceededException",
@@ -259,7 +268,8 @@ def _create(
             "Subscriber limit exceeded: GlobalSecondaryIndex count exceeds the per-table limit "
             f"of {spec.MOST_GLOBAL_INDEXES}",
         )
-    elements = spec.parse_index_keys(request, "globalSecondaryIndexUpdates.1.member.create")
+    where = "globalSecondaryIndexUpdates.1.member.create"
+    elements = spec.parse_index_keys(request, where, is_global=True)
     if any(element["AttributeName"] not in types for element in elements):
         raise spec.invalid(
             f"AttributeDefinitions is not specified for index: {request['IndexName']}"
@@ -269,7 +279,7 @@ def _create(
         request, elements, types, table.keys, is_global=True, on_demand=on_demand
     )
     spec.check_projected([*table.indexes.values(), index])
-    return lambda: table.add_index(index)
+    return lambda: table.create_index(index)
 
 
 def _check_not_redefined(

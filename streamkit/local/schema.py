@@ -6,7 +6,7 @@ is a `SchemaMismatch`: a transaction reports it among its reasons. An `EmptyKeyV
 them; it refuses the whole request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streamkit.local.errors import ApiError, serialization, validation
@@ -39,28 +39,57 @@ class EmptyKeyValue(ApiError):
 class KeySchema:
     """The attributes of a primary key and their types.
 
+    The partition key and the sort key of a global index may have several attributes each; those of
+    a table have one.
+
     Args:
         elements: the `KeySchema` of a table or index, its partition key first.
         types: the types of its attributes, and perhaps of more attributes.
     """
 
-    __slots__ = ("elements", "hash_name", "hash_type", "name_set", "names", "range_name", "types")
+    __slots__ = (
+        "_short",
+        "_single",
+        "elements",
+        "hash_name",
+        "hash_names",
+        "hash_type",
+        "name_set",
+        "names",
+        "range_name",
+        "range_names",
+        "types",
+    )
 
     def __init__(self, elements: list[dict[str, str]], types: Mapping[str, str]) -> None:
         self.elements = elements
         self.names = tuple(element["AttributeName"] for element in elements)
         self.name_set = frozenset(self.names)
         self.types = {name: types[name] for name in self.names}
+        count = sum(element["KeyType"] == "HASH" for element in elements)
+        self.hash_names, self.range_names = self.names[:count], self.names[count:]
         self.hash_name = self.names[0]
         self.hash_type = self.types[self.hash_name]
-        self.range_name = self.names[1] if len(self.names) > 1 else None
+        self.range_name = self.range_names[0] if self.range_names else None
+        most = max(count, len(self.range_names))
+        self._single = most == 1
+        self._short = _SURELY_FITS // most
 
     def place(self, item: Item) -> Place:
         """Return the place of an item that has the key, or of the key alone."""
+        if not self._single:
+            entry = tuple(sort_token(item[name]) for name in self.range_names)
+            return self.partition([item[name] for name in self.hash_names]), entry
         hash_value: str = item[self.hash_name][self.hash_type]
         if self.range_name is None:
             return hash_value, ()
         return hash_value, (sort_token(item[self.range_name]),)
+
+    def partition(self, values: Sequence[AttributeValue]) -> str:
+        """Return what names the partition of these values of the partition key's attributes."""
+        raw: list[str] = [next(iter(value.values())) for value in values]
+        # With their lengths, because "a", "bc" and "ab", "c" are different keys.
+        return raw[0] if len(raw) == 1 else "".join(f"{len(one)}:{one}" for one in raw)
 
     def key(self, item: Item) -> Item:
         """Return the key attributes of an item that has them."""
@@ -68,12 +97,14 @@ class KeySchema:
 
     def holds(self, item: Item) -> bool:
         """Return whether an item has all key attributes, with valid values."""
+        long = False
         for name, kind in self.types.items():
             value = item.get(name)
             raw = None if value is None else value.get(kind)
-            if not raw or (len(raw) > _SURELY_FITS and self._size_complaint(name, item[name])):
+            if not raw:
                 return False
-        return True
+            long = long or len(raw) > self._short
+        return not (long and self._size_complaint(item))
 
     def checked_key(self, key: Any) -> Item:
         """Return the canonical form of a key that a request gives.
@@ -119,25 +150,30 @@ class KeySchema:
                 "The AttributeValue for a key attribute cannot contain an empty "
                 f"{_TYPE_NAMES[kind]} value. Key: {name}"
             )
-        self.check_size(name, value)
+        self.check_sizes({name: value})
 
-    def check_size(self, name: str, value: AttributeValue) -> None:
-        """Refuse a value that is too long for its part of the key."""
-        complaint = self._size_complaint(name, value)
+    def check_sizes(self, item: Item) -> None:
+        """Refuse an item whose values are too long for a key; it may lack some of them."""
+        raw = [next(iter(item[name].values())) for name in self.names if name in item]
+        complaint = (
+            self._size_complaint(item) if max(map(len, raw), default=0) > self._short else ""
+        )
         if complaint:
             raise validation(f"One or more parameter values were invalid: {complaint}")
 
-    def _size_complaint(self, name: str, value: AttributeValue) -> str | None:
-        ((_, raw),) = value.items()
-        size = len(raw) if len(raw) <= _SURELY_FITS else value_size(value)
-        if name == self.hash_name and size > _MOST_HASH_BYTES:
+    def _size_complaint(self, item: Item) -> str | None:
+        if _size(item, self.hash_names) > _MOST_HASH_BYTES:
             return f"Size of hashkey has exceeded the maximum size limit of{_MOST_HASH_BYTES} bytes"
-        if name == self.range_name and size > _MOST_RANGE_BYTES:
+        if _size(item, self.range_names) > _MOST_RANGE_BYTES:
             return (
                 "Aggregated size of all range keys has exceeded the size limit of "
                 f"{_MOST_RANGE_BYTES} bytes"
             )
         return None
+
+
+def _size(item: Item, names: Iterable[str]) -> int:
+    return sum(value_size(item[name]) for name in names if name in item)
 
 
 def key_mismatch() -> ApiError:

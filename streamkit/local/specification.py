@@ -32,6 +32,7 @@ MOST_NAME_BYTES = 255
 _MOST_PROJECTED = 20
 _MOST_PROJECTED_OF_TABLE = 100
 _MOST_LOCAL_INDEXES = 5
+_MOST_OF_A_KIND = 4
 _KEY_TYPE = one_of("HASH", "RANGE")
 _ATTRIBUTE_TYPE = one_of("B", "N", "S")
 _VIEW_TYPE = one_of(*VIEW_TYPES)
@@ -87,15 +88,16 @@ def _name_violation(name: Any) -> str | None:
     return at_least_length(text(name), 1) or at_most_length(name, MOST_NAME_BYTES)
 
 
-def key_elements(given: Any, where: str) -> list[dict[str, str]]:
-    """Return the elements of a `KeySchema`."""
+def key_elements(given: Any, where: str, *, several: bool = False) -> list[dict[str, str]]:
+    """Return the elements of a `KeySchema`; those of a global index may be several of a kind."""
     elements = array(given)
     shown = ", ".join(
         f"KeySchemaElement(attributeName={element.get('AttributeName')}, "
         f"keyType={element.get('KeyType')})"
         for element in map(structure, elements)
     )
-    refuse((f"[{shown}]", where, at_least_length(elements, 1) or at_most_length(elements, 2)))
+    too_many = None if several else at_most_length(elements, 2)
+    refuse((f"[{shown}]", where, at_least_length(elements, 1) or too_many))
     for number, element in enumerate(elements, 1):
         place = f"{where}.{number}.member"
         name, kind = element.get("AttributeName"), element.get("KeyType")
@@ -105,8 +107,11 @@ def key_elements(given: Any, where: str) -> list[dict[str, str]]:
         )
     if elements[0]["KeyType"] != "HASH":
         raise validation("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
-    if len(elements) > 1:
-        if elements[1]["KeyType"] != "RANGE":
+    kinds = [element["KeyType"] for element in elements]
+    if several and kinds != ["HASH", "RANGE"]:
+        _check_several(kinds, [element["AttributeName"] for element in elements])
+    elif len(elements) > 1:
+        if kinds[1] != "RANGE":
             raise validation(
                 "Invalid KeySchema: The second KeySchemaElement is not a RANGE key type"
             )
@@ -116,6 +121,19 @@ def key_elements(given: Any, where: str) -> list[dict[str, str]]:
         {"AttributeName": text(element["AttributeName"]), "KeyType": element["KeyType"]}
         for element in elements
     ]
+
+
+def _check_several(kinds: list[str], names: list[str]) -> None:
+    """Refuse key attributes of a global index that cannot stand together."""
+    for kind in ("HASH", "RANGE"):
+        if kinds.count(kind) > _MOST_OF_A_KIND:
+            raise invalid(
+                f"The KeySchema exceeds the maximum allowed number of {kind} key attributes"
+            )
+    if kinds != sorted(kinds):
+        raise invalid("All HASH key attributes must precede RANGE key attributes in the KeySchema")
+    if len({*names}) < len(names):
+        raise validation("The KeySchema contains multiple key attributes with the same name")
 
 
 def check_types(types: dict[str, str], used: list[str], *, indexed: bool) -> None:
@@ -155,7 +173,7 @@ def index_requests(given: Any, title: str) -> list[Payload]:
     return requests
 
 
-def parse_index_keys(request: Payload, where: str) -> list[dict[str, str]]:
+def parse_index_keys(request: Payload, where: str, *, is_global: bool) -> list[dict[str, str]]:
     """Return the key schema of an index definition; refuse names that are not valid."""
     name = request.get("IndexName")
     refuse((name, f"{where}.indexName", _not_null(name)))
@@ -165,7 +183,7 @@ def parse_index_keys(request: Payload, where: str) -> list[dict[str, str]]:
     projection = request.get("Projection")
     if projection is not None:
         _check_projected_names(structure(projection).get("NonKeyAttributes"), where)
-    return key_elements(schema, f"{where}.keySchema")
+    return key_elements(schema, f"{where}.keySchema", several=is_global)
 
 
 def _check_projected_names(given: Any, where: str) -> None:

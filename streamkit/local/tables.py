@@ -24,10 +24,16 @@ from streamkit.local.values import Item, equal, item_size
 
 @dataclass(slots=True)
 class IndexLag:
-    """The seconds by which the global indexes of all tables lag behind; 0 for not at all."""
+    """How late the global indexes of all tables are, in seconds; 0 for not at all.
+
+    Attributes:
+        seconds: by how much they lag behind the table.
+        creation: how long a new index of an existing table is CREATING.
+    """
 
     clock: Callable[[], float]
     seconds: float = 0.0
+    creation: float = 0.0
 
 
 @dataclass(slots=True)
@@ -242,6 +248,15 @@ class EngineTable:
         self.indexes = dict(sorted([*self.indexes.items(), (index.name, index)]))
         if not index.is_global:
             self.local_names |= {index.name}
+
+    def create_index(self, index: TableIndex) -> None:
+        """Add an index to a table that is in use; it can be read when it is ACTIVE."""
+        index.active_at = self._lag.clock() + self._lag.creation
+        self.add_index(index)
+
+    def creating(self, index: TableIndex) -> bool:
+        """Return whether an index is still being filled, so that it cannot be read."""
+        return index.active_at > self._lag.clock()
 
     def remove_index(self, name: str) -> None:
         """Remove a global index."""

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _REFUSALS = "tests/unit/local/test_refusals.py"
+_SEVERAL = "tests/unit/local/test_several_attributes.py"
 _FREQUENT = "tests/unit/test_frequent_calls.py"
 
 MUTANTS = (
@@ -44,7 +45,7 @@ MUTANTS = (
     Mutant(
         "engine-index-keys-unbounded",
         "local/indexes.py",
-        """            self.keys.check_size(name, value)
+        """        self.keys.check_sizes(item)
 """,
         "",
         "an item is stored whose key of an index AWS refuses as too long",
@@ -53,10 +54,35 @@ MUTANTS = (
     Mutant(
         "engine-backfill-takes-long-keys",
         "local/schema.py",
-        "if not raw or (len(raw) > _SURELY_FITS and self._size_complaint(name, item[name])):",
-        "if not raw:",
+        "return not (long and self._size_complaint(item))",
+        "return True",
         "a new index holds items whose keys are too long for it",
         test=f"{_REFUSALS}::test_a_new_index_leaves_out_items_whose_keys_are_too_long_for_it",
+    ),
+    Mutant(
+        "engine-sort-attributes-with-gaps",
+        "local/expressions/keys.py",
+        "if name in comparisons and gaps:",
+        "if False:",
+        "a query of several sort attributes leaves one out, which AWS refuses",
+        test=f"{_SEVERAL}::test_a_query_with_a_gap_is_refused",
+    ),
+    Mutant(
+        "engine-partition-attributes-joined",
+        "local/schema.py",
+        'return raw[0] if len(raw) == 1 else "".join(f"{len(one)}:{one}" for one in raw)',
+        'return "".join(raw)',
+        "two values of a partition key with several attributes are one when they read the same",
+        test=f"{_SEVERAL}::test_a_query_gives_the_partition_key_and_sort_attributes_from_the_left",
+    ),
+    Mutant(
+        "engine-creating-index-is-read",
+        "local/pages.py",
+        "if table.creating(index):",
+        "if False:",
+        "an index that is being created can be read before it is complete",
+        test="tests/unit/local/test_redefinitions.py::"
+        "test_a_new_index_is_creating_until_it_can_be_read",
     ),
     Mutant(
         "engine-and-is-no-operator",

@@ -1,5 +1,8 @@
 """Key conditions: one value of the partition key and, perhaps, a range of the sort key.
 
+Both keys of a global index may have several attributes. Then the query gives a value for each of
+the partition key's, and for those of the sort key that stand before the one with a range.
+
 `KeyCondition` gives the range twice: as a predicate, and as bounds in the order of `sort_token`,
 so that a sorted partition can be searched by bisection. `key_condition` builds it from comparisons
 by attribute; both the expression and the older KeyConditions parameter come down to that.
@@ -7,7 +10,7 @@ by attribute; both the expression and the older KeyConditions parameter come dow
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streamkit.local.errors import validation
 from streamkit.local.expressions.conditions import bound_tree
@@ -40,14 +43,16 @@ class KeyCondition:
     """What a query asks of the keys.
 
     Attributes:
-        hash_value: the value of the partition key.
+        hash_values: the value of each attribute of the partition key.
+        before: the tokens of the sort key's attributes before the one that has the range.
         lower: the least token that the sort key may have, None when it may be anything.
         lower_inclusive: whether `lower` itself is in the range.
         upper: the greatest token, None when there is no end.
         upper_inclusive: whether `upper` itself is in the range.
     """
 
-    hash_value: AttributeValue
+    hash_values: tuple[AttributeValue, ...]
+    before: tuple[SortToken, ...] = ()
     lower: SortToken | None = None
     lower_inclusive: bool = True
     upper: SortToken | None = None
@@ -68,25 +73,28 @@ class KeyCondition:
         """Whether a sort key is in the range; None when the query asks nothing of it."""
         if not self.ranged:
             return None
-        return lambda value: self.holds(sort_token(value))
+        return lambda value: self.holds((sort_token(value),))
 
-    def holds(self, token: SortToken) -> bool:
-        """Return whether a sort key with this token is in the range."""
-        # The tokens of one key are of one type, which the checker cannot see.
+    def holds(self, entry: Sequence[Any]) -> bool:
+        """Return whether a sort key whose tokens begin an entry is in the range."""
+        count = len(self.before)
+        if tuple(entry[:count]) != self.before:
+            return False
+        token = entry[count]
         if self.lower is not None and not (
-            self.lower < token or (self.lower_inclusive and self.lower == token)  # type: ignore[operator]
+            self.lower < token or (self.lower_inclusive and self.lower == token)
         ):
             return False
         return self.upper is None or bool(
-            token < self.upper or (self.upper_inclusive and self.upper == token)  # type: ignore[operator]
+            token < self.upper or (self.upper_inclusive and self.upper == token)
         )
 
 
 def parse_key_condition(
     text: str,
     placeholders: Placeholders,
-    hash_name: str,
-    range_name: str | None,
+    hash_names: Sequence[str],
+    range_names: Sequence[str],
     *,
     types: Mapping[str, str] | None = None,
 ) -> KeyCondition:
@@ -95,8 +103,8 @@ def parse_key_condition(
     Args:
         text: the expression.
         placeholders: those of the request; what the expression uses is noted there.
-        hash_name: the partition key.
-        range_name: the sort key, None when there is none.
+        hash_names: the attributes of the partition key.
+        range_names: the attributes of the sort key; none when there is no sort key.
         types: the types of the key attributes (S, N or B), to check the values against.
 
     Raises:
@@ -105,37 +113,74 @@ def parse_key_condition(
     tree = bound_tree(text, placeholders, _KIND, redundant_parentheses=True)
     comparisons: dict[str, Comparison] = {}
     _collect(tree.root, placeholders.values, comparisons)
-    return key_condition(comparisons, hash_name, range_name, types=types)
+    return key_condition(comparisons, hash_names, range_names, types=types)
 
 
 def key_condition(
     comparisons: Mapping[str, Comparison],
-    hash_name: str,
-    range_name: str | None,
+    hash_names: Sequence[str],
+    range_names: Sequence[str],
     *,
     types: Mapping[str, str] | None = None,
 ) -> KeyCondition:
     """Build a key condition from at most one comparison per attribute."""
+    if len(hash_names) == 1 and len(range_names) <= 1:
+        _check_names(comparisons, hash_names[0], range_names)
+    else:
+        _check_several(comparisons, hash_names, range_names)
+    for name, (operator, operands) in comparisons.items():
+        if operator not in _INDEXABLE:
+            raise validation("Attempted conditional constraint is not an indexable operation")
+        _check_operands(name, operands, types or {})
+    if any(comparisons[name][0] != "EQ" for name in hash_names):
+        raise validation("Query key condition not supported")
+    condition = KeyCondition(tuple(comparisons[name][1][0] for name in hash_names))
+    given = [comparisons[name] for name in range_names if name in comparisons]
+    if not given:
+        return condition
+    before = tuple(sort_token(operands[0]) for _, operands in given[:-1])
+    return _with_range(replace(condition, before=before), *given[-1])
+
+
+def _check_names(
+    comparisons: Mapping[str, Comparison], hash_name: str, range_names: Sequence[str]
+) -> None:
+    """Refuse comparisons of other attributes than those of a key with one attribute of a kind."""
     if not 1 <= len(comparisons) <= 2:
         raise validation("Conditions can be of length 1 or 2 only")
     if hash_name not in comparisons:
         raise validation(f"Query condition missed key schema element: {hash_name}")
     if len(comparisons) == 2:
-        if range_name is None:
+        if not range_names:
             raise validation("Query key condition not supported")
-        if range_name not in comparisons:
-            raise validation(f"Query condition missed key schema element: {range_name}")
-    for name, (operator, operands) in comparisons.items():
-        if operator not in _INDEXABLE:
-            raise validation("Attempted conditional constraint is not an indexable operation")
-        _check_operands(name, operands, types or {})
-    operator, operands = comparisons[hash_name]
-    if operator != "EQ":
+        if range_names[0] not in comparisons:
+            raise validation(f"Query condition missed key schema element: {range_names[0]}")
+
+
+def _check_several(
+    comparisons: Mapping[str, Comparison], hash_names: Sequence[str], range_names: Sequence[str]
+) -> None:
+    """Refuse comparisons that a key with several attributes of a kind does not take.
+
+    All attributes of the partition key need an equality. Those of the sort key are given from left
+    to right without a gap, and all but the last one with an equality.
+    """
+    equal = {name for name, (operator, _) in comparisons.items() if operator == "EQ"}
+    missing = [name for name in hash_names if name not in equal]
+    if missing:
+        raise validation(
+            f"HASH key attributes {', '.join(missing)} must have equality conditions specified in "
+            "the query"
+        )
+    if not comparisons.keys() <= {*hash_names, *range_names}:
         raise validation("Query key condition not supported")
-    condition = KeyCondition(operands[0])
-    if len(comparisons) == 2 and range_name is not None:
-        return _with_range(condition, *comparisons[range_name])
-    return condition
+    for place, name in enumerate(range_names):
+        gaps = [other for other in range_names[:place] if other not in equal]
+        if name in comparisons and gaps:
+            raise validation(
+                f"RANGE key attributes {', '.join(gaps)} must have equality conditions specified "
+                f"in the query because a condition is present on key attribute {name}"
+            )
 
 
 def _check_operands(

@@ -22,7 +22,9 @@ VALUES = {
 
 def parse(text, values=None, *, range_name="sk", types=TYPES, names=None):
     request = Placeholders(names, values or VALUES, expressions={"KeyConditionExpression": text})
-    return parse_key_condition(text, request, "pk", range_name, types=types)
+    return parse_key_condition(
+        text, request, ["pk"], [range_name] if range_name else [], types=types
+    )
 
 
 def refusal(text, values=None, **options):
@@ -58,7 +60,7 @@ def selected(text, *keys):
     ],
 )
 def test_a_key_condition_selects_a_range(text, expected):
-    assert parse(text).hash_value == {"S": "p"}
+    assert parse(text).hash_values == ({"S": "p"},)
     assert selected(text, *"abcde") == expected
 
 

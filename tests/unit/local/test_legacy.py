@@ -215,10 +215,10 @@ def test_a_query_filter_leaves_the_keys_alone():
 
 def test_key_conditions_select_a_range():
     conditions = {"pk": compared("EQ", s("p")), "sk": compared("BETWEEN", s("b"), s("d"))}
-    condition = key_conditions(conditions, "pk", "sk", types={"pk": "S", "sk": "S"})
-    assert condition.hash_value == s("p")
+    condition = key_conditions(conditions, ["pk"], ["sk"], types={"pk": "S", "sk": "S"})
+    assert condition.hash_values == (s("p"),)
     assert [key for key in "abcde" if condition.range_matches(s(key))] == ["b", "c", "d"]
-    assert key_conditions({"pk": compared("EQ", s("p"))}, "pk", "sk").range_matches is None
+    assert key_conditions({"pk": compared("EQ", s("p"))}, ["pk"], ["sk"]).range_matches is None
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,10 @@ def test_key_conditions_select_a_range():
     ],
 )
 def test_faulty_key_conditions_are_refused(conditions, expected):
-    assert refusal(key_conditions, conditions, "pk", "sk", types={"pk": "S", "sk": "S"}) == expected
+    assert (
+        refusal(key_conditions, conditions, ["pk"], ["sk"], types={"pk": "S", "sk": "S"})
+        == expected
+    )
 
 
 @pytest.mark.parametrize(

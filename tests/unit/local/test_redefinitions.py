@@ -70,6 +70,54 @@ def test_a_new_index_has_the_items_there_are_but_those_of_another_type(db, build
     db("PutItem", TableName="table", Item=build.item(pk="a", sk="5", v=7))
 
 
+def test_a_new_index_is_creating_until_it_can_be_read(db, build):
+    db.table(GlobalSecondaryIndexes=[build.gsi("old", "w")])
+    db("PutItem", TableName="table", Item=build.item(pk="a", sk="1", v="x"))
+    db.engine.index_creation = 300.0
+    reply = db("UpdateTable", **create_index(build, "v"))["TableDescription"]
+    assert reply["TableStatus"] == "UPDATING"
+    old, new = sorted(reply["GlobalSecondaryIndexes"], key=lambda one: one["IndexStatus"])
+    assert (old["IndexName"], old["IndexStatus"]) == ("old", "ACTIVE")
+    assert (new["IndexName"], new["IndexStatus"], new["Backfilling"]) == ("new", "CREATING", True)
+    for read in ("Scan", "Query"):
+        asked = {
+            "KeyConditionExpression": "v = :v",
+            "ExpressionAttributeValues": {":v": {"S": "x"}},
+        }
+        request = {"TableName": "table", "IndexName": "new", **(asked if read == "Query" else {})}
+        assert db.invalid(read, **request) == (
+            "Cannot read from backfilling global secondary index: new"
+        )
+    one_more = create_index(build, "z", IndexName="more")
+    code, message = db.refused("UpdateTable", **one_more)
+    assert code == "LimitExceededException"
+    assert "Only 1 online index can be created or deleted simultaneously" in message
+    # Writes of that time are in the index, too.
+    db("PutItem", TableName="table", Item=build.item(pk="a", sk="2", v="x"))
+    db.now += 299
+    assert describe(db)["TableStatus"] == "UPDATING"
+    db.now += 1
+    table = describe(db)
+    assert table["TableStatus"] == "ACTIVE"
+    assert all("Backfilling" not in index for index in table["GlobalSecondaryIndexes"])
+    assert len(db.everything(IndexName="new")) == 2
+    db("UpdateTable", **one_more)
+
+
+def test_an_index_that_is_being_created_can_be_deleted_and_no_other(db, build):
+    db.table(GlobalSecondaryIndexes=[build.gsi("old", "w")])
+    db.engine.index_creation = 300.0
+    db("UpdateTable", **create_index(build, "v"))
+
+    def delete(name):
+        update = {"Delete": {"IndexName": name}}
+        return {"TableName": "table", "GlobalSecondaryIndexUpdates": [update]}
+
+    assert db.refused("UpdateTable", **delete("old"))[0] == "LimitExceededException"
+    db("UpdateTable", **delete("new"))
+    assert describe(db)["TableStatus"] == "ACTIVE"
+
+
 def test_index_changes_that_make_no_sense_are_refused(db, build):
     db.table(LocalSecondaryIndexes=[build.gsi("lsi", "pk", "v")])
 
