@@ -29,6 +29,7 @@ from streamkit.observe.logs import OwnHandler
 from streamkit.operate.permissions.place import AccountPlace
 from tests.acceptance import account
 from tests.authority import one_authority
+from tests.hurried import hurried
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0
@@ -221,10 +222,14 @@ class Shop:
             STREAMKIT_LIST_INTERVAL="0.3",
         )
         self.env |= account.EASY if account.prefix() else {}
+        self._running = 0
         (folder / "shop.py").write_text(SHOP)
 
     def run(self, *arguments, **env):
-        """Run a command to its end, in this process: starting Python takes longer than the rest."""
+        """Run a command to its end, in this process: starting Python takes longer than the rest.
+
+        It sleeps through no time, unless another process takes part, which it may wait for.
+        """
         env = {name: text for name, text in {**self.env, **env}.items() if text is not None}
         out, err = io.StringIO(), io.StringIO()
         before, path, here = set(sys.modules), list(sys.path), Path.cwd()
@@ -236,6 +241,7 @@ class Shop:
             nullcontext()
             if account.prefix()
             else commanded(arguments, self.table, self._partition_key),
+            nullcontext() if account.prefix() or self._running else hurried(),
         ):
             os.chdir(self.folder)
             importlib.invalidate_caches()
@@ -280,9 +286,11 @@ class Shop:
     def start(self, *arguments, **env):
         """Start a command and leave it running."""
         process = Process(arguments, cwd=self.folder, env={**self.env, **env})
+        self._running += 1
         try:
             yield process
         finally:
+            self._running -= 1
             process.close()
 
     def touch(self, name):
