@@ -1,7 +1,7 @@
 """Both sides of a family may be written: an executable specification of what a move does with it.
 
-An old item has two fields; they move to one new item, or to one each. Old code and new code write
-both sides at any moment. A pair record holds what both last agreed on. Two processes read the family
+An old item has two fields; they move to one new item, or to one each; or two old items with one
+field each become one. Old code and new code write both sides at any moment. A pair record holds what both last agreed on. Two processes read the family
 and send one transaction later; refused, they read again. What is on one side alone is carried to
 the other. The same field with two values waits for a person. At the end the old item becomes a
 stub, which is watched until nothing is left open; then the stub goes together with the record. A
@@ -105,7 +105,7 @@ class World(NamedTuple):
 class Rules:
     """How it is done; ours by default."""
 
-    shape: Literal["rekey", "split"] = "rekey"
+    shape: Literal["rekey", "split", "merge"] = "rekey"
     by_field: bool = True
     """What one side has written is carried field by field, and not as its whole image."""
     conflict: Literal["person", "old", "new"] = "person"
@@ -151,8 +151,9 @@ class Model:
         self.rules, self.most, self.processes = rules, (old, new), processes
         self.rollback = rollback
         self.items = {"old": (EVERY,), "new": (EVERY,)}
-        if rules.shape == "split":
-            self.items["new"] = tuple(frozenset({field}) for field in FIELDS)
+        several = {"split": "new", "merge": "old"}.get(rules.shape)
+        if several is not None:
+            self.items[several] = tuple(frozenset({field}) for field in FIELDS)
 
     def first(self) -> World:
         """Return the world in which one item is at its old key."""
@@ -360,7 +361,8 @@ class Model:
         for item in self.items[name]:
             for field in item:
                 there = any(side.values[one] is not None for one in item)
-                values[field] = STUB if there or name == "old" else None
+                keeps = name == "old" and len(self.items[name]) == 1
+                values[field] = STUB if there or keeps else None
         return side._replace(values=tuple(values), stamped=(True, True))
 
     # -- settling ----------------------------------------------------------------------------------
@@ -585,5 +587,11 @@ NAIVE: dict[str, Rules] = {
     "nothing is left at the old key": Rules(stubs=False),
     "nobody watches what is left": Rules(watches=False),
     "a decision about whatever is there": Rules(shown=False),
+    "the target becomes what the sources say": Rules(shape="merge", by_field=False),
+    "a source that is gone is merged field by field": Rules(shape="merge", whole=False),
+    "the sources are not asked for": Rules(shape="merge", conditional="new"),
+    "the target is not asked for": Rules(shape="merge", conditional="old"),
+    "contract passes over sources only": Rules(shape="merge", records=False),
+    "contract compares sources, and deletes by the mark": Rules(shape="merge", asks=False),
 }
 """Rules that look simpler, and lose a write."""
