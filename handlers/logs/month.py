@@ -1,4 +1,4 @@
-"""A month in a minute: logs with an archive, in virtual time, with a weekend on which nobody works.
+"""A month in a minute: logs with an archive, in virtual time, with a weekend without workers.
 
     python -m handlers.logs.month
 

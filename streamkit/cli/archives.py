@@ -8,9 +8,8 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
-from streamkit.cli.printing import moment, print_json, say
+from streamkit.cli.printing import moment, print_json, say, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
-from streamkit.errors import RetentionLost
 
 if TYPE_CHECKING:
     from streamkit.app import App
@@ -104,29 +103,17 @@ def restore(
     must be empty. A restore into a table that was stopped is begun again with the same command.
     Exits with 5 if it is refused, and with 6 if the archive lacks changes.
     """
-    from streamkit.operate.restore import RestoreRefused, RestoreWish
+    from streamkit.operate.restore import RestoreWish
 
     if to_local is (to_table is not None):
         raise typer.BadParameter("give either --to-local or --to-table NAME")
     loaded = app_named(app)
-    wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, _tell)
-    try:
-        done = with_aws(lambda aws: _restored(loaded, aws, wanted, to_table, data))
-    except RestoreRefused as refused:
-        for reason in refused.reasons:
-            typer.echo(f"refused: {reason}", err=True)
-        exit_with(ExitCode.PROBLEMS)
-    except RetentionLost as lost:
-        typer.echo(f"{lost}; --allow-loss goes on without it", err=True)
-        exit_with(ExitCode.RETENTION_LOST)
+    wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, tell)
+    done = with_aws(lambda aws: _restored(loaded, aws, wanted, to_table, data))
     if json:
         print_json(done.to_dict())
     else:
         _describe(done)
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 async def _restored(

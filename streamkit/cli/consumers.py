@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, ListenerOption
 from streamkit.cli.printing import moment, print_json, say
 from streamkit.cli.printing import table as print_table
-from streamkit.cli.running import app_named, exit_with, settings, with_aws
+from streamkit.cli.running import app_named, settings, with_aws
 
 if TYPE_CHECKING:
     from streamkit.operate.rewind import Rewound
@@ -217,27 +216,22 @@ def rewind(
     --drop-parked says that they go: those made before the time do not come again. If it is
     interrupted, the next worker finishes it.
     """
-    from streamkit.operate.rewind import Despite, RewindRefused
+    from streamkit.operate.rewind import Despite
     from streamkit.operate.rewind import rewind as rewind_consumer
 
     loaded = app_named(app, listener)
     moment_to = None if to == _ALL else time_of(to, "--to", _ALL)
-    try:
-        done = with_aws(
-            lambda aws: rewind_consumer(
-                loaded,
-                aws,
-                moment_to,
-                allow=allow or (),
-                lease_seconds=settings().lease,
-                in_flight=in_flight,
-                despite=Despite(loss=allow_loss, parked=drop_parked),
-            )
+    done = with_aws(
+        lambda aws: rewind_consumer(
+            loaded,
+            aws,
+            moment_to,
+            allow=allow or (),
+            lease_seconds=settings().lease,
+            in_flight=in_flight,
+            despite=Despite(loss=allow_loss, parked=drop_parked),
         )
-    except RewindRefused as refused:
-        for reason in refused.reasons:
-            typer.echo(f"refused: {reason}", err=True)
-        exit_with(ExitCode.PROBLEMS)
+    )
     if json:
         print_json(done.to_dict())
         return

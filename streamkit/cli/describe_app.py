@@ -55,7 +55,7 @@ def _handler_row(handler: HandlerOutline) -> tuple[str, ...]:
 
 
 def mermaid_of(found: AppOutline) -> str:
-    """Return a flowchart: entities lead to the handlers that hear of them, and those to others."""
+    """Return a flowchart: entities lead to their handlers, and those to what they write."""
     consumers = (found, *found.listeners)
     handlers = [(one.app, handler) for one in consumers for handler in one.handlers]
     lines = ["flowchart LR"]

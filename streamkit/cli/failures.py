@@ -15,6 +15,7 @@ from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
 from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
+from streamkit.progress.operation import Refusal
 
 _OURS = str(Path(__file__).parents[1])
 _WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
@@ -57,6 +58,9 @@ def report(error: Exception) -> ExitCode:
     if isinstance(inner, NotBegun):
         _say(f"error: {inner}")
         return ExitCode.NOT_BEGUN
+    if isinstance(inner, Refusal):
+        _say("\n".join(f"refused: {reason}" for reason in inner.reasons))
+        return ExitCode.PROBLEMS
     if isinstance(inner, ConfigurationError):
         cause = inner.__cause__
         advice = _ADVICE.get(code_of(cause), "") if isinstance(cause, AwsError) else ""

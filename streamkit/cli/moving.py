@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from streamkit.cli.consumers import time_of
-from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 from streamkit.cli.printing import print_json, say
-from streamkit.cli.running import app_named, exit_with, settings, with_aws
+from streamkit.cli.running import app_named, settings, with_aws
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -131,13 +130,5 @@ def to_lambda(
 
 
 def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:
-    """Run a move; list the reasons if it is refused."""
-    from streamkit.operate.moves import MoveRefused
-
     loaded = app_named(app, listener)
-    try:
-        return with_aws(lambda aws: work(loaded, aws))
-    except MoveRefused as refused:
-        for reason in refused.reasons:
-            typer.echo(f"refused: {reason}", err=True)
-        exit_with(ExitCode.PROBLEMS)
+    return with_aws(lambda aws: work(loaded, aws))

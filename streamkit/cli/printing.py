@@ -44,6 +44,11 @@ def say(text: str = "", **style: Any) -> None:
     sys.stdout.flush()
 
 
+def tell(text: str) -> None:
+    """Print a line of progress on stderr, where it does not disturb `--json`."""
+    typer.echo(text, err=True)
+
+
 def say_next(app: str | None, words: Sequence[str], listener: str | None = None) -> None:
     """Print the command that most people run next, ready to be pasted; nothing without words.
 

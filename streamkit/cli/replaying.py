@@ -8,9 +8,8 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, with_options
-from streamkit.cli.printing import print_json, say, table
+from streamkit.cli.printing import print_json, say, table, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
-from streamkit.errors import RetentionLost
 
 if TYPE_CHECKING:
     from streamkit.operate.replay_report import HandlerReplay, Replayed
@@ -94,7 +93,6 @@ def replay(
     instead. It may be stopped and begun again. Look first with --dry-run or --shadow. Exits with 5
     if it is refused or a change failed, and with 6 if the archive lacks changes of that time.
     """
-    from streamkit.operate.replay import ReplayRefused
     from streamkit.operate.replay import replay as replay_changes
     from streamkit.operate.replay_report import ReplayWish
 
@@ -105,28 +103,16 @@ def replay(
         since=time_of(since, "--from").timestamp(),
         until=time_of(until, "--until").timestamp(),
         mode="dry-run" if dry_run else "shadow" if shadow else "write",
-        tell=_tell,
+        tell=tell,
         **{name: value for name, value in choices.items() if value is not None},
     )
-    try:
-        done = with_aws(lambda aws: replay_changes(loaded, aws, wish))
-    except ReplayRefused as refused:
-        for reason in refused.reasons:
-            typer.echo(f"refused: {reason}", err=True)
-        exit_with(ExitCode.PROBLEMS)
-    except RetentionLost as lost:
-        typer.echo(f"{lost}; --allow-loss goes on without it", err=True)
-        exit_with(ExitCode.RETENTION_LOST)
+    done = with_aws(lambda aws: replay_changes(loaded, aws, wish))
     if json:
         print_json(done.to_dict())
     else:
         _describe(done, show_list=show_list)
     if any(one.failed for one in done.handlers.values()):
         exit_with(ExitCode.PROBLEMS)
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 _RAN = {"write": "ran", "dry-run": "would run", "shadow": "would run"}

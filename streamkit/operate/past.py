@@ -128,7 +128,7 @@ class PastChanges:
 
     def _lose(self, text: str) -> None:
         if not self.allowed:
-            raise RetentionLost(text)
+            raise RetentionLost(f"{text}; --allow-loss goes on without it")
         self.losses.append(text)
 
     async def _tail(self, chain: Chain, positions: list[str], after: float) -> list[Record]:
