@@ -1,13 +1,16 @@
-"""Commands in this process whose waits take no time, although what they call is another process.
+"""Commands whose waits take less time than they say, although what they call is another process.
 
 A command mostly sleeps: until the next poll, the next heartbeat, the end of a lease. While it waits
 for no answer of a service and for no thread, nothing can happen before its next timer, unless a
-third process takes part. So its loop's clock jumps there. While it waits for an answer, time is
-real. The time of day, which the service has too, stays real.
+third process takes part. So the clock of its loop jumps there; while it waits for an answer, time
+is real. If other processes take part, the clocks of all of them run faster, by the same rate: for
+that they are started as `python -m tests.hurried RATE COMMAND…`. The time of day, which the service
+has too, stays real.
 """
 
 import asyncio
 import selectors
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,64 +22,77 @@ import anyio
 import anyio.to_thread
 from aiobotocore.httpsession import AIOHTTPSession
 
+from streamkit.cli import main
 from streamkit.progress.clock import SystemClock
 
 
-class _Jumps(selectors.DefaultSelector):
-    """A selector that jumps to the next timer when nothing is awaited from outside."""
+class _Hurry(selectors.DefaultSelector):
+    """A selector that waits less than it is asked to; it knows how far its clock is ahead."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float, *, alone: bool) -> None:
         super().__init__()
-        self.jumped = 0.0
         self.awaited = 0
         """Calls of services and of threads that have not answered yet."""
+        self._rate, self._alone = rate, alone
+        self._began, self._jumped = time.monotonic(), 0.0
+
+    def monotonic(self) -> float:
+        passed = time.monotonic() - self._began
+        return self._began + passed * self._rate + self._jumped
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        if self.awaited or timeout is None or timeout <= 0:
+        if timeout is None or timeout <= 0:
             return super().select(timeout)
+        if self.awaited or not self._alone:
+            return super().select(timeout / self._rate)
         ready = super().select(0)
         if not ready:
-            self.jumped += timeout
+            self._jumped += timeout
         return ready
 
 
 class _HurriedLoop(asyncio.SelectorEventLoop):
-    def __init__(self, jumps: _Jumps) -> None:
-        super().__init__(jumps)
-        self._jumps = jumps
+    def __init__(self, hurry: _Hurry) -> None:
+        self._hurry = hurry
+        super().__init__(hurry)
 
     def time(self) -> float:
-        return time.monotonic() + self._jumps.jumped
+        return self._hurry.monotonic()
 
 
 @contextmanager
-def hurried() -> Iterator[None]:
-    """Let commands that run in this process meanwhile jump over what they would sleep."""
-    jumps: list[_Jumps] = []
+def hurried(rate: float = 1, *, alone: bool) -> Iterator[None]:
+    """Let the command that runs in this process meanwhile hurry.
 
-    def loop() -> _HurriedLoop:
-        jumps.append(_Jumps())
-        return _HurriedLoop(jumps[-1])
+    Args:
+        rate: how much faster its clock runs than the real one.
+        alone: no other process takes part but the service, so that the clock may jump.
+    """
+    hurry = _Hurry(rate, alone=alone)
 
     def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
         async def counted(*arguments: Any, **options: Any) -> Any:
-            jumps[-1].awaited += 1
+            hurry.awaited += 1
             try:
                 return await call(*arguments, **options)
             finally:
-                jumps[-1].awaited -= 1
+                hurry.awaited -= 1
 
         return counted
 
-    def monotonic() -> float:
-        return time.monotonic() + (jumps[-1].jumped if jumps else 0.0)
-
-    run = partial(anyio.run, backend_options={"loop_factory": loop})
+    run = partial(anyio.run, backend_options={"loop_factory": lambda: _HurriedLoop(hurry)})
     threads = anyio.to_thread
     with (
         mock.patch.object(anyio, "run", run),
         mock.patch.object(AIOHTTPSession, "send", awaited(AIOHTTPSession.send)),
         mock.patch.object(threads, "run_sync", awaited(threads.run_sync)),
-        mock.patch.object(SystemClock, "monotonic", staticmethod(monotonic)),
+        mock.patch.object(SystemClock, "monotonic", staticmethod(hurry.monotonic)),
     ):
         yield
+
+
+if __name__ == "__main__":
+    own_rate = float(sys.argv.pop(1))
+    sys.argv[0] = "streamkit"
+    with hurried(own_rate, alone=False):
+        main()

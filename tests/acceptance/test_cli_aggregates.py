@@ -37,6 +37,7 @@ class ByNumber(Aggregate[Order], pk="BY#{number}", sk="BY"):
 @pytest.fixture
 def counted(shop):
     """A shop whose one order is counted by a worker that goes on."""
+    shop.hasten()
     (shop.folder / "counted.py").write_text(COUNTED)
     assert json.loads(shop.run("aggregate", "list", "counted", "--json").stdout)[0]["state"] == (
         "not started"

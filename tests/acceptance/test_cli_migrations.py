@@ -70,9 +70,8 @@ _SECONDS = itertools.count()
 
 @pytest.fixture
 def shop(shop):
-    calm = {"POLL_CEILING": "0.7", "HEARTBEAT": "2", "LEASE": "5", "LIST_INTERVAL": "5"}
-    calm["CHECKPOINT_INTERVAL"] = "0.5"
-    shop.env |= {f"STREAMKIT_{name}": value for name, value in calm.items()}
+    shop.hasten()
+    shop.env["STREAMKIT_CHECKPOINT_INTERVAL"] = "0.5"
     return shop
 
 
