@@ -13,7 +13,6 @@ DynamoDB stores neither at the top level of an item.
 import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -26,11 +25,10 @@ from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import StoredAs, dump_fields, validate_fields
-from streamkit.model.keys import Index, Key, Query, StoredKey, wire_key
+from streamkit.model.keys import Index, Key, Query, StoredKey, built_query, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.schema import TableSchema
 from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
-from streamkit.model.templates import KeyTemplate
 
 __all__ = [
     "Entity",
@@ -131,8 +129,8 @@ class Entity(BaseModel):
     def query(cls, /, *, index: Index | None = None, **fields: Any) -> Query[Self]:
         """Return a query for the items under a partition key, of the table or of an index.
 
-        All fields of the partition key's template are needed; fields of the sort key's template,
-        from its beginning, narrow the query further.
+        All fields of the partition key are needed; fields of the sort key, from its beginning,
+        narrow the query further.
 
         Raises:
             ValueError: a field is missing, unknown, of the wrong type, or given without the
@@ -149,8 +147,7 @@ class Entity(BaseModel):
         if missing or extra:
             raise ValueError(f"{where} {_difference(missing, extra)}")
         values = validate_fields(cls, fields, where=where)
-        query = Query(cls, index, pk.build(values))
-        return query if sk is None else _narrow(query, sk, values, pk.fields)
+        return built_query(cls, index, (pk, sk), values)
 
     @classmethod
     def upcast(cls, function: Upcast) -> Upcast:
@@ -378,22 +375,3 @@ def _difference(missing: list[str], extra: list[str]) -> str:
     if extra:
         parts.append(f"does not take {', '.join(extra)}")
     return " and ".join(parts)
-
-
-def _narrow(
-    query: Query[Any], sk: KeyTemplate, values: Mapping[str, Any], pk_fields: tuple[str, ...]
-) -> Query[Any]:
-    given = 0
-    while given < len(sk.placeholders) and sk.placeholders[given].name in values:
-        given += 1
-    later = [p.name for p in sk.placeholders[given:] if p.name in values]
-    later = [name for name in later if name not in pk_fields]
-    if later:
-        raise ValueError(
-            f"a query of {query.entity.__name__} by {', '.join(later)} also needs "
-            f"{sk.placeholders[given].name}, which comes before in the sort key"
-        )
-    text = sk.build_prefix(values, given)
-    if given == len(sk.placeholders):
-        return replace(query, lower=text, upper=text)
-    return replace(query, sk_prefix=text or None, next_field=sk.placeholders[given])

@@ -299,8 +299,8 @@ class Table:
         """Return an item's place in a query or scan; `page` continues after it."""
         names = set(self.schema.key_attributes)
         if wanted.index is not None:
-            (pk, _), sort = wanted.index.key_attributes(self.schema)
-            names |= {pk} if sort is None else {pk, sort[0]}
+            pk, sk = wanted.index.key_attributes(self.schema)
+            names |= {name for name, _ in pk + sk}
         return {name: item[name] for name in names}
 
     def entity_of(

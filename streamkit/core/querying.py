@@ -12,10 +12,11 @@ from typing import Any
 
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
-from streamkit.model.codec import encode_key
+from streamkit.model.codec import AttributeValue, encode_key
+from streamkit.model.key_fields import KeyFields
 from streamkit.model.keys import Query
 from streamkit.model.parts import LAST_SUFFIX, is_part, without_suffix
-from streamkit.model.schema import TableSchema
+from streamkit.model.schema import KeyAttributes, TableSchema
 from streamkit.progress.actions import ItemRef, Wire
 
 
@@ -26,29 +27,53 @@ def query_request(query: Query[Any], schema: TableSchema) -> dict[str, Any]:
         DeclarationError: the table does not have the query's index.
     """
     request: dict[str, Any] = {"TableName": schema.name, "ScanIndexForward": True}
-    if query.index is None:
-        pk, sk = (schema.pk, schema.pk_type), None
-        if schema.sk is not None and schema.sk_type is not None:
-            sk = (schema.sk, schema.sk_type)
-    else:
+    pk, sk = _key_attributes(query, schema)
+    names: dict[str, str] = {}
+    values: dict[str, AttributeValue] = {}
+    conditions: list[str] = []
+    equal = sk
+    if query.index is not None:
         request["IndexName"] = query.index.name
-        pk, sk = query.index.key_attributes(schema)
-    condition = "#pk = :pk"
-    names, values = {"#pk": pk[0]}, {":pk": encode_key(query.pk, pk[1])}
-    if sk is not None:
-        bounds = {":prefix": query.sk_prefix, ":low": query.lower, ":high": query.upper}
-        given = {name: text for name, text in bounds.items() if text is not None}
-        if given:
-            names["#sk"] = sk[0]
-            values |= {name: encode_key(text, sk[1]) for name, text in given.items()}
-            condition += " AND " + _sort_condition(given)
-    request["KeyConditionExpression"] = condition
+    if query.index is not None and isinstance(query.index.pk, KeyFields):
+        equal = pk + sk
+    else:
+        ((names["#pk"], kind),) = pk
+        values[":pk"] = encode_key(query.pk, kind)
+        conditions.append("#pk = :pk")
+    for place, (kind, raw) in enumerate(query.equal):
+        names[f"#k{place}"], values[f":k{place}"] = equal[place][0], {kind: raw}
+        conditions.append(f"#k{place} = :k{place}")
+    bounds = _bounds(query, equal[len(query.equal) :])
+    if bounds:
+        names["#sk"] = equal[len(query.equal)][0]
+        values |= bounds
+        conditions.append(_sort_condition(bounds))
+    request["KeyConditionExpression"] = " AND ".join(conditions)
     request["ExpressionAttributeNames"] = names
     request["ExpressionAttributeValues"] = values
     request["ScanIndexForward"] = not query.descending
     if query.maximum is not None:
         request["Limit"] = query.maximum
     return request
+
+
+def _key_attributes(query: Query[Any], schema: TableSchema) -> tuple[KeyAttributes, KeyAttributes]:
+    if query.index is not None:
+        return query.index.key_attributes(schema)
+    sk = () if schema.sk is None or schema.sk_type is None else ((schema.sk, schema.sk_type),)
+    return ((schema.pk, schema.pk_type),), sk
+
+
+def _bounds(query: Query[Any], left: KeyAttributes) -> dict[str, AttributeValue]:
+    """Return the values that bound the first of the sort key's attributes that are left."""
+    if not left:
+        return {}
+    texts = {":prefix": query.sk_prefix, ":low": query.lower, ":high": query.upper}
+    given = {name: encode_key(text, left[0][1]) for name, text in texts.items() if text is not None}
+    for name, bound in zip((":low", ":high"), query.bounds, strict=True):
+        if bound is not None:
+            given[name] = {bound[0]: bound[1]}
+    return given
 
 
 def widened(query: Query[Any]) -> Query[Any]:
@@ -95,7 +120,7 @@ def _comparable(kind: str, text: Any) -> Any:
     return Decimal(text) if kind == "N" else text
 
 
-def _sort_condition(given: Mapping[str, str]) -> str:
+def _sort_condition(given: Mapping[str, AttributeValue]) -> str:
     if ":prefix" in given:
         return "begins_with(#sk, :prefix)"
     if ":low" in given and ":high" in given:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.core.consumer import Consumer
-from streamkit.entity import Entity, spec_of
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.model.key_fields import KeyFields
 from streamkit.model.keys import Index
+from streamkit.stream.decode.fast import stored_kind
 
 KeyType = Literal["S", "N", "B"]
+Declared = list[tuple[type[Entity], Index]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +81,20 @@ class TableShape:
             keys[self.sk] = self.sk_type
         types: dict[str, KeyType] = {**keys}
         indexes = []
-        for found in _indexes(entities):
-            shape, own = self._index(found)
-            types |= own
+        for index, declared in _indexes(entities).items():
+            shape = self.indexes.get(index, IndexShape())
+            pk, sk = self._pk(index, shape, declared), self._sk(index, shape, declared)
+            types |= pk | sk
             indexes.append(
                 {
-                    "IndexName": found[0].name,
-                    "KeySchema": _key_schema(own),
+                    "IndexName": index,
+                    "KeySchema": _key_schema(pk, sk),
                     "Projection": shape.projection,
                 }
             )
         request: dict[str, Any] = {
             "TableName": name,
-            "KeySchema": _key_schema(keys),
+            "KeySchema": _key_schema([*keys][:1], [*keys][1:]),
             "AttributeDefinitions": [
                 {"AttributeName": attribute, "AttributeType": kind}
                 for attribute, kind in sorted(types.items())
@@ -121,17 +125,23 @@ class TableShape:
         if expiry is not None:
             await dynamodb.update_time_to_live(**expiry)
 
-    def _index(self, declared: list[Index]) -> tuple[IndexShape, dict[str, KeyType]]:
-        """Return an index's shape, and its key attributes with their types, partition key first."""
-        name = declared[0].name
-        shape = self.indexes.get(name, IndexShape())
-        pk = shape.pk or next((i.pk_attribute for i in declared if i.pk_attribute), f"{name}PK")
-        keys: dict[str, KeyType] = {pk: self._type_of(pk, shape.pk_type)}
-        if any(index.sk for index in declared):
-            said = next((i.sk_attribute for i in declared if i.sk_attribute), f"{name}SK")
-            sk = shape.sk or said
-            keys[sk] = self._type_of(sk, shape.sk_type)
-        return shape, keys
+    def _pk(self, name: str, shape: IndexShape, declared: Declared) -> dict[str, KeyType]:
+        """Return the attributes of an index's partition key, with their types."""
+        fields = _field_types((entity, index.pk) for entity, index in declared)
+        if fields:
+            return fields
+        said = next((i.pk_attribute for _, i in declared if i.pk_attribute), f"{name}PK")
+        pk = shape.pk or said
+        return {pk: self._type_of(pk, shape.pk_type)}
+
+    def _sk(self, name: str, shape: IndexShape, declared: Declared) -> dict[str, KeyType]:
+        """Return the attributes of an index's sort key, with their types."""
+        fields = _field_types((entity, index.sk) for entity, index in declared)
+        if fields or not any(index.sk for _, index in declared):
+            return fields
+        said = next((i.sk_attribute for _, i in declared if i.sk_attribute), f"{name}SK")
+        sk = shape.sk or said
+        return {sk: self._type_of(sk, shape.sk_type)}
 
     def _type_of(self, attribute: str, said: KeyType) -> KeyType:
         """Return the type of an index's key attribute, which may be one of the table's keys."""
@@ -144,17 +154,28 @@ def entities_of(app: Consumer) -> tuple[type[Entity], ...]:
     return tuple(dict.fromkeys(entity for one in consumers for entity in one.entities))
 
 
-def _indexes(entities: Iterable[type[Entity]]) -> list[list[Index]]:
+def _indexes(entities: Iterable[type[Entity]]) -> dict[str, Declared]:
     """Return the entities' declarations of each index."""
-    found: dict[str, list[Index]] = {}
+    found: dict[str, Declared] = {}
     for entity in entities:
         for index in spec_of(entity).indexes.values():
-            found.setdefault(index.name, []).append(index)
-    return list(found.values())
+            found.setdefault(index.name, []).append((entity, index))
+    return found
 
 
-def _key_schema(keys: Iterable[str]) -> list[dict[str, str]]:
+def _field_types(keys: Iterable[tuple[type[Entity], object]]) -> dict[str, KeyType]:
+    """Return the attributes of the first key that consists of fields, with their types."""
+    for entity, key in keys:
+        if isinstance(key, KeyFields):
+            stored, fields = attribute_names(entity), entity.model_fields
+            kinds: dict[str | None, KeyType] = {"N": "N", "B": "B"}
+            return {stored[name]: kinds.get(stored_kind(fields[name]), "S") for name in key.fields}
+    return {}
+
+
+def _key_schema(pk: Iterable[str], sk: Iterable[str]) -> list[dict[str, str]]:
     return [
         {"AttributeName": name, "KeyType": kind}
-        for name, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+        for kind, names in (("HASH", pk), ("RANGE", sk))
+        for name in names
     ]

@@ -22,9 +22,12 @@ from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
 from streamkit.model.declaration import Declaration
-from streamkit.model.schema import TableSchema
+from streamkit.model.key_fields import KeyFields
+from streamkit.model.keys import Index
+from streamkit.model.schema import KeyAttributes, TableSchema
 from streamkit.model.templates import KeyTemplate
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
+from streamkit.stream.decode.fast import stored_kind
 from streamkit.stream.decode.keyed import key_reader
 
 
@@ -78,8 +81,11 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
             except DeclarationError as error:
                 yield Finding("error", str(error))
             else:
-                yield from _number(index.declaration, index.pk, pk)
-                yield from _number(index.declaration, index.sk, sk)
+                for key, there in ((index.pk, pk), (index.sk, sk)):
+                    if isinstance(key, KeyFields):
+                        yield from _key_fields(entity, index, key, there)
+                    else:
+                        yield from _number(index.declaration, key, there[0] if there else None)
         yield from _number(spec.declaration, spec.pk, (schema.pk, schema.pk_type))
         if schema.sk is not None and schema.sk_type is not None:
             yield from _number(spec.declaration, spec.sk, (schema.sk, schema.sk_type))
@@ -108,6 +114,30 @@ def _number(
             f"{declared}: the key {attribute[0]!r} is a number, and {template.text!r} builds"
             ' none as DynamoDB stores it; use a single field without a format, as in "{number}"',
         )
+
+
+def _key_fields(
+    entity: type[Entity], index: Index, key: KeyFields, there: KeyAttributes
+) -> Iterator[Finding]:
+    """Find fields that are not stored as the attributes of the index's key."""
+    stored = attribute_names(entity)
+    wanted, names = [stored[name] for name in key.fields], [name for name, _ in there]
+    if wanted != names:
+        yield Finding(
+            "error",
+            f"{index.declaration}: {index.name} has the key attributes {', '.join(names)}, and"
+            f" {key.text} of {entity.__name__} are stored as {', '.join(wanted)}; name the fields"
+            " in the order of the index, or give them aliases",
+        )
+        return
+    for name, (attribute, kind) in zip(key.fields, there, strict=True):
+        held = stored_kind(entity.model_fields[name])
+        if held not in (None, kind):
+            yield Finding(
+                "error",
+                f"{index.declaration}: {attribute} of {index.name} is of type {kind}, and"
+                f" {entity.__name__} stores {name} as {held}; DynamoDB would refuse its items",
+            )
 
 
 def _as_returned(text: str) -> bool:

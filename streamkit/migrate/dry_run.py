@@ -175,9 +175,9 @@ class DryRun:
         """Check the keys of targets, which their entity may have made empty."""
         for target in rewrite.targets:
             for index in self.target.indexes.values():
-                for name, kind in ((index.pk, index.pk_type), (index.sk, index.sk_type)):
-                    value = target.item.get(name or "")
-                    if value is not None and value.get(kind or "") in (None, "", b""):
+                for name, kind in index.keys:
+                    value = target.item.get(name)
+                    if value is not None and value.get(kind) in (None, "", b""):
                         yield "bad key", f"{name} is a key of {index.name} and must be {kind}"
 
 

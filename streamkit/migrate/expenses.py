@@ -195,8 +195,7 @@ def _entry_units(
     old, new = _entry(schema, index, before), _entry(schema, index, after)
     if old == new:
         return 0
-    names = {index.pk, index.sk} - {None}
-    keys = [{n: one[n] for n in names if n is not None} if one else None for one in (old, new)]
+    keys = [{name: one[name] for name, _ in index.keys} if one else None for one in (old, new)]
     if keys[0] == keys[1]:
         return write_units(max(item_size(old or {}), item_size(new or {})))
     return sum(write_units(item_size(one)) for one in (old, new) if one is not None)
@@ -204,9 +203,9 @@ def _entry_units(
 
 def _entry(schema: TableSchema, index: IndexSchema, item: Item | None) -> dict[str, Any] | None:
     """Return what an index shows of an item; None if it is not in it."""
-    if item is None or index.pk not in item or (index.sk is not None and index.sk not in item):
+    if item is None or any(name not in item for name, _ in index.keys):
         return None
     if index.projection == "ALL":
         return dict(item)
-    shown = {*schema.key_attributes, index.pk, index.sk, *index.included}
+    shown = {*schema.key_attributes, *dict(index.keys), *index.included}
     return {name: value for name, value in item.items() if name in shown}

@@ -150,8 +150,8 @@ class Transform:
         self._matcher = Matcher(migration.entity, schema, (*others, *migration.names))
         own = set(self._names.values()) | schema.key_attributes
         for index in spec.indexes.values():
-            (pk, _), sort = index.key_attributes(schema)
-            own |= {pk} if sort is None else {pk, sort[0]}
+            pk, sk = index.key_attributes(schema)
+            own |= {name for name, _ in pk + sk}
         if schema.type_attribute is not None:
             own.add(schema.type_attribute)
         self._own = own
@@ -334,12 +334,8 @@ class Transform:
 
 def _key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
     """Return the type of each attribute that is an index's key, and the index's name."""
-    found = {}
-    for index in schema.indexes.values():
-        found[index.pk] = (index.pk_type, index.name)
-        if index.sk is not None and index.sk_type is not None:
-            found[index.sk] = (index.sk_type, index.name)
-    return found
+    indexes = schema.indexes.values()
+    return {name: (kind, index.name) for index in indexes for name, kind in index.keys}
 
 
 def _is_too_large(shown: Image, rewrite: Rewrite) -> bool:

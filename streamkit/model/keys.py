@@ -12,8 +12,9 @@ from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode_key, key_digest
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
+from streamkit.model.key_fields import KeyFields, KeyValue, key_values
 from streamkit.model.parts import suffix
-from streamkit.model.schema import TableSchema
+from streamkit.model.schema import KeyAttributes, TableSchema
 from streamkit.model.templates import LAST_CHARACTER, KeyTemplate, Placeholder
 
 if TYPE_CHECKING:
@@ -108,11 +109,15 @@ class Index:
     Declared on the entity as `by_day: ClassVar = Index("GSI1", pk="DEALS#{day}")`. With `when`, an
     item for which it is false has none of the index's attributes (a sparse index). The names of the
     attributes are looked up by the index's name unless they are given.
+
+    A key of a global index may be fields of the entity instead of a template, as in
+    `Index("GSI2", pk=("tournament", "region"), sk=("round", "bracket"))`: their attributes are the
+    key, in the table's definition too, and nothing else is written.
     """
 
     name: str
-    pk: KeyTemplate
-    sk: KeyTemplate | None
+    pk: KeyTemplate | KeyFields
+    sk: KeyTemplate | KeyFields | None
     when: Callable[[Any], bool] | None
     pk_attribute: str | None
     sk_attribute: str | None
@@ -122,8 +127,8 @@ class Index:
         self,
         name: str,
         *,
-        pk: str,
-        sk: str | None = None,
+        pk: str | tuple[str, ...],
+        sk: str | tuple[str, ...] | None = None,
         when: Callable[[Any], bool] | None = None,
         pk_attribute: str | None = None,
         sk_attribute: str | None = None,
@@ -131,8 +136,8 @@ class Index:
         declaration = Declaration.here(f"index {name}")
         values = {
             "name": name,
-            "pk": KeyTemplate.parse(pk, declaration),
-            "sk": None if sk is None else KeyTemplate.parse(sk, declaration),
+            "pk": _read(pk, declaration),
+            "sk": None if sk is None else _read(sk, declaration),
             "when": when,
             "pk_attribute": pk_attribute,
             "sk_attribute": sk_attribute,
@@ -140,38 +145,76 @@ class Index:
         }
         for attribute, value in values.items():
             object.__setattr__(self, attribute, value)
+        self._check()
+
+    def _check(self) -> None:
+        by_fields = [isinstance(key, KeyFields) for key in (self.pk, self.sk)]
+        fields = [
+            name for key in (self.pk, self.sk) if isinstance(key, KeyFields) for name in key.fields
+        ]
+        if len({*fields}) < len(fields):
+            raise DeclarationError(f"{self.declaration}: a field is in its keys twice")
+        if (by_fields[0] and self.pk_attribute) or (by_fields[1] and self.sk_attribute):
+            raise DeclarationError(
+                f"{self.declaration}: a key of fields has their attributes; leave out pk_attribute"
+                " and sk_attribute, and let an alias say how a field is stored"
+            )
+        if self.when is not None and by_fields[0] and (by_fields[1] or self.sk is None):
+            raise DeclarationError(
+                f"{self.declaration}: nothing but its own fields decides whether an item is in this"
+                " index; leave out when=, and let one of them be None in an item that is not"
+            )
 
     def attributes(self, item: "Entity", schema: TableSchema) -> dict[str, AttributeValue]:
-        """Return the index's key attributes for an item; none if `when` is false for it."""
+        """Return the key attributes to be written into an item; none if `when` is false for it."""
         if self.when is not None and not self.when(item):
             return {}
-        (pk_name, pk_type), sort = self.key_attributes(schema)
-        attributes = {pk_name: encode_key(self.pk.build(item), pk_type)}
-        if self.sk is not None and sort is not None:
-            attributes[sort[0]] = encode_key(self.sk.build(item), sort[1])
+        attributes: dict[str, AttributeValue] = {}
+        for key, there in zip((self.pk, self.sk), self.key_attributes(schema), strict=True):
+            if type(key) is KeyTemplate:
+                ((name, kind),) = there
+                attributes[name] = encode_key(key.build(item), kind)
         return attributes
 
-    def key_attributes(self, schema: TableSchema) -> tuple[tuple[str, str], tuple[str, str] | None]:
-        """Return name and type of the index's partition key, and of its sort key if it has one.
+    def key_attributes(self, schema: TableSchema) -> tuple[KeyAttributes, KeyAttributes]:
+        """Return names and types of the attributes of the index's partition key and sort key.
 
         Raises:
-            DeclarationError: the table does not have this index, or not with these keys.
+            DeclarationError: the table does not have this index, or not with as many attributes.
         """
         known = schema.indexes.get(self.name)
-        pk = self.pk_attribute or (known.pk if known else None)
-        sk = self.sk_attribute or (known.sk if known else None)
-        if pk is None:
-            there = ", ".join(sorted(schema.indexes)) or "none"
+        pk: KeyAttributes = known.pk if known else ()
+        sk: KeyAttributes = known.sk if known else ()
+        if self.pk_attribute:
+            pk = ((self.pk_attribute, pk[0][1] if pk else "S"),)
+        if self.sk_attribute:
+            sk = ((self.sk_attribute, sk[0][1] if sk else "S"),)
+        if not pk:
+            others = ", ".join(sorted(schema.indexes)) or "none"
             raise DeclarationError(
-                f"{self.declaration}: {schema.name} has no index {self.name} (it has {there});"
+                f"{self.declaration}: {schema.name} has no index {self.name} (it has {others});"
                 " correct the name, or add the index to the table"
             )
-        if (self.sk is None) != (sk is None):
-            has = "no sort key" if sk is None else f"the sort key {sk}"
-            raise DeclarationError(f"{self.declaration}: {self.name} of {schema.name} has {has}")
-        pk_type = known.pk_type if known else "S"
-        sk_type = (known.sk_type if known else None) or "S"
-        return (pk, pk_type), (None if sk is None else (sk, sk_type))
+        for title, key, there in (("partition", self.pk, pk), ("sort", self.sk, sk)):
+            if _count(key) != len(there):
+                names = ", ".join(name for name, _ in there)
+                has = f"the {title} key {names}" if there else f"no {title} key"
+                raise DeclarationError(
+                    f"{self.declaration}: {self.name} of {schema.name} has {has}"
+                )
+        return pk, sk
+
+
+def _read(key: str | tuple[str, ...], declaration: Declaration) -> KeyTemplate | KeyFields:
+    if isinstance(key, str):
+        return KeyTemplate.parse(key, declaration)
+    return KeyFields.read(key, declaration)
+
+
+def _count(key: KeyTemplate | KeyFields | None) -> int:
+    if type(key) is KeyTemplate:
+        return 1
+    return len(key.fields) if key else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +231,9 @@ class Query(Generic[E_co]):
 
     The sort key is bounded by `sk_prefix`, or by `lower` and `upper` (both inclusive, either may be
     None), or not at all. Nothing is read until a `Table` receives the query.
+
+    Where keys of the index are fields, `equal` has the values of the first ones, those of the
+    partition key before those of the sort key, and `bounds` the least and greatest of the next.
     """
 
     entity: type[E_co]
@@ -198,7 +244,9 @@ class Query(Generic[E_co]):
     upper: str | None = None
     descending: bool = False
     maximum: int | None = None
-    next_field: Placeholder | None = field(default=None, repr=False)
+    next_field: Placeholder | str | None = field(default=None, repr=False)
+    equal: tuple[KeyValue, ...] = ()
+    bounds: tuple[KeyValue | None, KeyValue | None] = (None, None)
 
     def reverse(self) -> Self:
         """Return the query with the same items, last sort key first."""
@@ -217,8 +265,8 @@ class Query(Generic[E_co]):
     def between(self, low: Any = None, high: Any = None) -> Self:
         """Return the query bounded in its next sort-key field; `None` leaves a side open.
 
-        The field is the first of the sort key's template that the query was not given. Both ends
-        are inclusive: the upper one includes every key that begins with it.
+        The field is the first of the sort key that the query was not given. Both ends are
+        inclusive: the upper one of a template includes every key that begins with it.
 
         Raises:
             ValueError: every sort-key field is given already, or a bound does not fit the field.
@@ -226,6 +274,12 @@ class Query(Generic[E_co]):
         following = self.next_field
         if following is None:
             raise ValueError(f"a query of {self.entity.__name__}: no sort-key field is left open")
+        if isinstance(following, str):
+            return replace(
+                self,
+                bounds=(self._value(following, low), self._value(following, high)),
+                next_field=None,
+            )
         if following.is_descending:
             low, high = high, low
         prefix = self.sk_prefix or ""
@@ -238,6 +292,13 @@ class Query(Generic[E_co]):
                 upper += following.literal + LAST_CHARACTER
         return replace(self, sk_prefix=None, lower=lower, upper=upper, next_field=None)
 
+    def _value(self, name: str, bound: Any) -> KeyValue | None:
+        if bound is None:
+            return None
+        where = f"a query of {self.entity.__name__}"
+        values = validate_fields(self.entity, {name: bound}, where=where)
+        return key_values(self.entity, values, [name], where)[0]
+
     def _bound(self, placeholder: Placeholder, value: Any) -> str:
         where = f"a query of {self.entity.__name__}"
         values = validate_fields(self.entity, {placeholder.name: value}, where=where)
@@ -246,4 +307,44 @@ class Query(Generic[E_co]):
     def _ends_with(self, placeholder: Placeholder) -> bool:
         spec = self.entity.__entity__
         template = self.index.sk if self.index else spec.sk if spec else None
-        return template is not None and template.placeholders[-1] is placeholder
+        return type(template) is KeyTemplate and template.placeholders[-1] is placeholder
+
+
+def built_query(
+    entity: type[E_co],
+    index: Index | None,
+    keys: tuple[KeyTemplate | KeyFields, KeyTemplate | KeyFields | None],
+    values: dict[str, Any],
+) -> Query[E_co]:
+    """Return the query for these values of key fields; those of the partition key are all there.
+
+    Raises:
+        ValueError: a value cannot be in a key, or is given without the sort-key fields before it.
+    """
+    pk, sk = keys
+    where = f"a query of {entity.__name__}"
+    given = 0
+    fields = () if sk is None else sk.fields if isinstance(sk, KeyFields) else sk.order
+    while given < len(fields) and fields[given] in values:
+        given += 1
+    later = [name for name in fields[given:] if name in values and name not in pk.fields]
+    if later:
+        raise ValueError(
+            f"{where} by {', '.join(later)} also needs {fields[given]}, which comes before in the"
+            " sort key"
+        )
+    equal = [name for key in keys if type(key) is KeyFields for name in key.fields]
+    if type(sk) is KeyFields:
+        equal = equal[: len(equal) - len(fields) + given]
+    query = Query(
+        entity,
+        index,
+        pk.build(values) if type(pk) is KeyTemplate else "",
+        equal=key_values(entity, values, equal, where) if equal else (),
+    )
+    if type(sk) is KeyTemplate:
+        text = sk.build_prefix(values, given)
+        if given == len(fields):
+            return replace(query, lower=text, upper=text)
+        return replace(query, sk_prefix=text or None, next_field=sk.placeholders[given])
+    return replace(query, next_field=fields[given]) if given < len(fields) else query

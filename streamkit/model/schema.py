@@ -10,19 +10,28 @@ from typing import Any, Literal, Self
 
 Projection = Literal["ALL", "KEYS_ONLY", "INCLUDE"]
 
+KeyAttributes = tuple[tuple[str, str], ...]
+"""The attributes of a partition or sort key in their order, with their types."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexSchema:
-    """One secondary index: its key attributes with their types, and what it projects."""
+    """One secondary index: its key attributes with their types, and what it projects.
+
+    Each key of a global index has up to four attributes. `sk` is empty if there is no sort key.
+    """
 
     name: str
-    pk: str
-    sk: str | None
-    pk_type: str
-    sk_type: str | None
+    pk: KeyAttributes
+    sk: KeyAttributes
     projection: Projection
     included: frozenset[str]
     is_global: bool
+
+    @property
+    def keys(self) -> KeyAttributes:
+        """Return the attributes that an item needs to be in the index."""
+        return self.pk + self.sk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,10 +100,13 @@ class TableSchema:
 
     @property
     def reserved_attributes(self) -> frozenset[str]:
-        """Return the attributes that streamkit writes: keys, index keys and the type attribute."""
+        """Return the attributes that streamkit writes: keys, index keys and the type attribute.
+
+        Several attributes that are one key of an index are fields of the items.
+        """
         names = {self.pk, self.sk, self.type_attribute}
         for index in self.indexes.values():
-            names |= {index.pk, index.sk}
+            names |= {key[0][0] for key in (index.pk, index.sk) if len(key) == 1}
         return frozenset(name for name in names if name is not None)
 
 
@@ -103,15 +115,19 @@ def _keys(key_schema: list[dict[str, str]]) -> tuple[str, str | None]:
     return by_role["HASH"], by_role.get("RANGE")
 
 
+def _attributes(
+    key_schema: list[dict[str, str]], types: Mapping[str, str], role: str
+) -> KeyAttributes:
+    names = [key["AttributeName"] for key in key_schema if key["KeyType"] == role]
+    return tuple((name, types[name]) for name in names)
+
+
 def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexSchema:
-    pk, sk = _keys(index["KeySchema"])
     projection = index.get("Projection") or {}
     return IndexSchema(
         name=index["IndexName"],
-        pk=pk,
-        sk=sk,
-        pk_type=types[pk],
-        sk_type=types[sk] if sk is not None else None,
+        pk=_attributes(index["KeySchema"], types, "HASH"),
+        sk=_attributes(index["KeySchema"], types, "RANGE"),
         projection=projection.get("ProjectionType", "ALL"),
         included=frozenset(projection.get("NonKeyAttributes") or ()),
         is_global=is_global,

@@ -24,6 +24,7 @@ from pydantic import (
 
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
+from streamkit.model.key_fields import KeyFields
 from streamkit.model.keys import Index
 from streamkit.model.templates import KeyTemplate, Placeholder
 
@@ -107,29 +108,41 @@ def check_fields(
     _check_aliases(entity, declaration)
     if spec is None:
         return
-    templates = [(spec.declaration, spec.pk), (spec.declaration, spec.sk)]
+    keys: list[tuple[Declaration, KeyTemplate | KeyFields | None]]
+    keys = [(spec.declaration, spec.pk), (spec.declaration, spec.sk)]
     for index in spec.indexes.values():
-        templates += [(index.declaration, index.pk), (index.declaration, index.sk)]
-    for place, template in templates:
-        for placeholder in template.placeholders if template else ():
-            problem = _placeholder_problem(entity, placeholder)
+        keys += [(index.declaration, index.pk), (index.declaration, index.sk)]
+    for place, key in keys:
+        if key is None:
+            continue
+        parts: tuple[Placeholder | str, ...]
+        parts = key.fields if isinstance(key, KeyFields) else key.placeholders
+        for part in parts:
+            problem = _problem(entity, part)
             if problem:
                 named = f"{spec.declaration}"
                 if place != spec.declaration:
                     named += f", {place}"
-                text = template.text if template else ""
-                raise DeclarationError(f"{named}: key template {text!r}: {problem}")
+                of = "key" if isinstance(part, str) else f"key template {key.text!r}"
+                raise DeclarationError(f"{named}: {of}: {problem}")
 
 
-def _placeholder_problem(entity: type[BaseModel], placeholder: Placeholder) -> str | None:
-    field = entity.model_fields.get(placeholder.name)
+def _problem(entity: type[BaseModel], part: Placeholder | str) -> str | None:
+    name = part if isinstance(part, str) else part.name
+    field = entity.model_fields.get(name)
     if field is None:
-        return f"{entity.__name__} has no field {placeholder.name!r}"
-    if placeholder.name == "index":
+        return f"{entity.__name__} has no field {name!r}"
+    if name == "index":
         return "a field in a key cannot be called 'index'; an alias keeps the attribute's name"
     kinds = [kind for kind in _members(field.annotation) if kind is not types.NoneType]
     kind = get_origin(kinds[0]) or kinds[0]
-    return _kind_problem(placeholder, kind) if len(kinds) == 1 and isinstance(kind, type) else None
+    if len(kinds) != 1 or not isinstance(kind, type):
+        return None
+    if not isinstance(part, str):
+        return _kind_problem(part, kind)
+    # Bytes are a key as they are, though no part of a text.
+    refused = issubclass(kind, _NOT_IN_KEYS) and not issubclass(kind, bytes)
+    return f"a {kind.__name__} ({name}) cannot be part of a key" if refused else None
 
 
 def _kind_problem(placeholder: Placeholder, kind: type) -> str | None:

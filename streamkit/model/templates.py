@@ -124,6 +124,11 @@ class KeyTemplate:
         return template
 
     @property
+    def order(self) -> tuple[str, ...]:
+        """Return the fields' names in the order they appear, as often as they do."""
+        return tuple(placeholder.name for placeholder in self.placeholders)
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Return the fields' names in the order they appear, each once."""
         return tuple(dict.fromkeys(placeholder.name for placeholder in self.placeholders))

@@ -138,10 +138,7 @@ def _table(schema: TableSchema) -> TableFacts:
         stream_view=schema.view_type,
         stream=schema.stream_arn,
         ttl=schema.ttl,
-        indexes={
-            index.name: _keys(index.pk, index.pk_type, index.sk, index.sk_type)
-            for index in schema.indexes.values()
-        },
+        indexes={index.name: dict(index.keys) for index in schema.indexes.values()},
     )
 
 

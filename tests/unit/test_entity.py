@@ -23,7 +23,9 @@ from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.templates import LAST_CHARACTER
 from streamkit.stream.decode import ImageDecoder
 
-GSI = IndexSchema("GSI1", "GSI1PK", "GSI1SK", "S", "S", "ALL", frozenset(), is_global=True)
+GSI = IndexSchema(
+    "GSI1", (("GSI1PK", "S"),), (("GSI1SK", "S"),), "ALL", frozenset(), is_global=True
+)
 SCHEMA = TableSchema("shop", "PK", "SK", "S", "S", {"GSI1": GSI}, type_attribute="type")
 SIMPLE = TableSchema("sessions", "Token", None, "S", None, {})
 
@@ -360,7 +362,7 @@ def test_an_index_that_the_table_lacks_is_a_declaration_error() -> None:
     with pytest.raises(DeclarationError, match=r"index GSI1 \(.*\): sessions has no index GSI1"):
         Order.by_status.key_attributes(SIMPLE)
     given = Index("GSI7", pk="{a}", sk="{b}", pk_attribute="x", sk_attribute="y")
-    assert given.key_attributes(SIMPLE) == (("x", "S"), ("y", "S"))
+    assert given.key_attributes(SIMPLE) == ((("x", "S"),), (("y", "S"),))
     with pytest.raises(DeclarationError, match="GSI1 of shop has the sort key GSI1SK"):
         Index("GSI1", pk="{a}").key_attributes(SCHEMA)
 

@@ -28,7 +28,7 @@ class Badge(Entity, pk="BADGE#{user}"):
 
 
 def schema(sk: str | None) -> TableSchema:
-    gsi = IndexSchema("GSI1", "GSI1PK", None, "S", None, "ALL", frozenset(), is_global=True)
+    gsi = IndexSchema("GSI1", (("GSI1PK", "S"),), (), "ALL", frozenset(), is_global=True)
     arn = "arn:aws:dynamodb:::table/t/stream/2024"
     return TableSchema("t", "PK", sk, "S", sk and "S", {"GSI1": gsi}, stream_arn=arn)
 

@@ -16,7 +16,7 @@ from streamkit.stream.decode import ImageDecoder
 
 
 def schema(pk: str = "PK", sk: str | None = "SK", index: str = "GSI1PK") -> TableSchema:
-    gsi = IndexSchema("GSI1", index, None, "S", None, "ALL", frozenset(), is_global=True)
+    gsi = IndexSchema("GSI1", ((index, "S"),), (), "ALL", frozenset(), is_global=True)
     arn = "arn:aws:dynamodb:::table/t/stream/2024"
     return TableSchema("t", pk, sk, "S", sk and "S", {"GSI1": gsi}, stream_arn=arn)
 

@@ -45,14 +45,14 @@ def test_keys_and_indexes_come_from_the_description() -> None:
     )
     first, local = schema.indexes["GSI1"], schema.indexes["LSI1"]
     assert (first.pk, first.sk, first.projection, first.included) == (
-        "GSI1PK",
-        None,
+        (("GSI1PK", "S"),),
+        (),
         "INCLUDE",
         frozenset({"a"}),
     )
     assert first.is_global
     assert not local.is_global
-    assert local.sk_type == "N"
+    assert [kind for _, kind in local.sk] == ["N"]
     assert schema.key_attributes == {"PK", "SK"}
     assert schema.reserved_attributes == {"PK", "SK", "GSI1PK", "type"}
 

@@ -38,8 +38,8 @@ def test_keys_and_indexes_follow_from_the_entities():
     schema = described(TableShape(), Product)
     assert (schema.pk, schema.sk, schema.view_type) == ("PK", "SK", "NEW_AND_OLD_IMAGES")
     gsi, codes = schema.indexes["GSI1"], schema.indexes["Codes"]
-    assert (gsi.pk, gsi.sk, gsi.projection) == ("GSI1PK", "GSI1SK", "ALL")
-    assert (codes.pk, codes.sk) == ("code", None)
+    assert (gsi.keys, gsi.projection) == ((("GSI1PK", "S"), ("GSI1SK", "S")), "ALL")
+    assert (codes.pk, codes.sk) == ((("code", "S"),), ())
     assert Product.by_brand.key_attributes(schema)
 
 
@@ -63,9 +63,9 @@ def test_names_types_and_projections_are_as_the_shape_says():
     schema = described(shape, Product)
     assert (schema.pk_type, schema.sk_type) == ("N", "N")
     gsi, codes = schema.indexes["GSI1"], schema.indexes["Codes"]
-    assert (gsi.pk, gsi.sk, gsi.sk_type) == ("kind", "at", "N")
+    assert gsi.keys == (("kind", "S"), ("at", "N"))
     assert (gsi.projection, gsi.included) == ("INCLUDE", {"brand", "price"})
-    assert (codes.projection, codes.pk_type) == ("KEYS_ONLY", "N")
+    assert (codes.projection, codes.pk) == ("KEYS_ONLY", (("code", "N"),))
 
 
 def test_a_table_that_is_only_written_to_has_no_stream():

@@ -11,7 +11,7 @@ from streamkit.model.schema import IndexSchema, TableSchema
 
 
 def index(name, pk, sk):
-    return IndexSchema(name, pk, sk, "S", "S", "ALL", frozenset(), is_global=True)
+    return IndexSchema(name, ((pk, "S"),), ((sk, "S"),), "ALL", frozenset(), is_global=True)
 
 
 SCHEMA = TableSchema("Shop", "PK", "SK", "S", "S", {"GSI1": index("GSI1", "GSI1PK", "GSI1SK")})
