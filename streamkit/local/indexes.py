@@ -111,6 +111,7 @@ class TableIndex:
             item: the item to be stored.
             updated: whether an update made it; an update has its own message.
         """
+        long = False
         for name, kind in self.keys.types.items():
             value = item.get(name)
             if value is None:
@@ -135,4 +136,7 @@ class TableIndex:
                     "A value specified for a secondary index key is not supported. "
                     f"{reason} IndexName: {self.name}, IndexKey: {name}"
                 )
-        self.keys.check_sizes(item)
+            if len(raw) > self.keys.short:
+                long = True
+        if long:
+            self.keys.check_sizes(item)

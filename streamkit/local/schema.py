@@ -45,10 +45,12 @@ class KeySchema:
     Args:
         elements: the `KeySchema` of a table or index, its partition key first.
         types: the types of its attributes, and perhaps of more attributes.
+
+    Attributes:
+        short: values of up to so many characters are surely not too long.
     """
 
     __slots__ = (
-        "_short",
         "_single",
         "elements",
         "hash_name",
@@ -58,6 +60,7 @@ class KeySchema:
         "names",
         "range_name",
         "range_names",
+        "short",
         "types",
     )
 
@@ -73,17 +76,17 @@ class KeySchema:
         self.range_name = self.range_names[0] if self.range_names else None
         most = max(count, len(self.range_names))
         self._single = most == 1
-        self._short = _SURELY_FITS // most
+        self.short = _SURELY_FITS // most
 
     def place(self, item: Item) -> Place:
         """Return the place of an item that has the key, or of the key alone."""
-        if not self._single:
-            entry = tuple(sort_token(item[name]) for name in self.range_names)
-            return self.partition([item[name] for name in self.hash_names]), entry
-        hash_value: str = item[self.hash_name][self.hash_type]
-        if self.range_name is None:
-            return hash_value, ()
-        return hash_value, (sort_token(item[self.range_name]),)
+        if self._single:
+            hash_value: str = item[self.hash_name][self.hash_type]
+            if self.range_name is None:
+                return hash_value, ()
+            return hash_value, (sort_token(item[self.range_name]),)
+        entry = tuple(sort_token(item[name]) for name in self.range_names)
+        return self.partition([item[name] for name in self.hash_names]), entry
 
     def partition(self, values: Sequence[AttributeValue]) -> str:
         """Return what names the partition of these values of the partition key's attributes."""
@@ -103,7 +106,8 @@ class KeySchema:
             raw = None if value is None else value.get(kind)
             if not raw:
                 return False
-            long = long or len(raw) > self._short
+            if len(raw) > self.short:
+                long = True
         return not (long and self._size_complaint(item))
 
     def checked_key(self, key: Any) -> Item:
@@ -154,10 +158,7 @@ class KeySchema:
 
     def check_sizes(self, item: Item) -> None:
         """Refuse an item whose values are too long for a key; it may lack some of them."""
-        raw = [next(iter(item[name].values())) for name in self.names if name in item]
-        complaint = (
-            self._size_complaint(item) if max(map(len, raw), default=0) > self._short else ""
-        )
+        complaint = self._size_complaint(item)
         if complaint:
             raise validation(f"One or more parameter values were invalid: {complaint}")
 

@@ -122,6 +122,7 @@ class Index:
     pk_attribute: str | None
     sk_attribute: str | None
     declaration: Declaration = field(compare=False, repr=False)
+    counts: tuple[int, int] = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -145,6 +146,7 @@ class Index:
         }
         for attribute, value in values.items():
             object.__setattr__(self, attribute, value)
+        object.__setattr__(self, "counts", (_count(self.pk), _count(self.sk)))
         self._check()
 
     def _check(self) -> None:
@@ -169,11 +171,14 @@ class Index:
         """Return the key attributes to be written into an item; none if `when` is false for it."""
         if self.when is not None and not self.when(item):
             return {}
+        pk, sk = self.key_attributes(schema)
         attributes: dict[str, AttributeValue] = {}
-        for key, there in zip((self.pk, self.sk), self.key_attributes(schema), strict=True):
-            if type(key) is KeyTemplate:
-                ((name, kind),) = there
-                attributes[name] = encode_key(key.build(item), kind)
+        if isinstance(self.pk, KeyTemplate):
+            name, kind = pk[0]
+            attributes[name] = encode_key(self.pk.build(item), kind)
+        if isinstance(self.sk, KeyTemplate):
+            name, kind = sk[0]
+            attributes[name] = encode_key(self.sk.build(item), kind)
         return attributes
 
     def key_attributes(self, schema: TableSchema) -> tuple[KeyAttributes, KeyAttributes]:
@@ -195,14 +200,12 @@ class Index:
                 f"{self.declaration}: {schema.name} has no index {self.name} (it has {others});"
                 " correct the name, or add the index to the table"
             )
-        for title, key, there in (("partition", self.pk, pk), ("sort", self.sk, sk)):
-            if _count(key) != len(there):
-                names = ", ".join(name for name, _ in there)
-                has = f"the {title} key {names}" if there else f"no {title} key"
-                raise DeclarationError(
-                    f"{self.declaration}: {self.name} of {schema.name} has {has}"
-                )
-        return pk, sk
+        if (len(pk), len(sk)) == self.counts:
+            return pk, sk
+        title, there = ("sort", sk) if len(pk) == self.counts[0] else ("partition", pk)
+        names = ", ".join(name for name, _ in there)
+        has = f"the {title} key {names}" if there else f"no {title} key"
+        raise DeclarationError(f"{self.declaration}: {self.name} of {schema.name} has {has}")
 
 
 def _read(key: str | tuple[str, ...], declaration: Declaration) -> KeyTemplate | KeyFields:
@@ -212,9 +215,9 @@ def _read(key: str | tuple[str, ...], declaration: Declaration) -> KeyTemplate |
 
 
 def _count(key: KeyTemplate | KeyFields | None) -> int:
-    if type(key) is KeyTemplate:
-        return 1
-    return len(key.fields) if key else 0
+    if isinstance(key, KeyFields):
+        return len(key.fields)
+    return 0 if key is None else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,18 +336,15 @@ def built_query(
             f"{where} by {', '.join(later)} also needs {fields[given]}, which comes before in the"
             " sort key"
         )
-    equal = [name for key in keys if type(key) is KeyFields for name in key.fields]
-    if type(sk) is KeyFields:
-        equal = equal[: len(equal) - len(fields) + given]
-    query = Query(
-        entity,
-        index,
-        pk.build(values) if type(pk) is KeyTemplate else "",
-        equal=key_values(entity, values, equal, where) if equal else (),
-    )
-    if type(sk) is KeyTemplate:
-        text = sk.build_prefix(values, given)
+    text = pk.build(values) if isinstance(pk, KeyTemplate) else ""
+    equal = () if isinstance(pk, KeyTemplate) else key_values(entity, values, pk.fields, where)
+    if isinstance(sk, KeyTemplate):
+        prefix = sk.build_prefix(values, given)
         if given == len(fields):
-            return replace(query, lower=text, upper=text)
-        return replace(query, sk_prefix=text or None, next_field=sk.placeholders[given])
-    return replace(query, next_field=fields[given]) if given < len(fields) else query
+            return Query(entity, index, text, None, prefix, prefix, equal=equal)
+        following = sk.placeholders[given]
+        return Query(entity, index, text, prefix or None, next_field=following, equal=equal)
+    if given:
+        equal += key_values(entity, values, fields[:given], where)
+    following_field = fields[given] if given < len(fields) else None
+    return Query(entity, index, text, next_field=following_field, equal=equal)

@@ -67,3 +67,31 @@ def test_several_counts_of_one_source_share_a_class(harness_of):
     harness.settle()
     found = harness.get(counts.key(country="DE"))
     assert (found.sales, found.large, found.total) == (3, 2, Decimal("359.50"))
+
+
+def test_the_index_of_several_fields_of_the_page_answers_its_queries(harness_of):
+    page = module_of(*examples("docs/handlers.md")[:2], name="handlers_page_of_matches")
+    match = page["Match"]
+    app = App("matches", table="Matches", entities=[match])
+
+    @app.on
+    def nothing(change: Inserted[Order]) -> None: ...
+
+    harness = harness_of(app)
+    common = {"tournament": "WINTER", "region": "EU"}
+    for number, (round_, bracket) in enumerate(
+        [(10, "LOWER"), (3, "UPPER"), (3, "LOWER"), (2, "A")]
+    ):
+        item = match(match_id=str(number), round=round_, bracket=bracket, **common)
+        harness.put(item)
+    harness.put(match(match_id="none", round=3, **common))
+
+    def found(query):
+        return [match.match_id for match in harness.query(query)]
+
+    assert found(page["all_of_winter"]) == ["3", "2", "1", "0"]
+    assert found(page["third"]) == ["2", "1"]
+    assert found(page["third_or_later"]) == ["2", "1", "0"]
+    assert found(page["upper_part"]) == ["1"]
+    with pytest.raises(ValueError, match="also needs round"):
+        match.query(index=match.by_round, bracket="UPPER", **common)

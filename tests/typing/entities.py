@@ -16,6 +16,7 @@ class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}", type="deal"):
     day: date
     stock: int = 0
     expires: EpochSeconds | None = None
+    by_brand: ClassVar = Index("GSI2", pk=("brand", "stock"), sk=("day",))
     by_day: ClassVar = Index(
         "GSI1", pk="DEALS#{day:%Y-%m-%d}", sk="DEAL#{id}", when=lambda deal: deal.stock > 0
     )
@@ -37,6 +38,7 @@ assert_type(HotDeal.key(id="1"), Key[HotDeal])
 assert_type(Deal.query(id="1"), Query[Deal])
 assert_type(Deal.query(index=Deal.by_day, day="2024-05-01").reverse().limit(5), Query[Deal])
 assert_type(Deal.query(id="1").between("a", "b"), Query[Deal])
+assert_type(Deal.query(index=Deal.by_brand, brand="A", stock=1).between(low="x"), Query[Deal])
 assert_type(Deal.by_day, Index)
 general: Key[Entity] = Deal.key(id="1")
 

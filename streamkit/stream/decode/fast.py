@@ -202,8 +202,8 @@ def _attributes(name: str, field: FieldInfo) -> list[str]:
 def _form(field: FieldInfo) -> _Form:
     if isinstance(field.validation_alias, AliasPath | AliasChoices):
         return _OPEN
-    nullable = _without_none(field.annotation)[1]
-    kind = stored_kind(field)
+    annotation, nullable = _without_none(field.annotation)
+    kind = _stored_as(field.metadata) or _kind(annotation)
     if kind is None or kind not in _CONTENTS:
         return _OPEN
     content, expression = _CONTENTS[kind]
@@ -214,7 +214,8 @@ def _form(field: FieldInfo) -> _Form:
 
 def stored_kind(field: FieldInfo) -> str | None:
     """Return the type of the attribute that stores a field, if its annotation says it."""
-    return _stored_as(field.metadata) or _kind(_without_none(field.annotation)[0])
+    kind = _stored_as(field.metadata) or _kind(_without_none(field.annotation)[0])
+    return kind and kind.partition(":")[0]
 
 
 def _attribute_type(member: str, content: Any, *, nullable: bool) -> type[Struct]:
