@@ -20,6 +20,7 @@ from handlers.system import System
 from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Put
 from streamkit.core.table_shape import TableShape
 from streamkit.local.engine import Engine
+from tests.hurried import hurried
 
 SYSTEMS = sorted(path.parent.name for path in Path(handlers.__file__).parent.glob("*/demo.py"))
 
@@ -72,6 +73,12 @@ def logging_as_before():
     configuration = structlog.get_config()
     yield
     structlog.configure(**configuration)
+
+
+@pytest.fixture(autouse=True)
+def without_waiting():
+    with hurried(alone=True):
+        yield
 
 
 def test_whatever_happens_nothing_differs_at_the_end(capsys):
