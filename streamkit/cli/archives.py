@@ -68,7 +68,7 @@ def verify(
 
 
 @archive.command()
-def restore(
+def restore(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
     at: Annotated[
@@ -92,6 +92,10 @@ def restore(
             " an export to S3 in DynamoDB JSON, as it was downloaded.",
         ),
     ] = "",
+    max_wcu: Annotated[
+        float | None,
+        typer.Option("--max-wcu", min=1, help="Write units a second for --to-table at most."),
+    ] = None,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
     ] = False,
@@ -107,8 +111,10 @@ def restore(
 
     if to_local is (to_table is not None):
         raise typer.BadParameter("give either --to-local or --to-table NAME")
+    if to_local and max_wcu is not None:
+        raise typer.BadParameter("--max-wcu is for --to-table: the engine has no limit")
     loaded = app_named(app)
-    wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, tell)
+    wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, tell, max_wcu)
     done = with_aws(lambda aws: _restored(loaded, aws, wanted, to_table, data))
     if json:
         print_json(done.to_dict())

@@ -10,8 +10,9 @@ archive began. Without a base, items that did not change since then are missing.
 
 In: an app with an archive, the moment, and an empty table. Out: counts. Memory holds some thousand
 items. On failure: nothing but the target is changed. A restore that was stopped is begun again with
-the same command: a mark in the target says what is being restored into it, and each transaction
-checks that the mark still names this run, so that one that stood still can write nothing later.
+the same command: a mark in the target (or beside the app's control items) says what is being
+restored into it, and each transaction checks that the mark still names this run, so that one that
+stood still can write nothing later.
 """
 
 import gzip
@@ -28,12 +29,15 @@ import msgspec
 
 from streamkit.app import App
 from streamkit.aws import Aws, patiently
-from streamkit.core.tables import describe
+from streamkit.core.tables import AppTables, describe
 from streamkit.effects import Guard
 from streamkit.fleet.members import new_worker_name
 from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
+from streamkit.observe.meters import Meters
+from streamkit.observe.metrics import NoMetrics
+from streamkit.observe.repeats import counted_as
 from streamkit.operate.past import PastChanges, open_past
 from streamkit.progress.actions import (
     BYTES_MAX,
@@ -49,7 +53,9 @@ from streamkit.progress.clock import Clock, utc
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.metering import meter
 from streamkit.progress.operation import Refusal
+from streamkit.progress.pacing import UnitRate
 from streamkit.progress.transaction import transact
 from streamkit.stream.decode import Record
 
@@ -110,12 +116,14 @@ class RestoreWish:
     """What is to be restored: the moment `at` in epoch seconds, and the base.
 
     `base` is empty for none, `TABLE`, or the folder of an export to S3, as it was downloaded.
+    `units` are the most write units a second into another table, None for no limit.
     """
 
     at: float
     base: str = ""
     allow_loss: bool = False
     tell: Tell = lambda _: None
+    units: float | None = None
 
 
 async def restore_table(
@@ -128,20 +136,35 @@ async def restore_table(
             does not reach back so far.
         RetentionLost: the archive lacks changes.
         LeaseLost: another restore into this table was begun.
-        ConfigurationError: there is no archive, a table is missing, or the target cannot have a
-            mark, because its partition key is not a string.
+        ConfigurationError: there is no archive, or a table is missing.
     """
     if into in {app.table, *app.tables, app.control_table}:
         raise RestoreRefused([f"{into} is a table of {app.name}: restore into another one"])
     async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
         target = await describe(aws, into, type_attribute=None)
         _check(past, tables.table, target, wanted)
-        store = CursorStore(aws.dynamodb, ControlSpace.of(target, _MARK, past.archive.stream))
-        mark = await _begun(store, f"{past.archive.stream} at {wanted.at} on {wanted.base}")
-        done = await _Restoring(past, tables.table, aws, target, mark.apply, wanted).run()
-        end = Action(store.space.ref(_MARK), Verb.DELETE)
+        mark = await _begun(aws, tables, target, past.archive.stream, wanted)
+        meters = Meters(NoMetrics(), _MARK)
+        apply = _paced(mark.apply, aws, meters, wanted.units, past.clock)
+        with counted_as(meters):
+            done = await _Restoring(past, tables.table, aws, target, apply, wanted).run()
+        end = Action(mark.store.space.ref(*mark.names), Verb.DELETE)
         await mark.apply([end])
     return done
+
+
+def _paced(apply: Apply, aws: Aws, meters: Meters, units: float | None, clock: Clock) -> Apply:
+    """Return what applies actions at a rate; without one, what applies them at once."""
+    if units is None:
+        return apply
+    meter(aws)
+    rate = UnitRate(units, lambda: meters.used.write, lambda: False, clock)
+
+    async def paced(actions: Sequence[Action]) -> None:
+        await rate.turn()
+        await apply(actions)
+
+    return paced
 
 
 async def restore_into_engine(
@@ -222,31 +245,39 @@ def _check(
         raise RestoreRefused(reasons)
 
 
-async def _begun(store: CursorStore, what: str) -> Fenced:
+async def _begun(
+    aws: Aws, tables: AppTables, target: TableSchema, stream: str, wanted: RestoreWish
+) -> Fenced:
     """Mark the target as this run's; continue a restore of the same that was stopped.
+
+    A target whose partition key is no string cannot hold a mark. Then it is in the table that holds
+    the app's control items, under the target's name.
 
     Raises:
         RestoreRefused: the target has items, or something else is restored into it.
         LeaseLost: another run was faster.
     """
-    run, schema = new_worker_name(), store.space.schema
-    there = await store.item(_MARK)
+    inside, what = target.pk_type == "S", f"{stream} at {wanted.at} on {wanted.base}"
+    space = ControlSpace.of(target if inside else tables.control, _MARK, stream)
+    run, store = new_worker_name(), CursorStore(aws.dynamodb, space)
+    names = (_MARK,) if inside else (_MARK, target.name)
+    there = await store.item(*names)
     if there is None:
-        found = await store.dynamodb.scan(TableName=schema.name, ConsistentRead=True, Limit=1)
+        found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=1)
         if found["Items"]:
             raise RestoreRefused(
-                [f"{schema.name} is not empty; or a restore into it has just been finished"]
+                [f"{target.name} is not empty; or a restore into it has just been finished"]
             )
     elif there["what"]["S"] != what:
         raise RestoreRefused(
-            [f"{schema.name} holds a part of another restore, of {there['what']['S']}"]
+            [f"{target.name} holds a part of another restore, of {there['what']['S']}"]
         )
-    mark = store.space.update(_MARK)
+    mark = space.update(*names)
     mark.sets |= {"what": {"S": what}, "run": {"S": run}}
     still = absent if there is None else Attr("run").eq(there["run"]["S"])
     mark.guards.append((Guard(still), OURS))
     await store.write(mark)
-    return Fenced(store, Attr("run").eq(run), random.Random(), (_MARK,))
+    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
 
 
 def exported_at(folder: Path) -> float | None:

@@ -15,6 +15,7 @@ from streamkit.aws import fetch_all
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
+from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
@@ -29,12 +30,14 @@ class Fenced:
     """Writes control items of one consumer IF one of them is `still` the same.
 
     `names` are the kind and the names of that one; it is the consumer's own item by default.
+    `beside` are other tables that the transactions write to.
     """
 
     store: CursorStore
     still: Condition
     rng: random.Random
     names: Sequence[str] = ("consumer",)
+    beside: Sequence[TableSchema] = ()
 
     async def apply(self, actions: Sequence[Action]) -> bool:
         """Apply up to 99 actions, or none; one of them may be on the item itself.
@@ -58,7 +61,7 @@ class Fenced:
         fence = mine[0] if mine else Action(item, Verb.CHECK)
         fence.guards.append((Guard(self.still), OURS))
         everything = actions if mine else [*actions, fence]
-        schemas = {self.store.space.schema.name: self.store.space.schema}
+        schemas = {one.name: one for one in (*self.beside, self.store.space.schema)}
         sent = await transact(self.store.dynamodb, schemas, everything, rng)
         if sent is not None and (isinstance(sent, Invalid) or OURS in sent.sources):
             raise LeaseLost(f"{item.pk[1]} was changed meanwhile")

@@ -6,7 +6,7 @@ uses units too, but does not report them, so they are not counted. Each reply is
 SDK decides whether to retry by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from streamkit.aws import Aws, is_throttled
@@ -31,12 +31,16 @@ STREAM_READ = "GetRecords"
 
 
 def meter(aws: Aws) -> None:
-    """Count from now on what the calls of these clients use."""
+    """Count from now on what the calls of these clients use; a second time changes nothing."""
     for client in (aws.dynamodb, aws.beats):
         for operation in _ASKED:
-            client.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask)
-        client.meta.events.register("response-received.dynamodb", _note)
-    aws.streams.meta.events.register("response-received.dynamodb-streams", _note)
+            _register(client, f"provide-client-params.dynamodb.{operation}", _ask)
+        _register(client, "response-received.dynamodb", _note)
+    _register(aws.streams, "response-received.dynamodb-streams", _note)
+
+
+def _register(client: Any, event: str, handler: Callable[..., Any]) -> None:
+    client.meta.events.register(event, handler, unique_id=f"streamkit {event}")
 
 
 def _ask(params: Mapping[str, Any], **_: Any) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ otherwise every heartbeat would keep a shard awake.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio.lowlevel
@@ -22,6 +23,8 @@ float can hold.
 """
 GIVE_WAY_SECONDS = 0.05
 """How long a loop over an app's code may delay heartbeats and commits."""
+_LOOK_SECONDS = 1.0
+"""A write that waits for its turn looks so often whether it may stop waiting."""
 _PAUSE_MIN = 0.05
 """The first pause where the floor is 0; pauses grow from it."""
 
@@ -119,6 +122,37 @@ class CheckpointTimer:
             return quiet
         seconds = self.pacing.checkpoint_seconds if self._traffic else quiet
         return self._written_at + seconds - self.clock.monotonic()
+
+
+@dataclass
+class UnitRate:
+    """Lets writes use so many `units` a second on average, and a second of them at once.
+
+    `used` returns the write units that were used so far. Nothing waits while `ending` says so.
+    """
+
+    units: float
+    used: Callable[[], float]
+    ending: Callable[[], bool]
+    clock: Clock
+    _allowed: float = math.inf
+    _at: float = 0.0
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def turn(self) -> None:
+        """Wait until the next write may be sent; those that wait go one after the other."""
+        async with self._turn:
+            while True:
+                owed = self._owed()
+                if owed <= 0 or self.ending():
+                    return
+                await anyio.sleep(min(owed / self.units, _LOOK_SECONDS))
+
+    def _owed(self) -> float:
+        used, now = self.used(), self.clock.monotonic()
+        earned = (now - self._at) * self.units
+        self._allowed, self._at = min(self._allowed + earned, used + self.units), now
+        return used - self._allowed
 
 
 @dataclass(slots=True)

@@ -5,53 +5,22 @@ commits, until what is committed is hardly older than now. On failure: nothing w
 the worker ends, so that it gives its shards back within its grace period.
 """
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-
-from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Batch, Committer, Verdict
+from streamkit.progress.pacing import UnitRate
 
 _RECENT_SECONDS = 60.0
 """Changes as young as this are committed at once."""
-_LOOK_SECONDS = 1.0
-"""A commit that waits looks so often whether the worker ends."""
 
 
-@dataclass
-class CommitRate:
-    """Lets one worker use so many write `units` a second on average, and a second of them at once.
-
-    `used` returns the write units that it has used so far. `ending` says that it is about to end.
-    """
-
-    units: float
-    used: Callable[[], float]
-    ending: Callable[[], bool]
-    clock: Clock
-    _allowed: float = math.inf
-    _at: float = 0.0
-    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+class CommitRate(UnitRate):
+    """Lets one worker commit old changes at a rate, and recent ones at once."""
 
     async def ready(self, dated: float) -> None:
         """Wait until a change that was created at some time (epoch seconds) may be committed."""
-        if self.clock.time() - dated < _RECENT_SECONDS:
-            return
-        async with self._turn:  # the commits of all shards, one after the other
-            while True:
-                owed = self._owed()
-                if owed <= 0 or self.ending():
-                    return
-                await anyio.sleep(min(owed / self.units, _LOOK_SECONDS))
-
-    def _owed(self) -> float:
-        used, now = self.used(), self.clock.monotonic()
-        earned = (now - self._at) * self.units
-        self._allowed, self._at = min(self._allowed + earned, used + self.units), now
-        return used - self._allowed
+        if self.clock.time() - dated >= _RECENT_SECONDS:
+            await self.turn()  # the commits of all shards, one after the other
 
 
 class PacedCommitter(Committer):

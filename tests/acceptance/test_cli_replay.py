@@ -110,7 +110,9 @@ def test_a_table_is_restored_into_another_one_and_into_the_engine_of_dev(kept):
         ],
         BillingMode="PAY_PER_REQUEST",
     )
-    done = kept.run_apart(*into, "--to-table", name, "--base", "table")
+    limited = kept.run_apart(*into, "--to-local", "--data", "limited", "--max-wcu", "100")
+    assert (limited.returncode, "--max-wcu is for --to-table" in limited.stderr) == (2, True)
+    done = kept.run_apart(*into, "--to-table", name, "--base", "table", "--max-wcu", "100")
     assert done.returncode == 0, done.stderr
     there = {item["pk"]["S"] for item in kept.dynamodb.scan(TableName=name)["Items"]}
     assert there == {"ORDER#1", "ORDER#2", "LABEL#1", "LABEL#2", "TALLY"}

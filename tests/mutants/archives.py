@@ -126,10 +126,26 @@ MUTANTS = (
     Mutant(
         "restore-of-a-zombie",
         "operate/restore.py",
-        '    return Fenced(store, Attr("run").eq(run), random.Random(), (_MARK,))\n',
-        '    return Fenced(store, Attr("run").exists() | absent, random.Random(), (_MARK,))\n',
+        '    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))\n',
+        '    return Fenced(store, Attr("run").exists() | absent, random.Random(), names, (target,))\n',
         "a restore that stood still writes old items over those of the run that finished it",
         test="tests/simulation/test_restore.py::test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws",
+    ),
+    Mutant(
+        "restores-share-a-mark",
+        "operate/restore.py",
+        "    names = (_MARK,) if inside else (_MARK, target.name)\n",
+        "    names = (_MARK,)\n",
+        "a restore into one table of number keys shuts out one into another table",
+        test="tests/simulation/test_restore.py::test_restores_into_two_tables_of_number_keys_do_not_disturb_each_other",
+    ),
+    Mutant(
+        "restore-without-a-rate",
+        "operate/restore.py",
+        "        await rate.turn()\n",
+        "",
+        "a restore takes all of the target's capacity, whatever --max-wcu says",
+        test="tests/simulation/test_restore.py::test_a_restore_uses_no_more_write_units_than_it_may",
     ),
     Mutant(
         "restore-passes-gaps-over",

@@ -4,11 +4,14 @@ import gzip
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
+from streamkit import App, Entity, Inserted
 from streamkit.archive.link import Link
 from streamkit.aws import connect
+from streamkit.core.table_shape import TableShape
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
@@ -61,10 +64,10 @@ def there(harness, table="Then"):
     return state(harness.world.items(table))
 
 
-def restored(harness, at, base="", **more):
+def restored(harness, at, base="", into="Then", **more):
     wanted = RestoreWish(at, base, **more)
     clock = harness.world.clock
-    return harness.operate(lambda aws: restore_table(harness.app, aws, "Then", wanted, clock))
+    return harness.operate(lambda aws: restore_table(harness.app, aws, into, wanted, clock))
 
 
 def lived(harness):
@@ -235,6 +238,127 @@ def test_a_restore_killed_at_any_call_is_finished_by_the_same_command():
 
 def test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws():
     assert list(every_freeze(once_restored, rig, part="operation", sample=12))
+
+
+# -- other keys, and a rate ------------------------------------------------------------------------
+
+
+def keyed(kind):
+    """Return the request for a table whose keys are both of a type."""
+    kinds = [{"AttributeName": name, "AttributeType": kind} for name in ("PK", "SK")]
+    return TARGET | {"AttributeDefinitions": kinds}
+
+
+CONTROL = TARGET | {"TableName": "Control"}
+KEYS = {"N": int, "B": lambda number: str(number).encode()}
+
+
+class Row(Entity, pk="{number}", sk="{number}"):
+    number: int
+    text: str
+
+
+def keyed_app():
+    app = App("notes", table="Notes", archive=MemoryArchive(), control_table="Control")
+
+    @app.on
+    def row(change: Inserted[Row]) -> None: ...
+
+    return app
+
+
+def keyed_rig(kind, *others):
+    shape, tables = TableShape(pk_type=kind, sk_type=kind), [keyed(kind), CONTROL, *others]
+    app = keyed_app()
+    return Harness(app, shards=1, settings=RARELY, others=tables, shape=shape, lenient=True)
+
+
+def keyed_state(harness, table):
+    """Return the items of a table with such keys, as texts by key."""
+    return {str(item["PK"]): item["text"]["S"] for item in harness.world.items(table)}
+
+
+def note(harness, kind, number, text):
+    key = KEYS[kind](number)
+    harness.put({"PK": key, "SK": key, "text": text})
+
+
+def once_restored_of(kind):
+    """Restore a table of such keys in two shards; a run that was stopped is begun again."""
+
+    def scenario(harness):
+        for number in range(3):
+            note(harness, kind, number, "one")
+            harness.settle()
+        harness.roll()
+        harness.advance("1m")
+        moment, was = now(harness), keyed_state(harness, "Notes")
+        harness.advance("1m")
+        note(harness, kind, 0, "two")
+        note(harness, kind, 7, "two")
+        harness.settle()
+        harness.advance("1h")
+        with suppress(RestoreRefused):  # it was killed after its last call
+            restored(harness, moment, TABLE)
+        assert keyed_state(harness, "Then") == was
+        marks = [i for i in harness.world.items("Control") if "_sk#restore" in i["PK"]["S"]]
+        assert marks == []
+
+    return scenario
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_table_of_other_keys_is_restored_with_the_mark_in_the_control_table(kind):
+    with keyed_rig(kind) as harness:
+        once_restored_of(kind)(harness)
+
+
+def test_a_restore_of_number_keys_killed_at_any_call_is_finished_by_the_same_command():
+    rig = partial(keyed_rig, "N")
+    assert list(every_crash(once_restored_of("N"), rig, part="operation", sample=12))
+
+
+def test_a_restore_of_number_keys_frozen_at_any_call_writes_nothing_when_it_thaws():
+    rig = partial(keyed_rig, "N")
+    assert list(every_freeze(once_restored_of("N"), rig, part="operation", sample=12))
+
+
+def test_restores_into_two_tables_of_number_keys_do_not_disturb_each_other():
+    with keyed_rig("N", keyed("N") | {"TableName": "Then2"}) as harness:
+        restores_into_two_tables(harness)
+
+
+def restores_into_two_tables(harness):
+    note(harness, "N", 1, "one")
+    harness.settle()
+    harness.advance("1h")
+    moment, archive = now(harness), harness.archive()
+    note(harness, "N", 1, "two")
+    harness.settle()
+    harness.advance("40h")
+    archive.remove(archive.links[0])
+    with pytest.raises(RetentionLost):
+        restored(harness, moment)
+    with pytest.raises(RetentionLost):
+        restored(harness, moment - 60, into="Then2")
+    with pytest.raises(RestoreRefused, match="a part of another restore"):
+        restored(harness, moment - 60)
+
+
+def test_a_restore_uses_no_more_write_units_than_it_may(harness):
+    for number in range(400):
+        write(harness, number, "one")
+    harness.settle()
+    harness.advance("1h")
+    began = now(harness)
+    restored(harness, began, TABLE)
+    assert now(harness) - began < 20
+    clear(harness)
+    began = now(harness)
+    restored(harness, began, TABLE, units=50)
+    least = 2 * 400 / 50  # a transaction uses two units for a small item
+    assert least <= now(harness) - began <= 2 * least + 20
+    assert len(there(harness)) == 400
 
 
 async def test_an_app_without_an_archive_cannot_be_restored():
