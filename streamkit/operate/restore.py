@@ -15,20 +15,16 @@ restored into it, and each transaction checks that the mark still names this run
 stood still can write nothing later.
 """
 
-import gzip
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 
 from streamkit.app import App
-from streamkit.aws import Aws, patiently
+from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, describe
 from streamkit.effects import Guard
 from streamkit.fleet.members import new_worker_name
@@ -39,9 +35,9 @@ from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import NoMetrics
 from streamkit.observe.repeats import counted_as
 from streamkit.operate.past import PastChanges, open_past
+from streamkit.operate.restore_base import exported, exported_at, is_own, scanned
 from streamkit.progress.actions import (
     BYTES_MAX,
-    CONTROL_PREFIX,
     OURS,
     Action,
     ItemRef,
@@ -63,7 +59,6 @@ TABLE = "table"
 """The base that is the app's table as it is now."""
 _HELD_MAX = 20 * TOGETHER
 _MARK = "restore"
-_LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SETTLED_SECONDS = 5.0
 """A change that a scan has read is in the stream by then."""
 
@@ -236,11 +231,11 @@ def _check(
             f"the archive begins at {utc(past.began).isoformat()}; what changed before is not known"
         )
     if wanted.base not in ("", TABLE):
-        exported = exported_at(Path(wanted.base))
-        if exported is None:
+        made = exported_at(Path(wanted.base))
+        if made is None:
             reasons.append(f"{wanted.base} has no manifest-summary.json with an exportTime")
-        elif exported < past.began:
-            reasons.append(f"the export is older than the archive: {utc(exported).isoformat()}")
+        elif made < past.began:
+            reasons.append(f"the export is older than the archive: {utc(made).isoformat()}")
     if reasons:
         raise RestoreRefused(reasons)
 
@@ -280,19 +275,6 @@ async def _begun(
     return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
 
 
-def exported_at(folder: Path) -> float | None:
-    """Return when the table was as an export has it, by the summary of the export."""
-    try:
-        summary = msgspec.json.decode((folder / "manifest-summary.json").read_bytes())
-        return datetime.fromisoformat(summary["exportTime"]).timestamp()
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("data/*.json.gz"))
-
-
 @dataclass
 class _Restoring:
     past: PastChanges
@@ -323,9 +305,11 @@ class _Restoring:
         wanted, past = self.wanted, self.past
         if wanted.base:
             wanted.tell(f"the items of {wanted.base}")
-            pages = self._scanned() if wanted.base == TABLE else self._exported(Path(wanted.base))
-            async for items in pages:
-                for item in items:
+            if wanted.base == TABLE:
+                async for item in scanned(self.aws, self.source):
+                    await self._write(item_ref(self.target, item), item)
+            else:
+                for item in exported(Path(wanted.base), self.source):
                     await self._write(item_ref(self.target, item), item)
             await anyio.sleep(_SETTLED_SECONDS)
         shards = await past.shards()
@@ -347,7 +331,7 @@ class _Restoring:
         self.done.note_read(record)
         if record.flaw:
             return
-        if self._is_own(record.keys):
+        if is_own(self.source, record.keys):
             return  # the stream's end has streamkit's own items; the archive leaves them out
         if image is not None:
             item = wire_image(image)
@@ -378,26 +362,3 @@ class _Restoring:
         if some:
             await self.apply(some)
         self.done.note_written(held)
-
-    async def _scanned(self) -> AsyncIterator[list[dict[str, Wire]]]:
-        """Yield the items of the app's table, without streamkit's own."""
-        start: dict[str, Any] = {}
-        while True:
-            scan = partial(self.aws.dynamodb.scan, TableName=self.source.name, ConsistentRead=True)
-            reply = await patiently(partial(scan, **start))
-            yield [item for item in reply["Items"] if not self._is_own(item)]
-            if "LastEvaluatedKey" not in reply:
-                return
-            start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
-
-    async def _exported(self, folder: Path) -> AsyncIterator[list[dict[str, Wire]]]:
-        """Yield the items of an export, one at a time."""
-        for file in _files(folder):
-            with gzip.open(file, "rb") as lines:
-                for line in lines:
-                    item = wire_image(_LINE.decode(line)["Item"])
-                    if not self._is_own(item):
-                        yield [item]
-
-    def _is_own(self, item: Mapping[str, Any]) -> bool:
-        return bool(str(item[self.source.pk].get("S", "")).startswith(CONTROL_PREFIX))
