@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "catches-up-without-a-rate",
-        "worker/catch_up.py",
+        "progress/pacing.py",
         "min(self._allowed + earned, used + self.units), now",
         "self._allowed + earned, now",
         "a handler that catches up takes more of the table's capacity than it may",
