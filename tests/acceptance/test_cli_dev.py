@@ -104,6 +104,8 @@ def test_dev_shows_the_traceback_of_your_code_and_starts_again_with_changed_code
     process.wait_for("shard.taken")
     put(dynamodb, "ann")
     wait_for_likes(dynamodb, 2)
+    process.signal(signal.SIGINT)
+    assert process.exit_code() == 0
 
 
 def test_an_app_that_is_not_named_is_a_usage_error(shop):
