@@ -5,7 +5,7 @@ A handler's annotation says which changes it wants: `Inserted[Deal]`, a union of
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Generic,
@@ -81,15 +82,72 @@ class RecordLike(Protocol):
         """Return the seconds since 1970."""
 
 
+class Source(Protocol):
+    """What a change reads when it is asked: its record, and its images as entities."""
+
+    @property
+    def record(self) -> RecordLike:
+        """Return the record."""
+
+    @property
+    def old(self) -> Any:
+        """Return the image before the change; raise `DecodeError` if it does not fit."""
+
+    @property
+    def new(self) -> Any:
+        """Return the image after the change; raise `DecodeError` if it does not fit."""
+
+
 @lru_cache(maxsize=64)
 def _moment(seconds: float) -> datetime:
     """Return the datetime; cached, because the changes of a page are of the same few seconds."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
+_READ_LATER: Mapping[str, Callable[[Source], Any]] = {
+    "old": lambda source: source.old,
+    "new": lambda source: source.new,
+    "event_id": lambda source: source.record.event_id,
+    "sequence_number": lambda source: source.record.position,
+    "created_at": lambda source: _moment(source.record.created_at),
+}
+
+
+class _Lazy:
+    """Reads fields of a change when they are asked for: most handlers need few of them.
+
+    An image that does not fit its entity raises where it is asked for. `_failure` keeps that error,
+    because the handler's code may catch it, and the change would pass for handled.
+    """
+
+    __slots__ = ("_failure", "_source")
+
+    _failure: Exception | None
+    _source: Source
+
+    if not TYPE_CHECKING:  # type checkers would take it for any attribute at all
+
+        def __getattr__(self, name: str) -> Any:
+            """Read a field that has no value yet, and keep it."""
+            read = _READ_LATER.get(name)
+            if read is None:
+                kind = type(self).__name__
+                raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+            try:
+                value = read(self._source)
+            except Exception as error:
+                object.__setattr__(self, "_failure", error)
+                raise
+            object.__setattr__(self, name, value)
+            return value
+
+
 @dataclass(frozen=True, slots=True)
-class Change(Generic[E_co]):
+class Change(_Lazy, Generic[E_co]):
     """One change of one item: the common part of its four kinds.
+
+    An image becomes an entity when it is asked for. One that does not fit raises `DecodeError`
+    there, and the change is parked; a handler that does not look at it is not held up.
 
     `sequence_number` is padded to 40 digits, so that it sorts as text; it orders the changes of one
     item, and nothing else. `created_at` is DynamoDB's, rounded down to the second.
@@ -112,10 +170,8 @@ class Change(Generic[E_co]):
 
     @staticmethod
     def of(
-        record: RecordLike,
+        source: Source,
         *,
-        old: Entity | None,
-        new: Entity | None,
         shard_id: str = "",
         handler: str = "",
         wrote: WriteOrigin = APPLICATION,
@@ -125,23 +181,32 @@ class Change(Generic[E_co]):
 
         `key` is the record's, if it was read already.
         """
-        return CHANGE_TYPES[record.kind](
-            key=key or record.item_key,
-            event_id=record.event_id,
-            sequence_number=record.position,
-            shard_id=shard_id,
-            created_at=_moment(record.created_at),
-            old=old,
-            new=new,
-            origin=wrote.writer,
-            handler=handler,
-            hops=wrote.hops,
-        )
+        record = source.record
+        change: Change[Any] = object.__new__(CHANGE_TYPES[record.kind])
+        give = object.__setattr__
+        give(change, "_source", source)
+        give(change, "_failure", None)
+        give(change, "key", key or record.item_key)
+        give(change, "shard_id", shard_id)
+        give(change, "origin", wrote.writer)
+        give(change, "handler", handler)
+        give(change, "hops", wrote.hops)
+        return change
 
     @property
     def idempotency_key(self) -> str:
         """Return a key that is the same for every delivery of this change to this handler only."""
         return blake2b(f"{self.handler}\0{self.event_id}".encode(), digest_size=16).hexdigest()
+
+    def require_read(self) -> None:
+        """Raise the error of an image that was asked for and does not fit, if code has caught it.
+
+        Raises:
+            DecodeError: an image does not fit the entity.
+        """
+        failure = getattr(self, "_failure", None)  # a change that was made by hand has none
+        if failure is not None:
+            raise failure
 
     def for_handler(self, name: str) -> Self:
         """Return the same change with the idempotency key of another handler."""

@@ -7,7 +7,7 @@ order of their shard until they are committed.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from streamkit.changes import ItemKey
+from streamkit.changes import ItemKey, Source
 from streamkit.core.cascades import Cascades
 from streamkit.core.completion import completion
 from streamkit.core.handler import Handler
@@ -114,7 +114,7 @@ class PendingChange:
     """One pending change and its outcomes; without a record it only marks how far a page reaches.
 
     `dated` is when the change at its position was created, in epoch seconds. `images` are the old
-    and the new one, once a handler has wanted them. `origin` is what wrote the change.
+    and the new one, which handlers share. `origin` is what wrote the change.
     `trace` is the `traceparent` of the writer. A `block` stands for several changes in a row, each
     with its entity, whose handlers only add up; `position` is that of the last one.
     """
@@ -126,7 +126,7 @@ class PendingChange:
     key: ItemKey | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
-    images: tuple[Entity | None, Entity | None] | None = None
+    images: Source | None = None
     origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()

@@ -147,6 +147,7 @@ class HandlerRuns:
         began = perf_counter()
         try:
             result: Any = handler.run(typed, **tools)
+            typed.require_read()
             return allowed(as_effects(result), change, handler)
         finally:
             self.channels.meters.handler(handler.name).seconds.record(perf_counter() - began)
@@ -172,6 +173,7 @@ class HandlerRuns:
                 with anyio.fail_after(handler.policy.timeout_seconds):
                     running: Any = handler.run(typed, **self.tools(handler, tracker))
                     result: Result | Defer = await running
+                typed.require_read()
             finally:
                 seconds.record(now() - began)
         if result is DEFER:

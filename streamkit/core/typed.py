@@ -1,14 +1,18 @@
 """Typed changes: turn records into the changes that handlers see.
 
-In: pending changes, with their records. Out: changes whose images are entities, decoded once for
-all handlers, or items in wire form for a handler that wants them raw; and whether a handler's
-`when` holds. For `when`, only the fields it names are decoded. On failure: `DecodeError`.
+In: pending changes, with their records. Out: changes whose images become entities when a handler
+asks for them, once for all handlers, or items in wire form for a handler that wants them raw; and
+whether a handler's `when` holds. For `when`, only the fields it names are decoded. On failure:
+`DecodeError`, where an image is asked for.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
-from streamkit.changes import Change
+from msgspec import Raw
+
+from streamkit.changes import Change, Source
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import PendingChange
 from streamkit.entity import Entity
@@ -18,6 +22,34 @@ from streamkit.stream.decode import ImageDecoder, Record
 
 Images = tuple[Entity | None, Entity | None]
 """The old image of a change, and the new one."""
+
+_UNREAD: Any = object()
+
+
+@dataclass(slots=True)
+class LazyImages:
+    """A record whose images are decoded when they are asked for, and then kept."""
+
+    record: Record
+    decode: Callable[[Raw], Any]
+    _old: Any = _UNREAD
+    _new: Any = _UNREAD
+
+    @property
+    def old(self) -> Any:
+        """Return the image before the change; None if there is none."""
+        if self._old is _UNREAD:
+            image = self.record.old_image
+            self._old = None if image is None else self.decode(image)
+        return self._old
+
+    @property
+    def new(self) -> Any:
+        """Return the image after the change; None if there is none."""
+        if self._new is _UNREAD:
+            image = self.record.new_image
+            self._new = None if image is None else self.decode(image)
+        return self._new
 
 
 class TypedChanges:
@@ -48,8 +80,7 @@ class TypedChanges:
         With `fields` the entities have these fields alone, and other fields need not fit. The
         function raises `DecodeError` if an image does not fit the entity.
         """
-        decoder = self._decoders[entity]
-        decode = decoder.decode if fields is None else decoder.reader(fields)
+        decode = self._decode(entity, fields)
 
         def images(record: Record) -> Images:
             old, new = record.old_image, record.new_image
@@ -58,32 +89,31 @@ class TypedChanges:
         return images
 
     def change_of(self, change: PendingChange, handler: Handler, shard_id: str) -> Change[Any]:
-        """Build the typed change for a handler; its images are decoded now, once for all handlers.
+        """Build the typed change for a handler; its images are decoded once for all handlers.
 
         An entity that was declared mutable is decoded for each handler, so that none sees another's
         edits. A handler that says which fields it reads gets these alone.
-
-        Raises:
-            DecodeError: an image does not fit the entity.
         """
+        images = self._images(change, handler)
+        return Change.of(
+            images, shard_id=shard_id, handler=handler.name, wrote=change.origin, key=change.key
+        )
+
+    def _images(self, change: PendingChange, handler: Handler) -> Source:
         record, entity = source_of(change)
         if handler.raw:
-            return _raw_change(change, record, handler, shard_id)
+            return LazyImages(record, wire_image)
         if handler.fields is not None:
-            old, new = self.reader(entity, handler.fields)(record)
-        else:
-            if change.images is None or not entity.model_config.get("frozen"):
-                change.images = self.reader(entity)(record)
-            old, new = change.images
-        return Change.of(
-            record,
-            old=old,
-            new=new,
-            shard_id=shard_id,
-            handler=handler.name,
-            wrote=change.origin,
-            key=change.key,
-        )
+            return LazyImages(record, self._decode(entity, handler.fields))
+        if change.images is None or not entity.model_config.get("frozen"):
+            change.images = LazyImages(record, self._decoders[entity].decode)
+        return change.images
+
+    def _decode(
+        self, entity: type[Entity], fields: tuple[str, ...] | None
+    ) -> Callable[[Raw], Entity]:
+        decoder = self._decoders[entity]
+        return decoder.decode if fields is None else decoder.reader(fields)
 
 
 def source_of(change: PendingChange) -> tuple[Record, type[Entity]]:
@@ -91,19 +121,3 @@ def source_of(change: PendingChange) -> tuple[Record, type[Entity]]:
     assert change.record is not None  # noqa: S101 - marks have no outcomes
     assert change.entity is not None  # noqa: S101
     return change.record, change.entity
-
-
-def _raw_change(
-    change: PendingChange, record: Record, handler: Handler, shard_id: str
-) -> Change[Any]:
-    """Build a change whose images are items in wire form."""
-    images = (record.old_image, record.new_image)
-    old, new = (None if image is None else wire_image(image) for image in images)
-    return Change.of(
-        record,
-        old=cast(Any, old),
-        new=cast(Any, new),
-        shard_id=shard_id,
-        handler=handler.name,
-        wrote=change.origin,
-    )
