@@ -82,7 +82,7 @@ class RecordLike(Protocol):
         """Return the seconds since 1970."""
 
 
-class Source(Protocol):
+class ChangeSource(Protocol):
     """What a change reads when it is asked: its record, and its images as entities."""
 
     @property
@@ -104,7 +104,7 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-_READ_LATER: Mapping[str, Callable[[Source], Any]] = {
+_READ_LATER: Mapping[str, Callable[[ChangeSource], Any]] = {
     "old": lambda source: source.old,
     "new": lambda source: source.new,
     "event_id": lambda source: source.record.event_id,
@@ -123,7 +123,7 @@ class _Lazy:
     __slots__ = ("_failure", "_source")
 
     _failure: Exception | None
-    _source: Source
+    _source: ChangeSource
 
     if not TYPE_CHECKING:  # type checkers would take it for any attribute at all
 
@@ -170,7 +170,7 @@ class Change(_Lazy, Generic[E_co]):
 
     @staticmethod
     def of(
-        source: Source,
+        source: ChangeSource,
         *,
         shard_id: str = "",
         handler: str = "",

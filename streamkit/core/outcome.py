@@ -7,7 +7,7 @@ order of their shard until they are committed.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from streamkit.changes import ItemKey, Source
+from streamkit.changes import ChangeSource, ItemKey
 from streamkit.core.cascades import Cascades
 from streamkit.core.completion import completion
 from streamkit.core.handler import Handler
@@ -126,7 +126,7 @@ class PendingChange:
     key: ItemKey | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
-    images: Source | None = None
+    images: ChangeSource | None = None
     origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()

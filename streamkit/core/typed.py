@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from streamkit.changes import Change, Source
+from streamkit.changes import Change, ChangeSource
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import PendingChange
 from streamkit.entity import Entity
@@ -99,7 +99,7 @@ class TypedChanges:
             images, shard_id=shard_id, handler=handler.name, wrote=change.origin, key=change.key
         )
 
-    def _images(self, change: PendingChange, handler: Handler) -> Source:
+    def _images(self, change: PendingChange, handler: Handler) -> ChangeSource:
         record, entity = source_of(change)
         if handler.raw:
             return LazyImages(record, wire_image)

@@ -3,6 +3,30 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "errors-of-images-caught",
+        "core/runs.py",
+        "            typed.require_read()\n            return",
+        "            return",
+        "a handler that catches every error passes for done with an image that it could not read",
+        test="tests/simulation/test_images_asked_for.py::test_a_worker_parks_a_change_only_where_an_image_that_does_not_fit_was_asked_for",
+    ),
+    Mutant(
+        "errors-of-images-caught-later",
+        "core/runs.py",
+        "                typed.require_read()\n            finally",
+        "            finally",
+        "so does an async one",
+        test="tests/simulation/test_images_asked_for.py::test_a_worker_parks_a_change_only_where_an_image_that_does_not_fit_was_asked_for",
+    ),
+    Mutant(
+        "images-shared-mutable",
+        "core/typed.py",
+        'change.images is None or not entity.model_config.get("frozen")',
+        "change.images is None",
+        "a handler sees what another has done to a mutable entity",
+        test="tests/simulation/test_images_asked_for.py::test_no_handler_sees_what_another_has_done_to_a_mutable_entity",
+    ),
     # -- blocks of changes that add up -------------------------------------------------------------
     Mutant(
         "block-at-its-first-change",
