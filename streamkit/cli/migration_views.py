@@ -51,6 +51,11 @@ def describe_plan(plan: MigrationPlan) -> None:
     say(f"in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
     if plan.forecast.seconds is not None:
         say(f"at this budget it takes at least {seconds(plan.forecast.seconds)}")
+    for one in plan.indexes:
+        say(
+            f"meanwhile DynamoDB fills index {one.name}: {_count(one.entries)} entries,"
+            f" {_count(one.writes)} write units of the index, ${_money(one.dollars)}"
+        )
     _describe_problems(plan)
     for diff in plan.diffs:
         _print_diff(diff)
@@ -158,6 +163,7 @@ def _reason(reason: str) -> str:
         "limit": "the limit",
         "throttled": "throttling",
         "lag": "the lag of other consumers",
+        "index": "the creation of its index",
     }.get(reason, reason)
 
 

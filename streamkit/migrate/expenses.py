@@ -183,12 +183,12 @@ class Expenses:
         size = max(item_size(before or {}), item_size(after or {}))
         spent[step, "write", ""] += factor * write_units(size)
         for index in schema.indexes.values():
-            units = _entry_units(schema, index, before, after)
+            units = entry_units(schema, index, before, after)
             if units:
                 spent[step, "write", index.name] += factor * units
 
 
-def _entry_units(
+def entry_units(
     schema: TableSchema, index: IndexSchema, before: Item | None, after: Item | None
 ) -> int:
     """Return what a write costs in one index."""

@@ -8,12 +8,15 @@ table that is missing or may not be described.
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
+
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.indexes import indexes_created
 from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.rate import Charged, Rate, UnitLimits
 from streamkit.migrate.sharing import Shares
@@ -21,6 +24,9 @@ from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.view import MigrationView
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.clock import Clock
+
+_INDEX_SECONDS = 10.0
+"""Seconds between two looks at an index that is being created."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,21 @@ async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTable
     if migration.to is not None:
         target = await describe(aws, migration.to, type_attribute=app.type_attribute)
     return tables, Schemas(tables.table, target, app.known)
+
+
+async def index_is_there(opened: Opened, interrupt: anyio.Event) -> bool:
+    """Wait until the index that the first scan reads has been created; `status` says so.
+
+    Returns False if it was interrupted before.
+    """
+    index = opened.migration.index
+    while index is not None and not interrupt.is_set():
+        table = await describe(opened.aws, opened.app.table, type_attribute=None)
+        if index.name not in indexes_created(table):
+            break
+        with opened.rate.held_by("index"), anyio.move_on_after(_INDEX_SECONDS):
+            await interrupt.wait()
+    return not interrupt.is_set()
 
 
 async def open_migration(

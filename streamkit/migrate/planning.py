@@ -27,14 +27,17 @@ from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
-from streamkit.migrate.expenses import Expenses, Spent
+from streamkit.migrate.expenses import Expenses, Spent, entry_units
+from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, unreadable_indexes
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
+from streamkit.migrate.transform import plain
 from streamkit.migrate.work import Schemas
+from streamkit.observe.pricing import DOLLARS
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.places import place_text
@@ -59,7 +62,7 @@ class MigrationPlan:
 
     `matching` are the items of its entity, as a share of all, `needing` those of them that are not
     right yet. `looked_at` items of the sample were read, which is a share of `sampled` of the
-    table.
+    table. `indexes` are being created meanwhile, at a price of their own.
     """
 
     migration: str
@@ -73,6 +76,7 @@ class MigrationPlan:
     forecast: Forecast
     problems: tuple[Problem, ...] = ()
     diffs: tuple[Diff, ...] = ()
+    indexes: tuple[IndexBuild, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -94,6 +98,7 @@ class MigrationPlan:
             **self.forecast.to_dict(),
             "problems": [problem.to_dict() for problem in self.problems],
             "diffs": [diff.to_dict() for diff in self.diffs],
+            "indexes": [index.to_dict() for index in self.indexes],
         }
 
 
@@ -138,6 +143,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
             [
                 *await problems_of_table(aws, tables.table, migration),
                 *problems_of_target(schemas.target, migration),
+                *_problems_of_indexes(migration, schemas),
             ]
         ),
         diffs,
@@ -148,6 +154,17 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     for part in taken.parts:
         await look.at(part)
     return look.plan(taken, budget or UnitBudget())
+
+
+def _problems_of_indexes(migration: Migration, schemas: Schemas) -> list[Problem]:
+    """Return that the migration has to wait for indexes."""
+    found = unreadable_indexes(migration, (schemas.source, schemas.target))
+    scanned = [one for one in found if migration.index is not None and migration.index.name == one]
+    texts = [f"{one} is being created: the scan waits until it can be read" for one in scanned]
+    if found and migration.moves:
+        names = ", ".join(found)
+        texts.append(f"{names} is being created: `switch` is refused until it can be read")
+    return [Problem("warning", "index", text) for text in texts]
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:
@@ -172,6 +189,7 @@ class _Seen:
     matching: int = 0
     needing: int = 0
     spent: Spent = field(default_factory=lambda: defaultdict(float))
+    building: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -202,6 +220,7 @@ class _Look:
                     f"it names {name!r}: what it answers is to follow from the item",
                 )
         self.expenses = Expenses(self.migration, schemas.source, schemas.target)
+        self.joins = KeyJoins(self.migration, schemas.source)
         entity = self.migration.entity
         source = source_of(entity) if issubclass(entity, Aggregate) else entity
         known = (*schemas.entities, *self.migration.names)
@@ -211,6 +230,10 @@ class _Look:
         """Look at the items of a part."""
         seen = _Seen(part.scanned, part.units)
         self.seen.append(seen)
+        for name in indexes_created(self.schemas.source):
+            index = self.schemas.source.indexes[name]
+            units = (entry_units(self.schemas.source, index, None, item) for item in part.items)
+            seen.building[name] = [one for one in units if one]
         limiter = anyio.Semaphore(_READS_AT_ONCE)
 
         async def one(item: dict[str, Wire]) -> None:
@@ -244,6 +267,7 @@ class _Look:
         ]
         needs = self._needs(key, trial, there)
         seen.needing += needs
+        self.joins.see(plain(item), trial.rewrite)
         for what, units in self.expenses.of(item, trial.rewrite, there).items():
             seen.spent[what] += units
         if needs and len(self.diffs) < self.diffs_wanted:
@@ -305,6 +329,9 @@ class _Look:
             reads=budget.max_reads,
             writes=budget.max_writes,
         )
+        advice = self.joins.advice
+        if advice is not None:
+            self.problems.note("warning", "index", advice)
         if not sum(matching):
             self.problems.note(
                 "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
@@ -321,4 +348,14 @@ class _Look:
             forecast=found,
             problems=self.problems.all(sum(matching)),
             diffs=tuple(self.diffs),
+            indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
+        )
+
+    def _build(self, sample: Sample, name: str) -> IndexBuild:
+        writes = [float(sum(one.building[name])) for one in self.seen]
+        return IndexBuild(
+            name,
+            sample.total_of([float(len(one.building[name])) for one in self.seen]),
+            sample.total_of(writes),
+            sample.total_of([DOLLARS["write"] * units for units in writes]),
         )

@@ -11,7 +11,7 @@ migration's; `share` is the part of them that this process may use (see `sharing
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -44,7 +44,7 @@ _REFUSED = {"CapacityUnits": 1.0}
 """The cost of a write of a small item whose condition does not hold."""
 
 Kind = Literal["read", "write"]
-Reason = Literal["", "limit", "throttled", "lag"]
+Reason = Literal["", "limit", "throttled", "lag", "index"]
 Reserved = Mapping[str, float]
 """Units that are reserved for a call, by index; "" is the table."""
 
@@ -197,6 +197,15 @@ class Rate:
         for name, units in reserved.items():
             kept = min(units, self._usual.get((kind, name), 1.0)) if cost else 0.0
             self._bucket(kind, name).tokens += units - kept
+
+    @contextmanager
+    def held_by(self, reason: Reason) -> Iterator[None]:
+        """Say what this process waits for, while it waits."""
+        before, self.reason = self.reason, reason
+        try:
+            yield
+        finally:
+            self.reason = before
 
     @asynccontextmanager
     async def paced(self, units: float = 1.0) -> AsyncIterator[None]:

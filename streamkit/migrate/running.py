@@ -31,7 +31,7 @@ from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_records, require_same
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
-from streamkit.migrate.opening import open_migration
+from streamkit.migrate.opening import index_is_there, open_migration
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import last_write, objection
 from streamkit.migrate.passing import FirstDone, Passing, PassPace, TooManyErrors
@@ -293,7 +293,8 @@ class Runner:
         """Wait until changes are followed, and the table shows it."""
         while not self._interrupt.is_set():
             if await self.capture.is_live(state):
-                await self._step(state, "scanning")
+                if await index_is_there(self.opened, self._interrupt):
+                    await self._step(state, "scanning")
                 return
             await self._pause(0.2)
 

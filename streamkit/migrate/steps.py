@@ -24,6 +24,8 @@ from streamkit.migrate.commands import (
 )
 from streamkit.migrate.course import first_of
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.indexes import unreadable_indexes
+from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.releases import other_releases
@@ -124,10 +126,12 @@ async def switch(
 ) -> State:
     """Make the new items the truth, pair by pair.
 
-    With a reason to do it `anyway`, workers and functions of another release do not prevent it.
+    With a reason to do it `anyway`, workers and functions of another release do not prevent it, nor
+    indexes of its entities that are still being created.
 
     Raises:
-        ConfigurationError: it is not `ready`, it moves nothing, or another release runs.
+        ConfigurationError: it is not `ready`, it moves nothing, another release runs, or an index
+            cannot be read yet.
     """
     migration = migration_of(app, number)
     if not migration.moves:
@@ -135,6 +139,8 @@ async def switch(
     entry = _entry("switch", anyway, by, clock)
     book = await open_book(app, aws)
     if (await book.read(migration.id)).phase == "ready":
+        if anyway is None:
+            await _require_indexes(app, aws, migration)
         await _require_release(app, aws, anyway)
     return await _go(book, migration, "ready", "switching", {"switched": entry.at}, entry)
 
@@ -237,6 +243,21 @@ async def _require_release(app: App, aws: Aws, anyway: str | None) -> None:
     others = None if anyway is not None else await other_releases(app, aws)
     if others is not None:
         raise ConfigurationError(others)
+
+
+async def _require_indexes(app: App, aws: Aws, migration: Migration) -> None:
+    """Refuse to go on while new code could not read the new items by their indexes.
+
+    Raises:
+        ConfigurationError: one of them is being created; it names it.
+    """
+    _, schemas = await survey_for(app, aws, migration)
+    found = unreadable_indexes(migration, (schemas.source, schemas.target))
+    if found:
+        raise ConfigurationError(
+            f"index {', '.join(found)} is being created, so that nothing can be read from it; wait"
+            " until its IndexStatus is ACTIVE, or say --anyway with a reason"
+        )
 
 
 async def _go(

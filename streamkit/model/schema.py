@@ -18,7 +18,8 @@ KeyAttributes = tuple[tuple[str, str], ...]
 class IndexSchema:
     """One secondary index: its key attributes with their types, and what it projects.
 
-    Each key of a global index has up to four attributes. `sk` is empty if there is no sort key.
+    Each key of a global index has up to four attributes. `sk` is empty if there is no sort key. An
+    index that is being created is not active: it cannot be read.
     """
 
     name: str
@@ -27,6 +28,7 @@ class IndexSchema:
     projection: Projection
     included: frozenset[str]
     is_global: bool
+    is_active: bool = True
 
     @property
     def keys(self) -> KeyAttributes:
@@ -131,4 +133,6 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
         projection=projection.get("ProjectionType", "ALL"),
         included=frozenset(projection.get("NonKeyAttributes") or ()),
         is_global=is_global,
+        # A local index has no status.
+        is_active=index.get("IndexStatus", "ACTIVE") in ("ACTIVE", "UPDATING"),
     )

@@ -12,6 +12,33 @@ MUTANTS = (
         test="tests/simulation/test_hidden_reasons.py::test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invalid_again",
     ),
     Mutant(
+        "switch-before-the-index",
+        "migrate/steps.py",
+        '    if found:\n        raise ConfigurationError(\n            f"index',
+        '    if False:\n        raise ConfigurationError(\n            f"index',
+        "new code cannot find what was switched, because its index is still being created",
+        test="tests/unit/migrate/test_migration_indexes.py::"
+        "test_a_switch_is_refused_while_an_index_of_its_entities_is_being_created",
+    ),
+    Mutant(
+        "index-scanned-while-created",
+        "migrate/opening.py",
+        "        if index.name not in indexes_created(table):\n            break\n",
+        "        break\n",
+        "a migration fails because it reads an index that is still being created",
+        test="tests/unit/migrate/test_migration_indexes.py::"
+        "test_a_scan_of_an_index_waits_until_the_index_has_been_created",
+    ),
+    Mutant(
+        "joins-of-what-items-lack",
+        "migrate/indexes.py",
+        "        if place is None:\n            return None\n",
+        "        if place is None:\n            continue\n",
+        "a plan advises an index in which items would not be, because they lack a field of its key",
+        test="tests/unit/migrate/test_migration_indexes.py::"
+        "test_a_plan_advises_no_index_over_a_field_that_items_lack",
+    ),
+    Mutant(
         "reads-unguarded",
         "migrate/writes.py",
         "    names = sorted(reads - schema.key_attributes)\n",
