@@ -132,13 +132,11 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         f"{_CRASHES}test_a_run_without_crashes_equals_one_pass_in_order",
         f"{_CRASHES}test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
     ),
-    "faults": (
-        f"{_FAULTS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",
-    ),
+    "faults": (f"{_FAULTS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble",),
     "fan_outs": ("tests/simulation/test_fan_out_adversary.py", "tests/simulation/test_sending.py"),
     "mirrors": ("tests/simulation/test_derive.py", "tests/simulation/test_mirror_rows.py"),
     "fleet": ("tests/simulation/test_fleet.py",),
-    "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",),
+    "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble",),
 }
 """What runs against a mutant, the fastest first."""
 

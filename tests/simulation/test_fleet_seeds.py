@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 100
+SEEDS = 50
 PARTS = 2
 
 
