@@ -32,7 +32,7 @@ FILES = tuple(
     f"tests/acceptance/test_{name}.py"
     for name in (
         *("small_fleet", "cli_worker", "cli_parked", "cli_explain", "cli_aggregates"),
-        *("cli_consumers", "cli_cost", "cli_verdicts", "health"),
+        *("cli_consumers", "cli_cost", "cli_verdicts", "health", "index_keys"),
     )
 )
 EASY = {"STREAMKIT_POLL_FLOOR": "0.25", "STREAMKIT_HEARTBEAT": "1", "STREAMKIT_LEASE": "3"}

@@ -3,6 +3,33 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "place-without-the-sort-fields",
+        "table.py",
+        "            names |= {name for name, _ in pk + sk}\n",
+        "            names |= {name for name, _ in pk}\n",
+        "an audience in an index with a sort key is served up to the end of its first page",
+        test="tests/unit/test_key_fields.py::"
+        "test_an_audience_of_several_pages_is_found_by_such_an_index",
+    ),
+    Mutant(
+        "key-fields-of-any-type",
+        "kinds/preflight.py",
+        "        if held not in (None, kind):\n",
+        "        if False:\n",
+        "a worker starts although the index refuses every item that it puts",
+        test="tests/unit/test_key_fields.py::"
+        "test_an_index_with_other_keys_than_the_fields_is_found_at_start",
+    ),
+    Mutant(
+        "key-fields-reserved",
+        "model/schema.py",
+        "for key in (index.pk, index.sk) if len(key) == 1}",
+        "for key in (index.pk, index.sk) if key}",
+        "an upcast does not see a field that is part of an index's key",
+        test="tests/unit/test_key_fields.py::"
+        "test_attributes_of_a_key_of_fields_are_not_streamkits_own",
+    ),
     # -- the key that was read ---------------------------------------------------------------------
     Mutant(
         "key-rebuilt-from-fields",

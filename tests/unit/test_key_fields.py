@@ -7,7 +7,18 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from pydantic import Field
 
-from streamkit import App, Entity, EpochSeconds, Index, Inserted, TableShape
+from streamkit import (
+    Aggregate,
+    App,
+    Count,
+    Entity,
+    EpochSeconds,
+    Index,
+    Inserted,
+    Put,
+    Query,
+    TableShape,
+)
 from streamkit.core.querying import query_request
 from streamkit.errors import DeclarationError
 from streamkit.kinds.preflight import findings
@@ -295,3 +306,67 @@ def test_an_app_queries_what_it_put(harness_of):
     assert [one.match for one in harness.query(narrow.between("M"))] == ["1"]
     harness.update(Match.key(match="5"), region="EU")
     assert [one.match for one in harness.query(found)] == ["5", "3", "1", "4", "2"]
+
+
+class Watch(Entity, pk="WATCH#{user}#{tournament}#{area}", sk="WATCH"):
+    user: str
+    tournament: str
+    area: str
+    since: int
+    watchers: ClassVar = Index("Watchers", pk=("tournament", "area"), sk=("since", "user"))
+
+
+class Told(Entity, pk="TOLD#{user}#{match}", sk="TOLD"):
+    user: str
+    match: str
+
+
+def test_an_audience_of_several_pages_is_found_by_such_an_index(harness_of):
+    app = App("matches", table="matches", entities=[Watch])
+
+    def audience(change: Inserted[Match]) -> Query[Watch]:
+        new = change.new
+        found = Watch.query(index=Watch.watchers, tournament=new.tournament, area=new.region)
+        return found.between(10)
+
+    @app.fan_out(audience)
+    def tell(change: Inserted[Match], to: Watch) -> Put[Told]:
+        return Put(Told(user=to.user, match=change.new.match))
+
+    harness = harness_of(app)
+    users = [f"u{number}" for number in range(260)]
+    for number, user in enumerate(users):
+        harness.put(Watch(user=user, tournament="W", area="EU", since=number % 130))
+    harness.put(Watch(user="other", tournament="W", area="NA", since=50))
+    harness.put(match(1, bracket="L"))
+    harness.settle()
+    told = {one.user for one in harness.scan(Told)}
+    assert told == {user for number, user in enumerate(users) if number % 130 >= 10}
+
+
+class Goal(Entity, pk="GOAL#{goal}", sk="GOAL"):
+    goal: str
+    league: str
+    player: str
+
+
+class Goals(Aggregate[Goal], pk="GOALS#{league}#{player}", sk="GOALS"):
+    league: str
+    player: str
+    goals: Annotated[int, Count()] = 0
+    best: ClassVar = Index("Best", pk=("league",), sk=("goals", "player"))
+
+
+def test_the_counts_of_an_aggregate_are_ordered_by_an_index_that_nobody_writes(harness_of):
+    app = App("goals", table="goals", entities=[Goals])
+    app.aggregate(Goals)
+    harness = harness_of(app)
+    for number, player in enumerate("abbbccd"):
+        harness.put(Goal(goal=str(number), league="L", player=player))
+    harness.settle()
+    best = Goals.query(index=Goals.best, league="L").reverse()
+    assert [(one.player, one.goals) for one in harness.query(best.limit(2))] == [("b", 3), ("c", 2)]
+    harness.put(*(Goal(goal=f"d{number}", league="L", player="d") for number in range(3)))
+    harness.settle()
+    assert [one.player for one in harness.query(best)] == ["d", "b", "c", "a"]
+    assert [one.player for one in harness.query(best.between(low=3))] == ["d", "b"]
