@@ -52,8 +52,8 @@ fleet: $(STAMP) ## how a large fleet shares many shards, and its cost: SHARDS=10
 migrate: $(STAMP) ## migrations of many items under fire, compared one by one: ITEMS=20000 SEED=1
 	$(BIN)/python -m tests.simulation.migrate_many --items $(or $(ITEMS),20000) --seed $(or $(SEED),1)
 
-conformance: $(STAMP) ## every handler kind in every host, and moves between them: SEEDS=50
-	PYTHONHASHSEED=0 CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py tests/simulation/test_lambda_rebuild.py tests/simulation/test_lambda_mirrors.py
+conformance: $(STAMP) ## every handler kind in every host, moves between them, and other long runs: SEEDS=50
+	PYTHONHASHSEED=0 CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal $$(grep -rl "^from tests.seeds import" --include="*.py" tests)
 
 stops: $(STAMP) ## every process killed and frozen at every one of its calls, and not at a sample of them
 	EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"

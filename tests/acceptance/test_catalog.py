@@ -28,6 +28,7 @@ from handlers.catalog.traffic import Traffic
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, recording, trial
 from streamkit.testing.recording import Recorder
+from tests.seeds import seeds
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 ANVIL = Product.key(product_id="1")
@@ -66,7 +67,7 @@ def stock(shop: Harness) -> int:
     return product.stock
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_catalogue_is_what_its_history_says(seed: int) -> None:
     ran = trial(app, Traffic(products=15), shape=SHAPE, seed=seed, acts=120)
     assert all(comparison.compared for comparison in ran.comparisons)

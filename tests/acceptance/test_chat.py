@@ -11,6 +11,7 @@ from handlers.chat.traffic import Traffic
 from streamkit.kinds.preflight import findings
 from streamkit.local.engine import CallRecord
 from streamkit.testing import Harness, trial
+from tests.seeds import seeds
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
@@ -34,7 +35,7 @@ def names(chat: Harness) -> set[str]:
     return {membership.user_name for membership in chat.scan(Membership)}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_chat_is_what_its_history_says(seed: int) -> None:
     ran = trial(app, Traffic(), shape=SHAPE, seed=seed, acts=130)
     assert all(comparison.compared for comparison in ran.comparisons)

@@ -45,11 +45,12 @@ from streamkit import App
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Trouble, inserted, trial
 from streamkit.testing.loop import EPOCH
+from tests.seeds import seeds
 
 NOON = datetime.fromtimestamp(EPOCH, UTC).replace(hour=12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_table_is_what_its_history_says(seed):
     traffic = Traffic(users=60, brands=4, categories=3, audience=6, editing=25)
     ran = trial(app, traffic, shape=SHAPE, seed=seed, acts=150)
@@ -371,7 +372,7 @@ class Editors:
             yield final.compare(entity, wanted)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_edits_racing_with_pages_of_old_readings_leave_no_old_copy_and_no_old_page(seed):
     trouble = Trouble(crash=0.01, slow=0.5, pause=0.5)
     ran = trial(app, Editors(), shape=SHAPE, seed=seed, acts=60, trouble=trouble)

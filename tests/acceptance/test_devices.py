@@ -17,6 +17,7 @@ from handlers.devices.handlers import (
 from handlers.devices.traffic import Traffic
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Trouble, trial
+from tests.seeds import seeds
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
@@ -41,7 +42,7 @@ def seen(plant: Harness) -> tuple[object, ...]:
     return found.first, found.first_state, found.last, found.last_state
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_logs_are_what_their_history_says(seed: int) -> None:
     traffic, trouble = Traffic(devices=8), Trouble(pause=10)
     ran = trial(app, traffic, shape=SHAPE, seed=seed, acts=120, trouble=trouble)

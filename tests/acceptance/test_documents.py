@@ -8,6 +8,7 @@ from handlers.documents.entities import Document, Part, Settings, SettingsCopy, 
 from handlers.documents.handlers import COPIES, SHAPE, app
 from handlers.documents.traffic import Traffic
 from streamkit.testing import trial
+from tests.seeds import seeds
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = Document.key(document_id="D1")
@@ -47,7 +48,7 @@ def versions_of(desk):
     return sorted(desk.scan(Version), key=lambda version: version.number)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_every_change_is_one_version_and_nothing_is_missing_or_doubled(seed):
     ran = trial(app, Traffic(), shape=SHAPE, seed=seed)
     compared = {comparison.title: comparison.compared for comparison in ran.comparisons}

@@ -20,6 +20,7 @@ from streamkit import TableShape
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Recorder, Trouble, recording, trial
 from streamkit.testing.loop import EPOCH
+from tests.seeds import seeds
 
 BEGAN = datetime.fromtimestamp(EPOCH, UTC)
 MONTH = BEGAN.date().replace(day=1)
@@ -54,7 +55,7 @@ def counts(logs: Harness, day: datetime = BEGAN) -> tuple[int, int]:
     return (0, 0) if found is None else (found.lines, found.errors)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_logs_are_what_their_history_says(seed: int) -> None:
     others = {BEFORE: TableShape(), ERRORS: TableShape()}
     trouble = Trouble(pause=5)

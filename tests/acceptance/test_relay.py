@@ -15,6 +15,7 @@ from handlers.relay.traffic import Traffic
 from streamkit.sinks.webhook import signature
 from streamkit.testing import trial
 from streamkit.testing.recording import recording
+from tests.seeds import seeds
 
 
 def an_order(order_id="1", **fields):
@@ -33,7 +34,7 @@ def bodies(relay, sink):
     return [delivery.body for delivery in relay.sent[sink].once]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_everything_arrives_everywhere_whatever_happens(seed):
     ran = trial(app, Traffic(), shape=SHAPE, seed=seed, acts=60)
     assert all(comparison.compared for comparison in ran.comparisons)

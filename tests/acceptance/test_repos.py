@@ -8,6 +8,7 @@ from handlers.repos.entities import Issue, Repo, Star
 from handlers.repos.handlers import SHAPE, IssueCount, StarCount, app
 from handlers.repos.traffic import Traffic
 from streamkit.testing import trial
+from tests.seeds import seeds
 
 KITE = {"owner": "ann", "name": "kite"}
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -22,7 +23,7 @@ def stars_of(site):
     return site.get(StarCount.key(**KITE)).stars
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_counts_are_what_stars_and_issues_come_to(seed):
     ran = trial(app, Traffic(), shape=SHAPE, seed=seed)
     assert all(comparison.compared for comparison in ran.comparisons)

@@ -8,6 +8,7 @@ from handlers.sales.entities import Sale
 from handlers.sales.handlers import SHAPE, CitySales, CountrySales, StoreSales, app
 from handlers.sales.traffic import Traffic
 from streamkit.testing import trial
+from tests.seeds import seeds
 
 BERLIN = {"country": "DE", "city": "BERLIN"}
 
@@ -22,7 +23,7 @@ def shop(harness_of):
     return harness_of(app, shape=SHAPE)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_every_total_is_what_the_sales_add_up_to(seed):
     ran = trial(app, Traffic(), shape=SHAPE, seed=seed)
     assert all(comparison.compared > 20 for comparison in ran.comparisons)

@@ -9,6 +9,7 @@ from handlers.school.handlers import SHAPE, SportsOfStudent, StudentsOfSport, ap
 from handlers.school.traffic import Traffic
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, trial
+from tests.seeds import seeds
 
 MANY = 52
 """More copies than are mended in the commit of the change itself."""
@@ -33,7 +34,7 @@ def names(school: Harness) -> set[tuple[str, str]]:
     return {(one.student_name, one.sport_name) for one in school.scan(Enrolment)}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_school_is_what_its_history_says(seed: int) -> None:
     ran = trial(app, Traffic(students=12), shape=SHAPE, seed=seed, acts=80)
     assert all(comparison.compared for comparison in ran.comparisons)

@@ -19,6 +19,7 @@ from handlers.sessions.traffic import Traffic
 from streamkit import App, Entity, Expired
 from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Trouble, trial
+from tests.seeds import seeds
 
 HarnessOf = Callable[..., Harness]
 
@@ -56,7 +57,7 @@ def active(store: Harness, username: str = "ann") -> int:
     return store._run(active_sessions(store.table, username, now_in(store)))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_store_is_what_its_history_says(seed: int) -> None:
     traffic, trouble = Traffic(users=20), Trouble(pause=20)
     ran = trial(app, traffic, shape=SHAPE, seed=seed, acts=120, trouble=trouble)

@@ -17,11 +17,12 @@ from handlers.shop.traffic import Traffic
 from streamkit.kinds.preflight import findings
 from streamkit.testing import recording, trial
 from streamkit.testing.loop import EPOCH
+from tests.seeds import seeds
 
 NOW = datetime.fromtimestamp(EPOCH, UTC)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_table_is_what_its_history_says(seed):
     ran = trial(app, Traffic(customers=12), shape=SHAPE, seed=seed, acts=200)
     assert all(comparison.compared for comparison in ran.comparisons)

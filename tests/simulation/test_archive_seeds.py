@@ -8,6 +8,7 @@ from streamkit import Add, Inserted
 from streamkit.operate.archives import verify_archive
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.faults import Faults
+from tests.seeds import seeds
 from tests.simulation.archived import (
     RARELY,
     Note,
@@ -21,8 +22,6 @@ from tests.simulation.archived import (
     numbers,
     put,
 )
-
-SEEDS = range(3)
 
 
 def faulty(seed):
@@ -86,7 +85,7 @@ def counting(archive, **options):
     return app
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_faulty_bucket_and_deaths_cost_nothing(harness_of, seed):
     archive = faulty(seed)
     harness = harness_of(counting(archive), seed=seed, shards=1, settings=RARELY)
@@ -115,7 +114,7 @@ def test_every_fault_of_a_bucket_was_met(harness_of):
     assert {kind for kind, times in archive.faults.taken.items() if times} == met
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(3))
 def test_with_downtime_every_note_is_copied_or_in_a_hole(harness_of, seed):
     """No worker runs for a day and more: what is lost is what the archive says."""
     archive, lost = faulty(seed), []

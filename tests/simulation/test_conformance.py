@@ -5,8 +5,6 @@ a migration job, as processes and as invocations on Lambda: it rewrites, derives
 items of all handlers while these run in one of the other hosts, and leaves the table as it was.
 """
 
-import os
-
 import pytest
 
 from streamkit.aws_lambda import high_water_marks
@@ -19,12 +17,13 @@ from streamkit.model.origin import WriteOrigin
 from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.crew import TrialCrew
 from streamkit.testing.hosts import Functions
+from tests.seeds import seeds
 from tests.simulation.conformance import LAST, Market, add_migrations, audited_wrong, make_app
 from tests.simulation.jobs import jobs
 
 HOSTS = {"worker": TrialCrew, "lambda": Functions}
 JOBS = {"job": jobs(TrialCrew, 600.0, LAST), "job on lambda": jobs(Functions, 60.0, LAST)}
-SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
+SEEDS = seeds()
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=3.0, sinks=0.02)
 
 

@@ -7,10 +7,11 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Modified, PoisonChange, Set, Table
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.faults import Faults
+from tests.seeds import seeds
 from tests.simulation.archived import RARELY, awake, dormant
 from tests.simulation.test_handler_starts import at
 
-SEEDS = range(3)
+SEEDS = seeds(3)
 
 
 class Deed(Entity, pk="DEED#{number}", sk="DEED"):

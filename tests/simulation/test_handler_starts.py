@@ -27,6 +27,7 @@ from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
+from tests.seeds import seeds
 from tests.simulation.archived import RARELY, Copy, Note, app_of, copied, put
 
 OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
@@ -519,7 +520,7 @@ class Beside:
         assert self.task.result() is False
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_versions_with_and_without_the_handler_run_side_by_side(harness_of, seed):
     """The older one holds shards and does not know the handler; and is rolled back to later."""
     archive = MemoryArchive()

@@ -1,7 +1,6 @@
 """Copies follow their sources in Lambda functions alone, whatever a mapping does and in which order
 sources and copies change, move, go and come back."""
 
-import os
 from typing import ClassVar
 
 import pytest
@@ -10,8 +9,9 @@ from streamkit import App, Entity, Index, Set
 from streamkit.testing import Comparison, Trouble, trial
 from streamkit.testing.hosts import Functions
 from streamkit.testing.mapping import Habits
+from tests.seeds import seeds
 
-SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
+SEEDS = seeds()
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=2.0)
 ROUGH = Habits(batch=20, parallel=4, repeated=0.3, abandoned=0.2)
 TASKS, LAG_SECONDS = 60, 3600.0

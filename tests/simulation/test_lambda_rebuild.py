@@ -1,6 +1,5 @@
 """An aggregate is rebuilt where Lambda functions count: exactly, under whatever a mapping does."""
 
-import os
 import random
 
 import anyio
@@ -10,9 +9,10 @@ from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.testing import Trouble, trial
 from streamkit.testing.hosts import Functions
 from streamkit.testing.world import CrashPoint, Process
+from tests.seeds import seeds
 from tests.simulation.conformance import Best, Busy, Market, Shop, Totals, make_app
 
-SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
+SEEDS = seeds()
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=14.0, sinks=0.02)
 BEGINS = 20.0
 FUNCTION_SECONDS = 60.0

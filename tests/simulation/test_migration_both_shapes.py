@@ -4,6 +4,7 @@ import pytest
 
 from streamkit.migrate import settlement
 from streamkit.model.copies import COPY
+from tests.seeds import seeds
 from tests.simulation.both_shapes import (
     app_of,
     contracted,
@@ -20,7 +21,7 @@ def of(items, text):
 
 
 @pytest.mark.parametrize("way", WAYS_BACK)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_no_write_of_either_shape_is_lost_on_the_way_to_the_end(seed, way):
     site, items = contracted(app_of(WAYS_BACK[way]), seed=seed)
     assert site.ledger.lost("new") == {}
@@ -30,7 +31,7 @@ def test_no_write_of_either_shape_is_lost_on_the_way_to_the_end(seed, way):
     assert of(items, "#pair#") == of(items, "#gate#") == []
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_no_write_of_either_shape_is_lost_by_a_rollback(seed):
     site, items = rolled_back(app_of(moved_back), seed=seed)
     assert site.ledger.lost("old") == {}

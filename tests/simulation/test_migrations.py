@@ -13,6 +13,7 @@ from streamkit.migrate.transform import visible
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.copies import COPY
 from streamkit.testing.migrations import migrate
+from tests.seeds import seeds
 from tests.simulation.migrating import (
     Clicks,
     Customer,
@@ -49,7 +50,7 @@ def has_status_day(order):
     return order.status_day == f"{order.status}#{order.day}"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_every_item_reaches_the_new_shape_and_no_write_is_lost(seed):
     ran = migrate(in_place(), "0001", Orders(), seed=seed, acts=20)
     assert phases(ran) == ["done"]

@@ -1,6 +1,5 @@
 """A consumer changes hosts under traffic, and nothing is lost or applied twice."""
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,10 +28,11 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.recording import recording
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.seeds import seeds
 from tests.simulation.conformance import Market, make_app
 from tests.simulation.movers import ToLambda, ToWorkers, run_functions
 
-SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
+SEEDS = seeds()
 TROUBLE = Trouble(crash=0.03, split=0.03, roll=0.02, pause=8.0, sinks=0.02)
 
 

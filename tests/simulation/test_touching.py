@@ -19,6 +19,7 @@ from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrations import migrate
 from streamkit.testing.world import World
+from tests.seeds import seeds
 from tests.simulation.migrating import Orders
 
 SHAPE = TableShape(indexes={"ByState": IndexShape(project=())})
@@ -61,7 +62,7 @@ SAME, NEW = (labelled, {}), (filed, {"to": "New"})
 # -- under live writes, crashes and several processes ----------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_items_that_are_touched_become_items_of_another_table_under_live_writes(seed):
     others = (("New", TableShape()),)
     orders = Orders(lambda _: Order, items=40)
@@ -80,7 +81,7 @@ def test_items_that_are_touched_become_items_of_another_table_under_live_writes(
     assert len(there) == len(expected)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_items_that_are_touched_are_rewritten_where_they_are_under_live_writes(seed):
     ran = migrate(
         touching(labelled), "0001", Orders(lambda _: Order), seed=seed, acts=20, shape=SHAPE

@@ -25,6 +25,7 @@ from streamkit import (
 )
 from streamkit.sinks.sink import Limits
 from streamkit.testing import Comparison, Different, Trouble, recording, trial
+from tests.seeds import seeds
 
 
 class Like(Entity, pk="LIKE#{brand}", sk="USER#{user}"):
@@ -113,7 +114,7 @@ SHAPE = TableShape(ttl="expires")
 OTHERS = {"Copies": TableShape()}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_an_app_that_is_right_passes_through_all_of_it(seed):
     app = make_app()
     traffic = Traffic(app)

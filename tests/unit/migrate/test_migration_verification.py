@@ -275,6 +275,7 @@ class EveryFamily:
     def __init__(self, schema):
         self.schema = schema
         self.families = None
+        self._made = None, ()
 
     async def get(self, _table, key):
         number = key["PK"]["S"].rpartition("#")[2]
@@ -283,6 +284,11 @@ class EveryFamily:
 
     def of(self, number):
         """Return an order, its copy and their record, as a migration leaves them before ready."""
+        if self._made[0] != number:
+            self._made = number, self._make(number)
+        return self._made[1]
+
+    def _make(self, number):
         order = Order(number=number)
         old, key = order.attributes(self.schema), order.item_key.wire(self.schema)
         self.numbers = {Family(key).name: number}
