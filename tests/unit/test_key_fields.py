@@ -329,7 +329,7 @@ def test_an_audience_of_several_pages_is_found_by_such_an_index(harness_of):
         found = Watch.query(index=Watch.watchers, tournament=new.tournament, area=new.region)
         return found.between(10)
 
-    @app.fan_out(audience)
+    @app.fan_out(audience, rate=60)
     def tell(change: Inserted[Match], to: Watch) -> Put[Told]:
         return Put(Told(user=to.user, match=change.new.match))
 
