@@ -306,16 +306,21 @@ class App(Registration):
 
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions; a new one starts a new generation."""
-        parts = sorted(
-            (
-                handler.name,
-                handler.entity.__name__,
-                sorted(kind.name for kind in handler.kinds),
-                handler.definition,
-            )
-            for handler in self.handlers
+        return fingerprint_of(self.handlers)
+
+
+def fingerprint_of(handlers: Iterable[Handler]) -> str:
+    """Return the fingerprint of an app with these handlers."""
+    parts = sorted(
+        (
+            handler.name,
+            handler.entity.__name__,
+            sorted(kind.name for kind in handler.kinds),
+            handler.definition,
         )
-        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+        for handler in handlers
+    )
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 @asynccontextmanager

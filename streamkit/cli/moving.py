@@ -1,4 +1,4 @@
-"""`streamkit consumers import-kcl`, `to-workers`, `to-lambda`: a consumer changes its host."""
+"""`streamkit consumers import-kcl`, `to-workers`, `to-lambda`, `join`: another host for one."""
 
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -127,6 +127,34 @@ def to_lambda(
         print_json(done.to_dict())
         return
     say(f"{done.consumer} is ready for Lambda: create its mapping at TRIM_HORIZON")
+
+
+def join(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The next version of the app.")],
+    handler: Annotated[str, typer.Argument(help="The handler that had a start= until now.")],
+    *,
+    json: JsonOption = False,
+) -> None:
+    """Make a handler with a start of its own a handler of its app.
+
+    Let it catch up, stop the workers, and give the version of the app that declares the handler
+    without a start=. It goes on where it was: each change reaches it once. Exits with 5, and
+    changes nothing, if it is behind the app, or changes are parked. If it is interrupted, run the
+    same command again, and deploy that version afterwards.
+    """
+    from streamkit.operate.moves import join_handler
+
+    loaded = app_named(app)
+    lease = settings().lease
+    done = with_aws(lambda aws: join_handler(loaded, aws, handler, lease_seconds=lease))
+    if json:
+        print_json(done.to_dict())
+        return
+    say(
+        f"{handler} is one of {done.consumer} now, in generation {done.generation}: it was ahead in"
+        f" {done.ahead} of {done.shards} shards"
+    )
+    say("deploy this version")
 
 
 def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:

@@ -17,7 +17,7 @@ from streamkit.cli.explaining import explain
 from streamkit.cli.fan_outs import fan_outs
 from streamkit.cli.lambdas import lambdas
 from streamkit.cli.migrations import migrate
-from streamkit.cli.moving import import_kcl, to_lambda, to_workers
+from streamkit.cli.moving import import_kcl, join, to_lambda, to_workers
 from streamkit.cli.options import (
     AppArgument,
     AppsArgument,
@@ -76,7 +76,7 @@ program.add_typer(aggregates, name="aggregate")
 program.add_typer(fan_outs, name="fan-outs")
 program.add_typer(lambdas, name="lambda")
 program.add_typer(migrate, name="migrate")
-for move in (import_kcl, to_workers, to_lambda):
+for move in (import_kcl, to_workers, to_lambda, join):
     consumers.command()(move)
 program.command()(rewind)
 program.command()(replay)

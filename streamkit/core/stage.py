@@ -146,10 +146,11 @@ class CommitStage:
         self._timer.note_written(traffic=bool(self.pending))
 
     def advanced(self, then: Cursor) -> Cursor:
-        """Reset the counts of vanished owners when the position moves on."""
+        """Reset the counts of vanished owners when the position moves on, and drop old marks."""
         if then.position == self.cursor.position and then.done == self.cursor.done:
             return then
-        return replace(then, takes=0, trying="", tries=0)
+        joined = then.joined and then.joined_after(then.position)
+        return replace(then, takes=0, trying="", tries=0, joined=joined)
 
     # -- what checkpoints write ----------------------------------------------------------------
 

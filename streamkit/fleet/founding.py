@@ -17,6 +17,7 @@ from streamkit.archive.completeness import Beginning
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
+from streamkit.fleet.hosting import JOINED, host_of
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
@@ -94,32 +95,43 @@ class Founding:
     async def require_none_apart(self, store: CursorStore, handlers: Iterable[Handler]) -> None:
         """Refuse handlers that have run as consumers of their own, at positions of their own.
 
-        In the app such a handler would miss changes, or run twice for them.
+        In the app such a handler would miss changes, or run twice for them, unless it has joined.
 
         Raises:
             ConfigurationError: there is one.
         """
-        mine = store.space
-        there = {
-            one.consumer
-            for one in await entries(store.dynamodb, mine.schema)
-            if (one.table, one.label) == (self.table, mine.label)
-        }
-        for handler in handlers:
-            name = f"{mine.consumer}.{handler.name}"
-            if name in there and handler.name not in self.listeners:
-                raise ConfigurationError(
-                    f"{handler.declared}: it has run as a consumer of its own, {name}, and the app"
-                    " stands elsewhere in the stream: keep its start=, or give it another name="
-                    " here. To forget where it was: streamkit consumers delete"
-                    f" {name} --table {self.table} --yes"
-                )
+        mine = [handler for handler in handlers if handler.name not in self.listeners]
+        for handler in await run_apart(store, self.table, mine):
+            name = f"{store.space.consumer}.{handler.name}"
+            raise ConfigurationError(
+                f"{handler.declared}: it has run as a consumer of its own, {name}, and the app"
+                " stands elsewhere in the stream: keep its start=, let it join (`streamkit"
+                f" consumers join ... {handler.name}`, with the workers stopped), or give it"
+                " another name= here. To forget where it was: streamkit consumers delete"
+                f" {name} --table {self.table} --yes"
+            )
 
     async def _had_another_stream(self, store: CursorStore) -> bool:
         """Return whether a consumer of the table is known that read a stream before this one."""
         mine = store.space
         known = await entries(store.dynamodb, mine.schema)
         return any(one.table == self.table and one.label != mine.label for one in known)
+
+
+async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler]) -> list[Handler]:
+    """Return the handlers that have run as consumers of their own, and have not joined the app."""
+    mine, found = store.space, list[Handler]()
+    there = {
+        one.consumer
+        for one in await entries(store.dynamodb, mine.schema)
+        if (one.table, one.label) == (table, mine.label)
+    }
+    for handler in handlers:
+        name = f"{mine.consumer}.{handler.name}"
+        if name in there:
+            own = CursorStore(store.dynamodb, replace(mine, consumer=name))
+            found += [handler] if await host_of(own) != JOINED else []
+    return found
 
 
 def created_of(label: str) -> float:

@@ -49,7 +49,8 @@ class Cursor:
     have been lost, all in epoch seconds.
 
     `live` names the builds of aggregates that the shard counts for without their ledger, see
-    `builds`.
+    `builds`. `joined` holds `position:handler` for handlers that had a consumer of their own, which
+    is done up to that position: they are passed over until then.
 
     `root` is the lineage root by which the shard is assigned to workers. An only child inherits its
     parent's, so that shards that roll over stay where they are. `takes` counts owners in a row
@@ -70,6 +71,7 @@ class Cursor:
     chunks: frozenset[str] = frozenset()
     children: frozenset[str] = frozenset()
     live: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
     seen: int = 0
     ended: int = 0
     root: str = ""
@@ -83,6 +85,17 @@ class Cursor:
     def finished(self) -> bool:
         """Return whether the shard was read to its end and everything in it is committed."""
         return self.state == "finished"
+
+    def is_done(self, handler: str, position: str) -> bool:
+        """Return whether a handler that has joined was done with a change before it did."""
+        marks = (mark.partition(":") for mark in self.joined)
+        return any(position <= upto and name == handler for upto, _, name in marks)
+
+    def joined_after(self, position: str) -> frozenset[str]:
+        """Return the marks of `joined` that lie after a position; before it they say nothing."""
+        if position == START:
+            return self.joined
+        return frozenset(mark for mark in self.joined if mark.partition(":")[0] > position)
 
     @property
     def dates_children(self) -> int:
@@ -200,6 +213,7 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
         ("holds", cursor.chunks),
         ("children", cursor.children),
         ("live", cursor.live),
+        ("joined", cursor.joined),
     ):
         if names:
             attributes[name] = {"SS": sorted(names)}
@@ -232,6 +246,7 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         chunks=names("holds"),
         children=names("children"),
         live=names("live"),
+        joined=names("joined"),
         seen=number("seen"),
         ended=number("ended"),
         root=text("seat") or item["name"]["S"],

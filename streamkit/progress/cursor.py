@@ -90,7 +90,7 @@ def advance(space: ControlSpace, now: Cursor, then: Cursor, commit: str) -> Acti
 def _optional(cursor: Cursor) -> dict[str, Wire]:
     """Return the cursor attributes that a commit may change and that are absent when empty."""
     sets = {"done": cursor.done, "holds": cursor.chunks, "children": cursor.children}
-    sets["live"] = cursor.live
+    sets |= {"live": cursor.live, "joined": cursor.joined}
     numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
     numbers["dated"] = cursor.dated
     found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}

@@ -36,12 +36,15 @@ class GoLive:
 
     def as_run(self, handler: Handler, record: Record) -> Handler | None:
         """Return the handler that runs instead for a record; None if the record does not count."""
+        cursor = self.cursor()
+        if cursor.joined and cursor.is_done(handler.name, record.position):
+            return None
         if handler.in_build is None:
             return handler
         build = self.builds().get(handler.name)
         if build is None:
             return handler
-        mode = mode_of(handler.name, build, self.cursor().live)
+        mode = mode_of(handler.name, build, cursor.live)
         if mode == "off":
             self.doubt()  # the next step of the build is a new generation, which reads this again
             return None

@@ -147,6 +147,56 @@ def test_a_listener_that_there_is_not_is_named_with_those_there_are(listening):
     assert "search" in done.stderr.replace("serach", "")
 
 
+LATE = """
+import os
+
+from streamkit import Add, App, Entity, Inserted, Modified, Put
+
+app = App("late", table=os.environ["SHOP_TABLE"])
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+class Tally(Entity, pk="TALLY", sk="TALLY"):
+    changes: int = 0
+
+
+@app.on
+def audit(change: Inserted[Order]) -> None: ...
+
+
+@app.on  # (start="2020-01-01")
+def tally(change: Inserted[Order] | Modified[Order]) -> Add[Tally]:
+    return Add(Tally.key(), changes=1)
+"""
+
+
+def test_a_handler_with_a_start_of_its_own_joins_its_app(shop):
+    (shop.folder / "late.py").write_text(LATE.replace("on  # (", "on("))
+    shop.put(1, "A")
+    assert shop.run("worker", "late", "--until-idle").returncode == 0
+    shop.put(1, "B")
+    joins = ("consumers", "join", "late", "tally")
+    early = shop.run_apart(*joins)
+    assert (early.returncode, "still declares tally with a start=" in early.stderr) == (5, True)
+    assert shop.run("worker", "late:app.tally", "--until-idle").returncode == 0
+    (shop.folder / "late.py").write_text(LATE)
+    refused = shop.run_apart("worker", "late", "--until-idle")
+    assert (refused.returncode, "consumers join" in refused.stderr) == (4, True)
+    done = shop.run_apart(*joins)
+    assert done.returncode == 0, done.stderr
+    assert "tally is one of late now" in done.stdout
+    again = shop.run_apart(*joins, "--json")
+    assert (again.returncode, "has joined late already" in again.stderr) == (5, True)
+    shop.put(1, "C")
+    assert shop.run_apart("worker", "late", "--until-idle").returncode == 0
+    items = shop.dynamodb.scan(TableName=shop.table)["Items"]
+    assert [item["changes"]["N"] for item in items if item["pk"]["S"] == "TALLY"] == ["3"]
+
+
 def test_a_consumer_that_never_ran_cannot_be_paused(shop):
     (shop.folder / "replayed.py").write_text(REPLAYED)
     assert shop.run("consumers", "pause", "replayed").returncode == 4

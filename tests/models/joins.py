@@ -7,7 +7,10 @@ comes after that position. One item has its changes in a shard and its child; an
 change in a root that is found late. Shards change hands, requests arrive late, changes are parked
 or done by half, and a version without H may take the app's shards in between. When all is handed
 over, the app's generation says so, new roots are the app's from their birth, and H's consumer is
-closed. Every interleaving is looked at. Checked:
+closed.
+
+The other way is a command: both consumers stand still, and all shards are handed over at once, if
+both are in the same shards and H is nowhere behind. Every interleaving is looked at. Checked:
 
     twice      H does nothing twice, and no part of a change twice
     missed     H does the changes of an item in their order, and overtakes none
@@ -72,7 +75,8 @@ class World(NamedTuple):
 
     `did` has for each item the changes that H has done, in order; `begun` those that were done by
     half. `own_queue` and `app_queue` are H's parked changes of the first item. `phase` is what the
-    app's generation says, and `lists` what its lister believes.
+    app's generation says, and `lists` what its lister believes. `still` says which consumers a command
+    has stopped, and `looked` what it has seen of H's cursors.
     """
 
     app: tuple[AppCursor | None, ...]
@@ -84,6 +88,8 @@ class World(NamedTuple):
     app_queue: tuple[int, ...] = ()
     phase: Literal["joining", "joined", "closed"] = "joining"
     lists: Literal["joining", "joined"] = "joining"
+    still: frozenset[str] = frozenset()
+    looked: "tuple[OwnCursor | None, ...] | None" = None
     takes: int = 0
     older: int = 0
     parks: int = 0
@@ -94,9 +100,18 @@ class World(NamedTuple):
 class Rules:
     """How it joins; ours by default."""
 
-    how: Literal["take over", "push", "barrier", "wait"] = "take over"
-    """The app's owner takes H over; H's consumer writes into the app's cursor; or the app sets a
-    barrier at its own position, at which H's consumer ends, and perhaps the app waits there."""
+    how: Literal["take over", "push", "barrier", "wait", "stop"] = "take over"
+    """The app's owner takes H over; H's consumer writes into the app's cursor; the app sets a
+    barrier at its own position, at which H's consumer ends, and perhaps the app waits there; or a
+    command stops both, and takes all over at once."""
+    stands: frozenset[str] = frozenset({"app", "own"})
+    """Which of the consumers stand still between the command's look and its decision."""
+    same: bool = True
+    """The command asks that both are in the same shards."""
+    known: bool = True
+    """The command asks that both know the same shards, also those that are finished."""
+    asked: bool = True
+    """A worker of the app that begins makes the command's decision fail."""
     told: bool = True
     """The app's owner notices what H's consumer has written into its cursor."""
     ahead: bool = True
@@ -184,17 +199,20 @@ class Model:
             cursor, mine = world.app[shard], world.own[shard]
             if cursor is not None and not cursor.finished:
                 yield from self.hands(world, shard, cursor)
-                if not cursor.asks:
+                if not cursor.asks and "app" not in world.still:
                     yield from self.works(world, shard, cursor)
                     yield from self.joins(world, shard, cursor)
-            if mine is not None and mine.state == "active" and world.phase != "closed":
+            runs = world.phase != "closed" and "own" not in world.still
+            if mine is not None and mine.state == "active" and runs:
                 yield from self.catches_up(world, shard, mine)
         for join in world.air:
             yield ("arrives", join), self.arrives(world, join)
             yield ("is lost", join), self.answered(world, join)
         yield from self.lists_shards(world)
         yield from self.ends(world)
-        if world.own_queue:
+        if self.rules.how == "stop" and world.phase == "joining":
+            yield from self.stops(world)
+        if world.own_queue and "own" not in world.still:
             change, *rest = world.own_queue
             yield ("own redrive",), self.does(world._replace(own_queue=tuple(rest)), change)
         if world.app_queue:
@@ -304,6 +322,48 @@ class Model:
             return after
         return _app(after, join.shard, cursor._replace(asks=False, saw=None))
 
+    # -- the command -------------------------------------------------------------------------------
+
+    def stops(self, world: World) -> Iterator[tuple[Step, World]]:
+        """A command stops the consumers, looks, and decides; a worker of the app may begin."""
+        for who in sorted({"app", "own"} - world.still):
+            yield (f"stop {who}",), world._replace(still=world.still | {who})
+        if self.rules.stands <= world.still and world.looked is None and self.fits(world):
+            yield ("command looks",), world._replace(looked=world.own)
+        if world.looked is not None:
+            yield ("command decides",), self.decides(world, world.looked)
+        if "app" in world.still and world.takes < self.bound.takes:
+            begun = world._replace(still=world.still - {"app"}, takes=world.takes + 1)
+            yield ("worker begins",), begun._replace(looked=None) if self.rules.asked else begun
+        if world.still:
+            yield ("command gives up",), world._replace(still=frozenset(), looked=None)
+
+    def fits(self, world: World) -> bool:
+        """Return whether H may be taken over where both consumers stand."""
+        if world.own_queue and self.rules.clear:
+            return False
+        for shard, (cursor, mine) in enumerate(zip(world.app, world.own, strict=True)):
+            here = cursor is not None and not cursor.finished
+            there = mine is not None and mine.state == "active"
+            unknown = shard != ROOT and (cursor is None) != (mine is None) and self.rules.known
+            if (here != there and self.rules.same) or unknown:
+                return False
+            if not here or mine is None or cursor is None:
+                continue
+            if (mine.half and self.rules.whole) or (mine.pos < cursor.pos and self.rules.ahead):
+                return False
+        return True
+
+    def decides(self, world: World, looked: tuple[OwnCursor | None, ...]) -> World:
+        """The app runs H from where H's cursors were; H's consumer never runs again."""
+        after = world._replace(phase="joined", looked=None, still=frozenset({"own"}))
+        for shard, cursor in enumerate(world.app):
+            if cursor is not None:
+                mine = looked[shard]
+                upto = self.begins[shard] if mine is None else mine.pos
+                after = _app(after, shard, cursor._replace(joined=upto, believes=upto))
+        return after
+
     # -- H's consumer ------------------------------------------------------------------------------
 
     def catches_up(self, world: World, shard: int, mine: OwnCursor) -> Iterator[tuple[Step, World]]:
@@ -372,7 +432,7 @@ class Model:
 
     def ends(self, world: World) -> Iterator[tuple[Step, World]]:
         """The app's generation says that all is joined, its lister hears it, H's is closed."""
-        if not self.bound.root:
+        if not self.bound.root or self.rules.how == "stop":
             return
         if world.phase == "joining" and self.all_joined(world):
             yield ("ends",), world._replace(phase="joined")
@@ -457,6 +517,26 @@ NAIVE: dict[str, tuple[Rules, Bound, str]] = {
         Bound(older=1, app_parks=1),
         "missed",
     ),
+    "the app goes on while it stands still": (
+        Rules(how="stop", stands=frozenset({"own"})),
+        Bound(),
+        "missed",
+    ),
+    "H's consumer goes on while it stands still": (
+        Rules(how="stop", stands=frozenset({"app"})),
+        Bound(),
+        "twice",
+    ),
+    "a worker begins, and it decides": (Rules(how="stop", asked=False), Bound(), "missed"),
+    "H is in a child": (Rules(how="stop", same=False, known=False), Bound(), "twice"),
+    "H has finished a child": (Rules(how="stop", known=False), Bound(), "twice"),
+    "H stands still behind the app": (Rules(how="stop", ahead=False), Bound(), "missed"),
+    "H stands still with parked changes": (
+        Rules(how="stop", clear=False),
+        Bound(own_parks=1),
+        "missed",
+    ),
+    "H stands still in a half": (Rules(how="stop", whole=False), Bound(halves=1), "twice"),
     "a root is made without asking": (Rules(checks=False), Bound((1, 0), root=True), "twice"),
 }
 """Rules that look simpler, and what each breaks."""

@@ -36,6 +36,16 @@ def test_the_app_goes_on_while_the_handlers_consumer_does_nothing(name):
     assert stuck(Model(Rules(), BOUNDS[name]), flows, of_the_app) is None
 
 
+STOPS = [name for name in BOUNDS if not (BOUNDS[name].root or BOUNDS[name].older)]
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_no_schedule_of_a_command_that_stops_both_goes_wrong(name):
+    model = Model(Rules(how="stop"), BOUNDS[name])
+    assert explore(model).broken == {}
+    assert stuck(model, model.seen, helps) is None
+
+
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_join_that_looks_simpler_breaks(name):
     rules, bound, breaks = NAIVE[name]

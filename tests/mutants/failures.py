@@ -105,8 +105,8 @@ MUTANTS = (
     Mutant(
         "tries-survive-progress",
         "core/stage.py",
-        '        return replace(then, takes=0, trying="", tries=0)\n',
-        "        return then\n",
+        '        return replace(then, takes=0, trying="", tries=0, joined=joined)\n',
+        "        return replace(then, joined=joined)\n",
         "a shard that goes on is suspected for ever",
         test="tests/simulation/test_mutant_gaps.py::test_a_shard_that_goes_on_is_not_suspected_any_more",
     ),

@@ -37,6 +37,7 @@ from tests.rigs import Rig
 from tests.simulation import (
     migrating,
     operators,
+    test_join_deaths,
     test_kcl_import,
     test_replay,
     test_restore,
@@ -324,6 +325,7 @@ ELSEWHERE = {
     "archive restore": test_restore,
     "replay": test_replay,
     "consumers import-kcl": test_kcl_import,
+    "consumers join": test_join_deaths,
     "migrate verify": test_shared_verification,
     "worker": test_stops,
 }

@@ -31,11 +31,15 @@ change that was done says so.
 **From a KCL.** A checkpoint is a position. What the KCL had done after its last checkpoint is
 delivered once more, as it would have been in the KCL. `leases` says what becomes of each lease.
 
+**Into its app.** A handler with a start of its own is a consumer of its own; `into_app` says how
+its app takes it over.
+
 From a function of your own there is no exact way without a stop of writes: nothing says what it has
 done of an item. Start the app some minutes before the mapping is disabled, `App(start=...)`, with
 handlers that may process those minutes again.
 """
 
+from streamkit.operate.moves.into_app import Joined, join_handler
 from streamkit.operate.moves.kcl import import_leases
 from streamkit.operate.moves.moved import Imported, Moved, MoveRefused
 from streamkit.operate.moves.to_lambda import move_to_lambda
@@ -43,9 +47,11 @@ from streamkit.operate.moves.to_workers import move_to_workers
 
 __all__ = [
     "Imported",
+    "Joined",
     "MoveRefused",
     "Moved",
     "import_leases",
+    "join_handler",
     "move_to_lambda",
     "move_to_workers",
 ]

@@ -130,7 +130,8 @@ class _Move:
                 raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
             log.info("consumer.waits", workers=len(alive))
         MoveRefused.raise_for(
-            f"{late}; let the workers catch up first" for late in await self._late()
+            f"{late}; let the workers catch up first"
+            for late in (*await self._late(), *await self._joining())
         )
 
     async def _late(self) -> list[str]:
@@ -141,6 +142,16 @@ class _Move:
             " the mapping would miss what is trimmed"
             for c in cursors.values()
             if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
+        ]
+
+    async def _joining(self) -> list[str]:
+        """Return where a handler that has joined is ahead: no mark of an item could say so."""
+        cursors = (await every_cursor(self.store)).values()
+        return [
+            f"shard {c.name} is not past the point where {mark.partition(':')[2]} has joined"
+            for c in cursors
+            for mark in sorted(c.joined_after(c.position))
+            if not c.finished
         ]
 
     async def _missed(self) -> frozenset[str]:
