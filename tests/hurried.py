@@ -23,7 +23,11 @@ import anyio.to_thread
 from aiobotocore.httpsession import AIOHTTPSession
 
 from streamkit.cli import main
-from streamkit.progress.clock import SystemClock
+
+try:
+    from streamkit.progress.clock import SystemClock
+except ModuleNotFoundError:  # in the version that was released before
+    from streamkit.clock import SystemClock  # type: ignore[import-not-found,no-redef]
 
 
 class _Hurry(selectors.DefaultSelector):

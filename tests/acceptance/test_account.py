@@ -26,7 +26,7 @@ def suite(*arguments, **environment):
 
 def test_the_suite_and_a_small_fleet_run_under_a_prefix_and_leave_nothing(server, dynamodb):
     before = set(dynamodb.list_tables()["TableNames"])
-    files = ("tests/acceptance/test_small_fleet.py", "tests/acceptance/test_cli_explain.py")
+    files = ("tests/acceptance/test_small_fleet.py", "tests/acceptance/test_cli_cost.py")
     done = suite("--endpoint", server["AWS_ENDPOINT_URL_DYNAMODB"], *files)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("it costs at most $")

@@ -12,6 +12,7 @@ def _owner_of_a_shard(shop, workers):
 
 
 def test_three_workers_count_every_order_once_although_one_is_killed(shop):
+    shop.hasten()
     with ExitStack() as stack:
         workers = [stack.enter_context(shop.start("worker", "shop")) for _ in range(3)]
         for worker in workers:

@@ -17,6 +17,7 @@ from unittest import mock
 from streamkit import App
 from streamkit.cli import main
 from tests import pages
+from tests.hurried import hurried
 
 
 def said(arguments):
@@ -25,6 +26,7 @@ def said(arguments):
     with (
         mock.patch.object(sys, "argv", ["streamkit", *arguments]),
         contextlib.redirect_stdout(out),
+        hurried(alone=True),
     ):
         try:
             main()
