@@ -28,7 +28,7 @@ from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
 from tests.seeds import seeds
-from tests.simulation.archived import RARELY, Copy, Note, app_of, copied, put
+from tests.simulation.archived import RARELY, SELDOM, Copy, Note, app_of, copied, put
 
 OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
 
@@ -71,7 +71,7 @@ def days_of_notes(harness, days, first=0):
 def deploy(harness, app):
     """Replace the worker by one of another version."""
     harness.stop()
-    harness.app = app
+    harness.app, harness._settings = app, RARELY
     harness.settle()
 
 
@@ -94,7 +94,7 @@ def status(harness, app):
 
 def test_a_handler_begins_in_the_archive_and_stays_a_consumer_of_its_own(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=2, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=2, settings=SELDOM)
     moments = days_of_notes(harness, 4)
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
     assert tallied(harness) == [1, 2, 3]
@@ -115,7 +115,7 @@ def test_the_text_of_a_date_is_the_beginning_of_that_day_in_utc():
 
 def test_a_fan_out_with_a_start_tells_each_recipient_of_every_change_since_then(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 3)
     app = app_of(archive)
 
@@ -150,7 +150,7 @@ def test_a_handler_is_declared_where_its_error_says(harness_of):
 
 
 def test_a_moment_within_the_streams_day_needs_no_archive(harness_of):
-    harness = harness_of(app_of(None), settings=RARELY)
+    harness = harness_of(app_of(None), settings=SELDOM)
     days_of_notes(harness, 2)
     put(harness, 2)
     harness.advance("3h")
@@ -173,7 +173,7 @@ def test_a_moment_before_a_new_stream_is_the_beginning_of_the_stream(harness_of,
 
 def test_an_archive_that_began_with_its_stream_has_every_change_before_it(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     days_of_notes(harness, 3)
     deploy(harness, with_tally(archive, "2020-01-01"))
     assert tallied(harness) == [0, 1, 2]
@@ -195,7 +195,7 @@ def test_a_handler_with_a_start_sends_to_the_apps_sinks(harness_of):
 
 def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = []
     for number in range(4):
         moments += days_of_notes(harness, 1, first=number)
@@ -239,7 +239,7 @@ async def harness_begins(harness):
 def test_the_commands_know_the_handlers_consumer(harness_of, capsys):
     """What is parked, what an item went through, what is paid, what roles may do, and its start."""
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY, lenient=True)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM, lenient=True)
     moments = days_of_notes(harness, 2)
     app = app_of(archive)
     start = at(moments[1] - 60)
@@ -290,7 +290,7 @@ def generation_of(harness, app):
 
 def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(None), shards=1, settings=RARELY)
+    harness = harness_of(app_of(None), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 3)
     deploy(harness, app_of(archive))
     harness.advance("30h")
@@ -303,7 +303,7 @@ def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harnes
 
 
 def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of):
-    harness = harness_of(app_of(None), settings=RARELY)
+    harness = harness_of(app_of(None), settings=SELDOM)
     moments = days_of_notes(harness, 3)
     deploy(harness, with_tally(None, at(moments[0])))
     assert "the app has no archive=" in halted(harness)
@@ -312,7 +312,7 @@ def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of)
 @pytest.mark.parametrize("harm", ["damage", "remove"])
 def test_a_start_with_a_gap_behind_it_is_refused_until_a_person_accepts_it(harness_of, harm):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 4)
     (name,) = [n for n in archive.links if b"NOTE#2" in gzip.decompress(archive.objects[n])]
     getattr(archive, harm)(name)
@@ -330,7 +330,7 @@ def test_a_start_with_a_gap_behind_it_is_refused_until_a_person_accepts_it(harne
 def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
     """Somebody has removed it: what descends from it would be read before its ancestors."""
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = []
     for number in range(3):
         moments += days_of_notes(harness, 1, first=number)
@@ -353,7 +353,7 @@ def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
 
 def test_a_gap_before_the_start_is_no_reason_to_refuse(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 2)
     (name,) = [n for n in archive.links if b"NOTE#0" in gzip.decompress(archive.objects[n])]
     archive.damage(name)
@@ -401,7 +401,7 @@ def findings(harness, app):
 
 def test_check_says_before_a_deploy_that_a_handler_cannot_begin(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 4)
     assert findings(harness, with_tally(archive, at(moments[1]))) == []
     (text,) = findings(harness, with_tally(None, at(moments[1])))
@@ -419,7 +419,7 @@ def test_check_says_before_a_deploy_that_a_handler_cannot_begin(harness_of):
 def test_a_handler_that_loses_its_start_is_refused_by_the_app(harness_of):
     """The app stands elsewhere in the stream: changes would be missed, or run twice."""
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     moments = days_of_notes(harness, 2)
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
     joined = app_of(archive)
@@ -490,7 +490,7 @@ class Notes(Aggregate[Note], pk="NOTES", sk="NOTES"):
 
 def test_an_aggregate_with_a_start_counts_since_then_and_needs_no_rebuild(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     moments = days_of_notes(harness, 4)
     app = app_of(archive)
     app.aggregate(start=at(moments[1] - 60))(Notes)
@@ -556,7 +556,7 @@ def test_versions_with_and_without_the_handler_run_side_by_side(harness_of, seed
 def of_three_days():
     """Return three days of notes, over a roll, and the version with the new handler to come."""
     archive = MemoryArchive()
-    harness = Harness(app_of(archive), shards=1, settings=RARELY)
+    harness = Harness(app_of(archive), shards=1, settings=SELDOM)
     moments = days_of_notes(harness, 2)
     harness.roll()
     harness.settle()
