@@ -62,9 +62,7 @@ def new(
     ] = None,
     mode: Annotated[
         str,
-        typer.Option(
-            "--mode", help="The mode: in_place, touch, rekey, split, derive or aggregate."
-        ),
+        typer.Option("--mode", help="in_place, touch, rekey, split, merge, derive or aggregate."),
     ] = "in_place",
     named: Annotated[
         bool, typer.Option("--named", help="Give it the name instead of the next number.")

@@ -51,10 +51,10 @@ class DeclaredMigrations:
             id: its number, such as "0003", or a name. Migrations about the same items are applied
                 by number, and those with names after them.
             entity: of the items, in a shape that fits the old ones.
-            mode: `in_place`, `touch`, `rekey`, `split`, `derive` or `aggregate`.
+            mode: `in_place`, `touch`, `rekey`, `split`, `merge`, `derive` or `aggregate`.
             reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
-                entity that returns the old one; for `split` one of the item and the list of its
-                parts that returns what to set in the item.
+                entity that returns the old one, or, for `merge`, all of them; for `split` one of
+                the item and the list of its parts that returns what to set in the item.
             collect: for `split`: returns the query that finds an item's parts.
             source: for `split`: returns the key of a part's item.
             check: says of an item in the new shape, as its entity, whether it is right.

@@ -15,6 +15,8 @@ changes nothing in it, so the function must return no further change for its own
     rekey      the item goes to another key (or table): return the new entity, or None to leave it
     split      parts of the item become items: return them, and what to `Set` or `Remove` in the
                item once its parts are the truth
+    merge      several items become one: each parameter is one of them, or None where there is none;
+               return the new entity, or None to leave them. `reverse=` returns them again
     derive     items that follow from the item are put beside it: return them
     aggregate  an aggregate over items that exist already; it needs no function
 
@@ -26,7 +28,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -37,17 +39,23 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
+from streamkit.stream.decode.keyed import key_reader
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""
 
-Mode = Literal["in_place", "touch", "rekey", "split", "derive", "aggregate"]
+Mode = Literal["in_place", "touch", "rekey", "split", "merge", "derive", "aggregate"]
 """What a migration does with an item; see the module."""
 
-Takes = Literal["fields", "entity", "item"]
+Takes = Literal["fields", "entity", "item", "sources"]
 
-PAIRS: Final = frozenset({"rekey", "split", "derive"})
+PAIRS: Final = frozenset({"rekey", "split", "merge", "derive"})
 """The modes that write other items than the one they read."""
+
+MOVES: Final = frozenset({"rekey", "split", "merge"})
+"""The modes in which the truth moves to other items."""
+_MERGED_MAX = 97
+"""Items that become one: a transaction holds all of them beside it, their record and its gate."""
 
 _ID = re.compile(r"\d{3,}|[a-z][a-z0-9_]*")
 FILE = re.compile(r"(\d{3,})_[a-z0-9_]+\.py")
@@ -64,9 +72,10 @@ class MigrationOptions:
     """What a declaration says of a migration beside its function.
 
     `reverse` undoes it: for `in_place` and `touch` a function like its own, for pairs one that
-    takes the target entity and returns the source (for `split`: it takes the source and the list of
-    its parts, and returns what to set in the source). `collect` finds the parts of a source that is
-    split, `source` the source of a part. `check` returns whether a migrated item is right.
+    takes the target entity and returns the source (for `merge`: all of them; for `split`: it takes
+    the source and the list of its parts, and returns what to set in the source). `collect` finds
+    the parts of a source that is split, `source` the source of a part. `check` returns whether a
+    migrated item is right.
     `conflict` says what happens if another item is in a target's place. `owner` is the
     `@app.derive` handler that keeps the derived items from now on. `to` is another table, `index`
     is where `touch` finds the items. `after` are migrations that come before it, `repeat` says that
@@ -92,7 +101,8 @@ class Migration(MigrationOptions):
 
     `function` is pure and takes what `takes` says; `parameters` are its fields with their
     attributes and whether one must be there. `makes` are the entities that the function's
-    annotation returns. `digest` changes with the definition.
+    annotation returns. `digest` changes with the definition. `merged` are the entities of the items
+    that become one, by parameter.
     """
 
     id: str
@@ -103,6 +113,12 @@ class Migration(MigrationOptions):
     declared: Declaration
     digest: str
     makes: tuple[type[Entity], ...] = ()
+    merged: Mapping[str, type[Entity]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> tuple[type[Entity], ...]:
+        """The entities of the items that it reads; only `merge` has several."""
+        return tuple(self.merged.values()) or (self.entity,)
 
     @property
     def target(self) -> type[Entity] | None:
@@ -119,7 +135,7 @@ class Migration(MigrationOptions):
         """The entities that it names, except those that its items become: they may look alike."""
         hints = {} if self.function is None else get_type_hints(self.function)
         found = {entity for hint in hints.values() for entity in named_entities(hint)}
-        return frozenset(found - {self.target} if self.mode == "rekey" else found)
+        return frozenset(found - {self.target} if self.mode in ("rekey", "merge") else found)
 
     @property
     def follows_target(self) -> bool:
@@ -129,7 +145,7 @@ class Migration(MigrationOptions):
     @property
     def moves(self) -> bool:
         """Whether the truth moves to other items, so that there is a switch and a contraction."""
-        return self.mode in ("rekey", "split")
+        return self.mode in MOVES
 
 
 def read_migration(
@@ -144,7 +160,8 @@ def read_migration(
         DeclarationError: the number, the mode, the signature or the options do not fit together.
     """
     declared = Declaration.here(f"migration {id!r}") if function is None else _where(function)
-    takes, parameters = _signature(function, entity, declared)
+    merged = _merged(function, declared) if options.mode == "merge" else {}
+    takes, parameters = ("sources", {}) if merged else _signature(function, entity, declared)
     index = options.index and options.index.name
     terms = (id, options.mode, options.to, options.conflict, index)
     migration = Migration(
@@ -155,8 +172,9 @@ def read_migration(
         takes=takes,
         parameters=parameters,
         declared=declared,
-        digest=_digest(function, options.reverse, terms, entity),
+        digest=_digest(function, options.reverse, terms, (entity, *merged.values())),
         makes=_made(function),
+        merged=merged,
     )
     for problem in _problems(migration):
         raise DeclarationError(f"{declared}: {problem}")
@@ -188,6 +206,30 @@ def _problems(migration: Migration) -> Iterator[str]:
     if migration.conflict not in ("report", "keep"):
         yield f"conflict={migration.conflict!r}: report or keep"
     yield from _misplaced(migration)
+    if mode == "merge":
+        yield from _unfit_to_merge(migration)
+
+
+def _unfit_to_merge(migration: Migration) -> Iterator[str]:
+    """Yield why several items cannot become one."""
+    sources, target = migration.sources, migration.target
+    if migration.reverse is None or len(migration.makes) != 1 or target in sources:
+        yield (
+            "its return annotation names the one entity that they become, another one, and reverse="
+            " makes them again of it: it says what was meant where one of them is written later"
+        )
+    if migration.entity not in sources or not 1 < len({*sources}) == len(sources) <= _MERGED_MAX:
+        yield (
+            f"its parameters are {migration.entity.__name__} and the other entities that become one"
+            f" item, each once, {_MERGED_MAX} at most"
+        )
+    names = [spec_of(one).key_fields for one in sources]
+    readable = all(spec_of(one).key_fields <= key_reader(one).readable for one in sources)
+    if any(one != names[0] for one in names) or not readable:
+        yield (
+            "items belong together if the fields in their keys are equal: these entities need the"
+            " same fields in their key templates, and templates from which they can be read back"
+        )
 
 
 def _misplaced(migration: Migration) -> Iterator[str]:
@@ -234,6 +276,26 @@ def _misplaced(migration: Migration) -> Iterator[str]:
     ):
         if wrong:
             yield problem
+
+
+def _merged(function: Callable[..., Any] | None, declared: Declaration) -> dict[str, type[Entity]]:
+    """Return the entities that a function takes, by parameter; each of them may be missing.
+
+    Raises:
+        DeclarationError: a parameter is something else.
+    """
+    hints = {} if function is None else declared.hints(function)
+    found: dict[str, type[Entity]] = {}
+    for name in () if function is None else inspect.signature(function).parameters:
+        kinds = {*get_args(hints.get(name))}
+        one = next((k for k in kinds if isinstance(k, type) and issubclass(k, Entity)), None)
+        if one is None or kinds != {one, type(None)}:
+            raise DeclarationError(
+                f"{declared}: each parameter is one of the items that become one, or None where"
+                " there is none, as in (profile: Profile | None, settings: Settings | None)"
+            )
+        found[name] = one
+    return found
 
 
 def _signature(
@@ -284,17 +346,19 @@ def _digest(
     function: Callable[..., Any] | None,
     reverse: Callable[..., Any] | None,
     said: tuple[Any, ...],
-    entity: type[Entity],
+    entities: tuple[type[Entity], ...],
 ) -> str:
     """Return a digest that changes when the migration's meaning does; comments do not change it.
 
     For a migration in a file of its own the digest covers the whole file, also what it defines
     beside the function.
     """
-    parts: list[str] = [repr(said), entity.__name__]
-    spec = entity.__entity__
-    if spec is not None:
-        parts += [spec.pk.text, spec.sk.text if spec.sk else ""]
+    parts: list[str] = [repr(said)]
+    for entity in entities:
+        parts.append(entity.__name__)
+        spec = entity.__entity__
+        if spec is not None:
+            parts += [spec.pk.text, spec.sk.text if spec.sk else ""]
     for one in (function, reverse):
         if one is not None:
             parts.append(_text(one, said[0]))

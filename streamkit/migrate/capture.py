@@ -146,7 +146,7 @@ class Capture:
 
 def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
     """Make the app of a migration's consumer."""
-    entities = [migration.entity]
+    entities = [*migration.sources]
     if migration.target is not None and migration.to is None and migration.is_pairs:
         entities.append(migration.target)
     return _app(app, migration, state, (state.consumer, app.table), entities, live)

@@ -22,7 +22,7 @@ from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY, FROM
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
-from streamkit.progress.scan.places import place_of
+from streamkit.progress.scan.places import place_of, place_text
 
 Kind = Literal[
     "unmigrated",
@@ -139,7 +139,7 @@ class ItemInspection:
                 search.there(pair, self._difference("orphan", key, item))
         if table != self._work.schema.name or not self._is_source(item):
             return
-        source = error_id(key_of(self._work.schema, item))
+        source = error_id(self._work.transform.sources.family(item))
         try:
             targets = self._work.transform.of(plain(visible(item))).targets
         except Exception:  # noqa: BLE001 - it is a difference of its own
@@ -182,11 +182,12 @@ class ItemInspection:
     ) -> ItemDifference | None:
         """Return what is wrong with a family, as its items and record are now.
 
-        It is looked at by its old item; by its record only if the old item is gone.
+        It is looked at by its first old item; by its record only if all are gone.
         """
         families = self._work.families
         family = await families.read(key)
-        if is_record and family.old is not None:
+        first = next((place for place, one in family.old.items() if one is not None), None)
+        if first is not None and (is_record or first != place_text(key)):
             return None
         for place, there in family.new.items():
             leads = there is not None and self._pair_of_copy(there) is not None
@@ -200,7 +201,10 @@ class ItemInspection:
             return None
         if any(plan.after.new[p] and not plan.before.new.get(p) for p in plan.after.new):
             return self._difference("missing", key, item)
-        behind = visible(plan.after.old or {}) != visible(plan.before.old or {})
+        after, before = (
+            [visible(one or {}) for one in side.old.values()] for side in (plan.after, plan.before)
+        )
+        behind = after != before
         return self._difference("behind" if behind else "differs", key, item)
 
     def _is_source(self, item: Mapping[str, Wire]) -> bool:
@@ -226,7 +230,8 @@ class ItemInspection:
 def _changes(plan: FamilyPlan) -> bool:
     """Return whether a plan is about more than our own attributes."""
     before, after = plan.before, plan.after
-    both = [(before.old, after.old), *((before.new.get(p), one) for p, one in after.new.items())]
+    both = [(before.old.get(p), one) for p, one in after.old.items()]
+    both += [(before.new.get(p), one) for p, one in after.new.items()]
     return any(visible(one or {}) != visible(other or {}) for one, other in both)
 
 

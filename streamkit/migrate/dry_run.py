@@ -32,6 +32,7 @@ from streamkit.migrate.transform import (
 )
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
+from streamkit.progress.scan.places import place_text
 
 Fault = Literal[
     "transform", "too large", "bad key", "impure", "not idempotent", "round trip", "reverse"
@@ -169,7 +170,11 @@ class DryRun:
             return applied(after, self.transform.interpret(result, after, frozenset()))
         if len(rewrite.targets) != 1:
             return None
-        return plain(self._reverse.source(rewrite.targets[0].item))
+        found = self._reverse.sources(rewrite.targets[0].item)
+        if self.migration.mode == "merge":
+            key = wire({name: after[name] for name in self.schema.key_attributes})
+            return plain(found.get(place_text(key), {}))
+        return plain(*found.values())
 
     def _target_keys(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         """Check the keys of targets, which their entity may have made empty."""

@@ -128,33 +128,46 @@ class Expenses:
     def _family(
         self, item: Item, wanted: Sequence[Item], there: Sequence[Item | None], spent: Spent
     ) -> None:
-        """Count what both sides and their record take, each time that they are looked at."""
+        """Count what both sides and their record take, each time that they are looked at.
+
+        Of several items that become one, each has its share of that one and of the record; the
+        others are taken to be as large.
+        """
+        several = len(self._migration.sources)
+        wanted = [{**one, "": {"S": (several - 1) * item_size(item) * "x"}} for one in wanted]
         stamped = {**item, **self._origin, **self._copy()}
         record = {"state": {"S": "x" * self._record_size(wanted)}}
+        shared: Spent = defaultdict(float)
         if not all(there):
             self._write(spent, "rewrite", self._schema, item, stamped, factor=2)
-            spent["rewrite", "write", ""] += 2 * write_units(item_size(record)) + _GATE_WRITES
+            shared["rewrite", "write", ""] += 2 * write_units(item_size(record)) + _GATE_WRITES
         for one, target in zip(there, wanted, strict=True):
             if one is None:
-                self._write(spent, "rewrite", self._target, None, target, factor=2)
-        look = read_units(item_size(stamped)) + read_units(item_size(record))
+                self._write(shared, "rewrite", self._target, None, target, factor=2)
+        mine, look = read_units(item_size(stamped)), read_units(item_size(record))
         look += sum(read_units(item_size(one)) for one in wanted)
+        if several > 1:  # the pass sees one of them, and reads all
+            spent["rewrite", "read", ""] += several * mine + look
         times: tuple[tuple[Step, int], ...] = (("verify", 1), ("switch", 2), ("contract", 3))
         for step, looks in times:
-            spent[step, "read", ""] += looks * look
+            spent[step, "read", ""] += looks * mine
+            shared[step, "read", ""] += looks * look
         passes: tuple[Step, ...] = ("verify", *moving_passes(self._migration))
         for step in passes:
-            self._reread(spent, step, wanted)
-            spent[step, "read", ""] += item_size(record) / 4096
-            spent[step, "write", ""] += PAGE_WRITES / PAGE_ITEMS
+            self._reread(shared, step, wanted)
+            shared[step, "read", ""] += item_size(record) / 4096
+            shared[step, "write", ""] += PAGE_WRITES / PAGE_ITEMS
         self._write(spent, "switch", self._schema, stamped, {**stamped, TOUCH: {"S": ""}}, factor=2)
         for one in wanted:
             after = {**one, ORIGIN: {"S": f"{one[ORIGIN]['S'][:-1]}-"}}
-            self._write(spent, "switch", self._target, one, after, factor=2)
+            self._write(shared, "switch", self._target, one, after, factor=2)
         rest = {n: v for n, v in stamped.items() if n in self._schema.key_attributes}
         self._write(spent, "contract", self._schema, stamped, rest, factor=2)
-        spent["contract", "write", ""] += 4 * write_units(item_size(record)) + 2
+        self._write(spent, "contract", self._schema, rest, None, factor=2)
+        shared["contract", "write", ""] += 4 * write_units(item_size(record))
         spent["contract", "read", ""] -= 2.5 * item_size(stamped) / 4096  # stubs are small
+        for what, units in shared.items():
+            spent[what] += units / several
 
     def _record_size(self, wanted: Sequence[Item]) -> int:
         """Return the size of a pair record: a key, and a digest for each field."""

@@ -21,6 +21,9 @@ from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import anyio
 
 from streamkit.core.querying import query_request
 from streamkit.errors import ConfigurationError
@@ -30,7 +33,7 @@ from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.family import Family, Views
 from streamkit.migrate.plans import FamilyPlan, Plans, Rules
 from streamkit.migrate.records import PairRecords
-from streamkit.migrate.settlement import THERE, Take
+from streamkit.migrate.settlement import OLD, THERE, Take
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform, plain, visible
@@ -69,6 +72,9 @@ class Families:
     rules: Rules
     written: WrittenHook
     _looks: int = field(default=0, init=False)
+    _turns: WeakValueDictionary[str, anyio.Lock] = field(
+        default_factory=WeakValueDictionary[str, anyio.Lock], init=False
+    )
 
     def __post_init__(self) -> None:
         """Prepare to read families."""
@@ -80,28 +86,34 @@ class Families:
     # -- reading -------------------------------------------------------------------------------
 
     async def read(self, key: Key, new: Key | None = None) -> Family:
-        """Read a family; `new` is the key of an item that may belong to it."""
-        transform, name = self.transform, Family(key).name
-        record = await self.records.read(name)
-        old = await self.calls.get(transform.schema.name, key)
-        if old is not None and not self._is_ours(old):
-            old = None if record else old
+        """Read a family by the key of an old item; `new` is that of one that may belong to it.
+
+        Raises:
+            TransformError: the old key does not say which items are of its family.
+        """
+        transform, key = self.transform, self.transform.sources.family(key)
+        record = await self.records.read(Family(key).name)
+        old: dict[str, WireItem | None] = {}
+        for place in transform.sources.places(key):
+            old[place] = await self.calls.get(transform.schema.name, place_of(place))
+            if record and not self._is_ours(old[place]):
+                old[place] = None
         places = set() if record is None else record.places
         if new is not None:
             places.add(place_text(new))
         if record is None or not record.left or self.shapes.is_split:
             places |= self.shapes.targets(old).keys()
-        if old is not None:
-            places |= await self._collected(old)
+        for item in filter(None, old.values()):
+            places |= await self._collected(item)
         there: dict[str, WireItem | None] = {}
         for place in sorted(places):
             there[place] = await self.calls.get(transform.target.name, place_of(place))
         return Family(key, record, old, there)
 
-    def _is_ours(self, old: WireItem) -> bool:
+    def _is_ours(self, old: WireItem | None) -> bool:
         """Return whether an item is no copy that another migration keeps."""
         mine = f"{self.transform.migration.id}:"
-        return COPY not in old or str(old[COPY]["S"]).startswith(mine)
+        return old is None or COPY not in old or str(old[COPY]["S"]).startswith(mine)
 
     async def _collected(self, old: WireItem) -> set[str]:
         """Return the places of parts that are there, whether or not they follow from the item."""
@@ -133,7 +145,8 @@ class Families:
             assert source is not None  # noqa: S101 - checked at declaration
             key = source(self.shapes.reverse.entity(shown))
             return None if key is None else key.wire(self.transform.schema)
-        return self.shapes.key(self.shapes.reverse.source(shown))
+        sources = [place_of(place) for place in self.shapes.reverse.sources(shown)]
+        return sources[0] if sources else None
 
     # -- settling ------------------------------------------------------------------------------
 
@@ -157,21 +170,31 @@ class Families:
             new: the key of the new item that led here.
             at: when it was written, if a change says so.
         """
-        if seen is not None and self._looks:
+        key = self.transform.sources.family(key)
+        if self.shapes.is_merge:
+            seen = None  # one of several items is no family
+        elif seen is not None and self._looks:
             self._looks, seen = self._looks - 1, None
 
         async def attempt() -> Any:
             nonlocal seen
             read, seen = seen, None
-            family = Family(key, None, read, dict.fromkeys(self.shapes.targets(read)))
             if read is None:
                 family = await self.read(key, new)
+            else:
+                old = {place_text(key): read}
+                family = Family(key, None, old, dict.fromkeys(self.shapes.targets(old)))
             outcome = await self._bring(family, step, at, new)
             if read is not None and outcome is not DONE and outcome is not None:
                 self._looks = _LOOKS
             return outcome
 
-        await persist(self.failed, key, tally, attempt)
+        if not self.shapes.is_merge:
+            await persist(self.failed, key, tally, attempt)
+            return
+        # A page of the pass often has all of them: side by side, they would only refuse each other.
+        async with self._turns.setdefault(Family(key).name, anyio.Lock()):
+            await persist(self.failed, key, tally, attempt)
 
     async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""
@@ -244,7 +267,7 @@ class Families:
         before, after, known = plan.before, plan.after, self._known(plan.before)
         actions = []
         if plan.only != "new":
-            actions.append(self._old(before, after, known))
+            actions += [self._old(place, before, after, known) for place in after.old]
         if plan.only != "old":
             target = self.transform.target
             actions += [
@@ -264,26 +287,26 @@ class Families:
 
     def _known(self, family: Family) -> set[str]:
         """Return the names of attributes that items of a family may have."""
-        record, items = family.record, (family.old, *family.new.values())
+        record, items = family.record, (*family.old.values(), *family.new.values())
         names = {name for one in items for name in visible(one or {})}
         for base in (record.base_old, record.base_new) if record is not None else ():
-            names |= {name for _, name in base if name != THERE}
+            names |= {name for place, name in base if place != OLD and name != THERE}
         return names | self.shapes.names
 
-    def _old(self, before: Family, after: Family, known: AbstractSet[str]) -> Action:
+    def _old(self, place: str, before: Family, after: Family, known: AbstractSet[str]) -> Action:
         """Return the write of an old item.
 
         Of one that is split both sides write the rest: only what the functions read is asked for.
         """
         held: list[Condition] | None = None
-        schema, old = self.transform.schema, before.old
-        carried = after.old is not None and old is not None and visible(old) != visible(after.old)
+        schema, old, then = self.transform.schema, before.old[place], after.old[place]
+        carried = then is not None and old is not None and visible(old) != visible(then)
         if self.shapes.is_split and old is not None and not carried:
-            rewrite = self.shapes.rewrite(old)
+            rewrite = self.shapes.rewrite(before.old)
             names = rewrite.reads | rewrite.removes | rewrite.sets.keys()
             held = unchanged(schema, plain(old), names)
             held += as_it_was((PAIR,), plain(old))
-        return self._item(schema, before.key, old, after.old, held, known)
+        return self._item(schema, place_of(place), old, then, held, known)
 
     def _item(
         self,

@@ -1,4 +1,4 @@
-"""One family: an old item, the new items that follow from it, and what both sides last agreed on.
+"""One family: its old items, the new ones that follow from them, and what both sides agreed on.
 
 A *stub* is a key and a stamp, so that what other code writes or deletes there can be seen. A stub
 stands for what the other side says.
@@ -15,11 +15,13 @@ from typing import Any
 from streamkit.migrate.attempts import Undecided
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.records import PairRecord
-from streamkit.migrate.settlement import THERE, Digests, FamilySide, Field, digest
-from streamkit.migrate.shapes import BothShapes, Items
+from streamkit.migrate.reverse import Items
+from streamkit.migrate.settlement import OLD, THERE, Digests, FamilySide, Field, digest
+from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.transform import Target, plain, visible
 from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.copies import PAIR
+from streamkit.progress.scan.places import place_of
 
 _ELSE = "-"
 """A digest that no field has."""
@@ -27,11 +29,11 @@ _ELSE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family: `key` is that of the old item, `new` has a place for each new item."""
+    """One family: `old` and `new` have a place for each item; see `sources` about its `key`."""
 
     key: Key
     record: PairRecord | None = None
-    old: WireItem | None = None
+    old: Items = field(default_factory=dict)
     new: Items = field(default_factory=dict)
 
     @property
@@ -42,7 +44,8 @@ class Family:
     @property
     def shown(self) -> str:
         """A digest of all of it: a decision is about exactly this."""
-        items = [None if one is None else plain(one) for one in (self.old, *self.new.values())]
+        both = *self.old.values(), *self.new.values()
+        items = [None if one is None else plain(one) for one in both]
         return digest([self.record.text if self.record else "", list(self.new), *items])
 
 
@@ -84,14 +87,15 @@ class Views:
         record = family.record or PairRecord(family.key)
         base_new = record.base_new
         if record.left == "old" and not self.shapes.is_split:
-            old, targets = self._old_stub(family, base_new)
+            old, targets = self._old_stubs(family, record)
         else:
             targets = self.shapes.targets(family.old)
-            fields = self.shapes.view({place: one.item for place, one in targets.items()})
-            lost = not self.is_stamped(family.old, family, "old")
-            old = FamilySide(
-                fields, record.base_old, _places(fields, record.base_old) if lost else set()
-            )
+            fields = self.shapes.view_of(targets)
+            fields |= self.shapes.known(family.old) if targets else {}
+            lost = self._lost(family, record)
+            anew = _places(fields, record.base_old) if lost else set[str]()
+            spared = self.shapes.spared(family.old, lost) if family.record else frozenset[Field]()
+            old = FamilySide(fields, record.base_old, anew, spared)
         if record.left == "new":
             new, image = self._new_stubs(family, record.base_old, targets)
         else:
@@ -102,30 +106,49 @@ class Views:
             new = FamilySide(fields, base_new, lost_at)
         return Sides(old, new, targets, image)
 
-    def _old_stub(self, family: Family, base: Digests) -> tuple[FamilySide, dict[str, Target]]:
-        """Return what other code has written at a stub of the old item.
+    def _lost(self, family: Family, record: PairRecord) -> set[str]:
+        """Return the places of old items that were deleted, or put by other code."""
+        one = not self.shapes.is_merge
+        return {
+            place
+            for place, item in family.old.items()
+            if not self.is_stamped(item, family, "old")
+            and (one or item is not None or (OLD, place) in record.base_old)
+        }
+
+    def _old_stubs(
+        self, family: Family, record: PairRecord
+    ) -> tuple[FamilySide, dict[str, Target]]:
+        """Return what other code has written at stubs of the old items.
 
         Raises:
             Undecided: it cannot be told what that means for the new item.
         """
-        old, shapes = family.old, self.shapes
-        if old is None or not self.is_stamped(old, family, "old"):
-            targets = shapes.targets(old)
-            fields = shapes.view({place: one.item for place, one in targets.items()})
-            written = dict.fromkeys({*fields, *base}, _ELSE)
-            return FamilySide(fields, written, _places(fields, base)), targets
-        said = shapes.says(old, new=False)
-        if not said:
-            return FamilySide({}, {}), {}
+        shapes, lost = self.shapes, self._lost(family, record)
         there = [one for one in family.new.values() if one is not None]
-        before = shapes.reverse.source(there[0]) if shapes.mirrors and there else {}
+        stubs = {p: one for p, one in family.old.items() if one is not None and p not in lost}
+        said = {p: more for p, one in stubs.items() if (more := shapes.says(one, new=False))}
+        if not lost and not said:
+            return FamilySide({}, {}), {}
+        before: Items = {}
+        if shapes.mirrors and there and len(lost) < len(family.old):
+            before = shapes.reverse.sources(there[0], family.old)
+        now = {p: one if p in lost else before.get(p) for p, one in family.old.items()}
+        now |= {p: {**(now[p] or {}), **place_of(p), **more} for p, more in said.items()}
         try:
-            targets = shapes.targets({**before, **family.key, **said})
+            targets, fields = shapes.targets(now), shapes.view_of_old(now)
+            seen, spared = shapes.view_of_old(before), shapes.spared(now, lost)
         except Exception as error:
+            if not said:
+                raise
             text = "written at its old key after it was contracted, in fields that say too little"
             raise undecided(family, "conflict", text) from error
-        fields = shapes.view({place: one.item for place, one in targets.items()})
-        return FamilySide(fields, shapes.view_of_old(before)), targets
+        if not lost:
+            return FamilySide(fields, seen), targets
+        names = {*fields, *seen, *record.base_new, *((OLD, p) for p in lost if shapes.is_merge)}
+        base = dict.fromkeys(names - spared, _ELSE)
+        base |= {n: seen[n] for n in spared & seen.keys()}
+        return FamilySide(fields, base, _places(fields, base), spared), targets
 
     def _new_stubs(
         self, family: Family, base: Digests, targets: Mapping[str, Target]
@@ -149,7 +172,7 @@ class Views:
 
 
 def _places(fields: Digests, base: Digests) -> set[str]:
-    return {place for place, _ in (*fields, *base)}
+    return {place for place, _ in (*fields, *base) if place != OLD}
 
 
 def undecided(family: Family, kind: str, text: str, detail: str = "") -> Undecided:

@@ -51,7 +51,7 @@ def indexes_created(schema: TableSchema) -> list[str]:
 
 def unreadable_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> list[str]:
     """Return the indexes that a migration's entities declare, and that cannot be read yet."""
-    entities = (migration.entity, *migration.makes)
+    entities = (*migration.sources, *migration.makes)
     declared = {index.name for one in entities for index in spec_of(one).indexes.values()}
     missing = {name for schema in schemas for name in indexes_created(schema)}
     return sorted(declared & missing)

@@ -12,7 +12,7 @@ from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import Target, alike
-from streamkit.model.copies import FROM
+from streamkit.model.copies import FROM, PAIR
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 
@@ -42,6 +42,8 @@ def place_is(
         return "missing"
     name, value = mark
     right = alike(there, target.item)
+    if there.get(PAIR) == {"S": f"{value['S']}:new"}:  # of several items one does not say it all
+        return "right" if right or migration.mode == "merge" else "differs"
     if there.get(name) == value:
         return "right" if right else "differs"
     return "right" if right or migration.conflict == "keep" else "taken"

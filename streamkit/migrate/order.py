@@ -203,7 +203,7 @@ def _sharing(app: App) -> Callable[[Migration, Migration], bool]:
 
 def _items(app: App, migration: Migration) -> Iterator[tuple[str, type[Entity]]]:
     """Yield the items that a migration is about: their table and entity."""
-    yield app.table, migration.entity
+    yield from ((app.table, source) for source in migration.sources)
     for made in migration.makes:
         yield migration.to or app.table, made
 

@@ -213,6 +213,7 @@ class _Look:
         self.trials: DryRun | None = None
         if self.migration.function is not None:
             self.trials = DryRun(self.migration, schemas.source, schemas.target, schemas.entities)
+            self.matches = self.trials.transform.matches
             for name in moods_of(self.migration):
                 self.problems.note(
                     "warning",
@@ -222,9 +223,8 @@ class _Look:
         self.expenses = Expenses(self.migration, schemas.source, schemas.target)
         self.joins = KeyJoins(self.migration, schemas.source)
         entity = self.migration.entity
-        source = source_of(entity) if issubclass(entity, Aggregate) else entity
-        known = (*schemas.entities, *self.migration.names)
-        self.matcher = Matcher(source, schemas.source, known)
+        if issubclass(entity, Aggregate):
+            self.matches = Matcher(source_of(entity), schemas.source, schemas.entities).matches
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
@@ -242,7 +242,7 @@ class _Look:
 
         async with anyio.create_task_group() as group:
             for item in part.items:
-                if self.matcher.matches(item):
+                if self.matches(item):
                     group.start_soon(one, item)
 
     async def _item(self, item: dict[str, Wire], seen: _Seen) -> None:
@@ -251,8 +251,7 @@ class _Look:
             seen.needing += 1
             seen.spent["rewrite", "write", ""] += 5  # the entry of its ledger, twice, and its group
             return
-        schema = self.schemas.source
-        key = {name: item[name] for name in schema.key_attributes}
+        key = self.trials.transform.sources.family(item)
         name = error_id(key)
         trial = self.trials.of(item)
         for fault, text in trial.faults:

@@ -18,8 +18,9 @@ from typing import Literal
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.family import Family, Sides, Views, conflict, undecided
 from streamkit.migrate.records import PairRecord
-from streamkit.migrate.settlement import Field, Settlement, Take, compare, taken_up
-from streamkit.migrate.shapes import BothShapes, Items, rewritten
+from streamkit.migrate.reverse import Items
+from streamkit.migrate.settlement import OLD, Field, Settlement, Take, compare, taken_up
+from streamkit.migrate.shapes import BothShapes, rewritten
 from streamkit.migrate.transform import ITEMS_MAX, FamilyTooLarge
 from streamkit.migrate.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
@@ -135,22 +136,25 @@ class Plans:
         old = family.old
         if settled.to_new:
             now = self._new_items(replace(family, new=sides.image), sides, frozenset())
-            old = self._old_item(family, sides, now)
+            old = self._old_items(family, sides, now)
         new = {p: None if one is None else place_of(p) for p, one in family.new.items()}
         base = taken_up(sides.new, sides.old, settled, turned)
+        base = {f: d for f, d in base.items() if f[0] != OLD} | self.shapes.known(old)
         record = replace(family.record, base_old=base)
-        gone = old is None and not any(new.values())
+        gone = not any(old.values()) and not any(new.values())
         return self._plan(family, old, new, None if gone else record)
 
     def _carried(self, family: Family, sides: Sides, settled: Settlement, take: Take) -> FamilyPlan:
         """Return a family in which each side has taken up what is carried to it."""
         record, shapes = family.record or PairRecord(family.key), self.shapes
         new = self._new_items(family, sides, settled.to_new)
-        old = self._old_item(family, sides, new) if settled.to_old else family.old
+        old = self._old_items(family, sides, new) if settled.to_old else family.old
         if record.left and not shapes.is_split:
-            gone = old is None and not any(new.values())
-            old = None if gone else dict(family.key)
-            after = replace(record, base_new=taken_up(sides.old, sides.new, settled, take))
+            gone = not any(old.values()) and not any(new.values())
+            old = old if gone else self._stubs(old)
+            base = taken_up(sides.old, sides.new, settled, take)
+            base = {f: d for f, d in base.items() if f[0] != OLD}
+            after = replace(record, base_old=shapes.known(old), base_new=base)
             return self._plan(family, old, new, None if gone else after)
         base_old, base_new = shapes.view_of_old(old), shapes.view(new)
         if family.record is not None and (record.left or not shapes.mirrors):
@@ -176,10 +180,16 @@ class Plans:
             raise FamilyTooLarge(len(found))
         return found
 
-    def _old_item(self, family: Family, sides: Sides, new: Items) -> WireItem | None:
+    def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
         seen = [one.item for one in sides.targets.values()]
         now = [one for one in new.values() if one is not None]
-        return self.shapes.old_item(family.key, family.old, seen, now)
+        return self.shapes.old_items(family.old, seen, now)
+
+    def _stubs(self, old: Items) -> Items:
+        """Return stubs of old items; of several items only of those that are there."""
+        return {
+            p: place_of(p) if one or not self.shapes.is_merge else None for p, one in old.items()
+        }
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -190,7 +200,7 @@ class Plans:
             return None
         plan = self._plan(family, family.old, family.new, record, counts_new=counts_new)
         # An item that was put anew stays one.
-        old = _as_stamped(family.old, plan.after.old)
+        old = {p: _as_stamped(one, plan.after.old[p]) for p, one in family.old.items()}
         new = {p: _as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
         return replace(plan, after=replace(plan.after, old=old, new=new))
 
@@ -200,10 +210,10 @@ class Plans:
         if record is None or record.left:
             return None
         if not self.shapes.is_split:
-            left = dict(family.key)
-            after = replace(record, base_old={}, left="old")
+            left = self._stubs(old)
+            after = replace(record, base_old=self.shapes.known(left), left="old")
             return self._plan(family, left, family.new, after, counts_new=True, only="old")
-        rest = None if old is None else rewritten(old, self.shapes.rewrite(old))
+        rest = {p: one and rewritten(one, self.shapes.rewrite(old)) for p, one in old.items()}
         after = replace(record, base_old=self.shapes.view_of_old(rest), left="old")
         return self._plan(family, rest, family.new, after, counts_new=True, only="old")
 
@@ -214,9 +224,9 @@ class Plans:
             return None
         if record.left == "new":
             gone: Items = dict.fromkeys(family.new)
-            old = family.old and {n: v for n, v in family.old.items() if n not in (COPY, PAIR)}
-            return FamilyPlan(family, replace(family, record=None, old=old, new=gone))
-        old = family.old if self.shapes.is_split else None
+            rest = {p: one and _without(one, COPY, PAIR) for p, one in family.old.items()}
+            return FamilyPlan(family, replace(family, record=None, old=rest, new=gone))
+        old: Items = family.old if self.shapes.is_split else dict.fromkeys(family.old)
         return FamilyPlan(family, replace(family, record=None, old=old), "old")
 
     def drop(self, family: Family) -> FamilyPlan | None:
@@ -232,9 +242,9 @@ class Plans:
 
     def counts_new(self, family: Family) -> bool:
         """Return whether handlers count the new items of a family, and not the old one."""
-        old = family.old
-        if old is not None and self.views.is_stamped(old, family, "old") and COPY in old:
-            return True
+        for old in family.old.values():
+            if old is not None and self.views.is_stamped(old, family, "old") and COPY in old:
+                return True
         for item in family.new.values():
             if item is not None and self.views.is_stamped(item, family, "new"):
                 return COPY not in item
@@ -257,7 +267,7 @@ class Plans:
     def _plan(
         self,
         family: Family,
-        old: WireItem | None,
+        old: Items,
         new: Items,
         record: PairRecord | None,
         *,
@@ -269,20 +279,21 @@ class Plans:
         copy = (
             {COPY: {"S": f"{self.views.id}:{error_id(place_of(next(iter(new))))}"}} if new else {}
         )
-        if turned and copy and not self.shapes.is_split:
-            old = old and {**old, **self.views.stamp(family, "old"), **copy}
-        else:
-            old = old and {**_without(old), **self.views.stamp(family, "old")}
+        theirs = copy if turned and not self.shapes.is_split else {}
+        olds = {
+            p: one and {**_without(one), **self.views.stamp(family, "old"), **theirs}
+            for p, one in old.items()
+        }
         mine = {} if turned else {COPY: {"S": f"{self.views.id}:{family.name}"}}
         items = {
             p: one and {**_without(one), **self.views.stamp(family, "new"), **mine}
             for p, one in new.items()
         }
-        return FamilyPlan(family, replace(family, old=old, new=items, record=record), only)
+        return FamilyPlan(family, replace(family, old=olds, new=items, record=record), only)
 
 
-def _without(item: WireItem) -> WireItem:
-    return {name: value for name, value in item.items() if name != COPY}
+def _without(item: WireItem, *names: str) -> WireItem:
+    return {name: value for name, value in item.items() if name not in (names or (COPY,))}
 
 
 def _as_stamped(before: WireItem | None, after: WireItem | None) -> WireItem | None:

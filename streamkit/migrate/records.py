@@ -12,7 +12,7 @@ from typing import Any, Literal
 from streamkit.effects import Guard
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.settlement import Digests, Field
+from streamkit.migrate.settlement import OLD, Digests, Field
 from streamkit.migrate.state import GATES
 from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.conditions import Attr, absent
@@ -25,7 +25,7 @@ from streamkit.progress.scan.places import place_of, place_text
 class PairRecord:
     """What both sides of one family last agreed on.
 
-    `old` is the key of the old item. `left` says which side is only stubs: the old one at the end,
+    `old` is the key of the family. `left` says which side is only stubs: the old one at the end,
     the new one in a rollback.
     """
 
@@ -37,7 +37,7 @@ class PairRecord:
     @property
     def places(self) -> set[str]:
         """The places of the new items."""
-        return {place for place, _ in (*self.base_old, *self.base_new)}
+        return {place for place, _ in (*self.base_old, *self.base_new) if place != OLD}
 
     @property
     def text(self) -> str:

@@ -1,13 +1,20 @@
 """Compute the old item of a new one, by a migration's `reverse=`."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.transform import Transform, TransformError, visible
+from streamkit.migrate.sources import TransformError
+from streamkit.migrate.transform import Transform, visible
 from streamkit.migrate.writes import WireItem
 from streamkit.progress.actions import Wire
+from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
+
+Items = Mapping[str, WireItem | None]
+"""Items by their places; None where nothing is."""
+EMPTY: Final[Items] = {}
 
 
 class Reverse:
@@ -40,13 +47,34 @@ class Reverse:
         Raises:
             TransformError: `reverse=` returns something else than an entity.
         """
+        (found,) = self.sources(item).values()
+        return found
+
+    def sources(self, item: WireItem, there: Items = EMPTY) -> dict[str, dict[str, Wire]]:
+        """Return the old items of a new one, by their places; several for `merge`.
+
+        An attribute that no entity knows goes to the item that has it by what is `there`, else to
+        the first.
+
+        Raises:
+            TransformError: `reverse=` returns something else than these entities.
+        """
         transform, entity = self._transform, self.entity(item)
-        reverse = transform.migration.reverse
+        reverse, sources = transform.migration.reverse, transform.migration.sources
         assert reverse is not None  # noqa: S101 - only pairs with `reverse` come here
-        found = reverse(entity)
-        if not isinstance(found, Entity):
-            raise TransformError("reverse= returns the entity that it was")
-        before = found.attributes(transform.schema)
+        result = reverse(entity)
+        parts = list(result) if len(sources) > 1 else [result]
+        if not all(isinstance(part, sources if len(sources) > 1 else Entity) for part in parts):
+            raise TransformError("reverse= returns the entity that it was, or all that became one")
+        found: dict[str, dict[str, Wire]] = {}
+        for part in parts:
+            attributes = part.attributes(transform.schema)
+            key = {name: attributes[name] for name in transform.schema.key_attributes}
+            found[place_text(key)] = attributes
         known = set(entity.attributes(transform.target)) | transform.schema.reserved_attributes
-        unknown = {n: v for n, v in visible(item).items() if n not in known and n not in before}
-        return {**unknown, **before}
+        known = known.union(*found.values())
+        for name, value in visible(item).items():
+            if name not in known and found:
+                has = [place for place in found if name in (there.get(place) or {})]
+                found[[*has, *found][0]][name] = value
+        return found

@@ -5,6 +5,7 @@ alone, with the entity's fields in its docstring. On failure: `ConfigurationErro
 overwritten.
 """
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from streamkit.app import App
-from streamkit.entity import Entity, attribute_names
+from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.migration import Mode
@@ -38,6 +39,28 @@ def {name}(item: {entity}) -> {entity} | None:
     """{what}"""
     return None
 '''
+_MERGE = '''
+{imports}
+
+
+class More({entity}, {more}):
+    """Put the entity of the other items here: what its keys are built of is what {entity} has."""
+
+
+class Merged({entity}, {merged}):
+    """Put the new entity here."""
+
+
+def apart(item: Merged) -> list[{entity} | More]:
+    """Return the items that it was."""
+    return []
+
+
+@app.migration("{number}", {entity}{mode}, reverse=apart)
+def {name}(one: {entity} | None, more: More | None) -> Merged | None:
+    """{what}"""
+    return None
+'''
 _AGGREGATE = """
 {imports}
 
@@ -46,6 +69,7 @@ app.migration("{number}", {entity}{mode})
 _WHAT = {
     "rekey": "Return the entity as it is to be, under its new key; None leaves an item alone.",
     "split": "Return the item's parts as entities, and what to Set in the item at the end.",
+    "merge": "Return the entity that those become that are there; None leaves them alone.",
     "derive": "Return the items that follow from it, as entities; None where there are none.",
 }
 
@@ -160,8 +184,7 @@ def _text(
 ) -> str:
     imports = imports_of(app, where.partition(":")[0], entity)
     template = _IN_PLACE if mode in ("in_place", "touch") else _PAIRS
-    if mode == "aggregate":
-        template = _AGGREGATE
+    template = {"aggregate": _AGGREGATE, "merge": _MERGE}.get(mode, template)
     if draft is not None:
         template = _DRAFT
     field, kind = _first_field(entity)
@@ -177,10 +200,20 @@ def _text(
         field=field,
         kind=kind,
         what=_WHAT.get(mode, ""),
+        more=_keys(entity, "#MORE"),
+        merged=_keys(entity, "#MERGED"),
     )
     seen = "".join(f"\n    {line}" for line in draft or ())
     shown = f"\nA sample of the table has shown\n{seen}\n" if seen else ""
     return f'{title}\n\n{entity.__name__} has\n\n{fields}\n{shown}"""\n{body}'
+
+
+def _keys(entity: type[Entity], ending: str) -> str:
+    """Return key templates beside those of an entity, as a class is declared with them."""
+    spec = spec_of(entity)
+    if spec.sk is None:
+        return f"pk={json.dumps(spec.pk.text + ending)}"
+    return f"pk={json.dumps(spec.pk.text)}, sk={json.dumps(spec.sk.text + ending)}"
 
 
 def imports_of(app: App, module: str, entity: type[Entity] | None = None) -> list[str]:

@@ -29,6 +29,8 @@ Take = Literal["", "old", "new"]
 
 THERE: Final = ""
 """The name of the field that says that an item exists."""
+OLD: Final = ""
+"""The place of the fields that say which of several old items are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,13 @@ class FamilySide:
 
     `anew` are the places of items that were deleted, or put by other code. Such an item counts as
     written in every field, also in those that it never had: only an update leaves the stamp of the
-    migration in it.
+    migration in it. `spared` are fields there that follow from another item, which was not.
     """
 
     fields: Digests
     base: Digests
     anew: AbstractSet[str] = frozenset()
+    spared: AbstractSet[Field] = frozenset()
 
     @property
     def changed(self) -> frozenset[Field]:
@@ -55,7 +58,11 @@ class FamilySide:
         changed = self.changed
         if not changed:
             return frozenset()
-        return frozenset(n for n in names if n in changed or n[0] in self.anew)
+        return frozenset(n for n in names if n in changed or self.is_anew(n))
+
+    def is_anew(self, name: Field) -> bool:
+        """Return whether a field is of an item that was deleted, or put by other code."""
+        return name[0] in self.anew and name not in self.spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +93,7 @@ def compare(
     clash = frozenset(n for n in both if old.fields.get(n) != new.fields.get(n))
     to_new, to_old = ours - theirs, theirs - ours
     if clash and take:
-        if {place for place, _ in clash} & (
-            old.anew | new.anew
-        ):  # there is no half of such an item
+        if any(old.is_anew(n) or new.is_anew(n) for n in clash):  # there is no half of such an item
             clash = ours | theirs
             to_new = to_old = frozenset()
         to_new, to_old = to_new - clash, to_old - clash

@@ -10,23 +10,20 @@ from collections.abc import Set as AbstractSet
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
-from streamkit.migrate.reverse import Reverse
-from streamkit.migrate.settlement import THERE, Field, digest
+from streamkit.migrate.reverse import Items, Reverse
+from streamkit.migrate.settlement import OLD, THERE, Field, digest
+from streamkit.migrate.sources import TransformError
 from streamkit.migrate.transform import (
     Rewrite,
     Target,
     Transform,
-    TransformError,
     plain,
     visible,
     wire,
 )
-from streamkit.migrate.writes import Key, WireItem
+from streamkit.migrate.writes import WireItem
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
-
-Items = Mapping[str, WireItem | None]
-"""New items by their places; None where nothing is."""
 
 
 class BothShapes:
@@ -41,7 +38,8 @@ class BothShapes:
             (Matcher(one, schema, ()), ImageDecoder(one, schema)) for one in migration.makes
         ]
         known = {name for one in migration.makes for name in attribute_names(one).values()}
-        self.names = frozenset(known | {*attribute_names(migration.entity).values()})
+        olds = (attribute_names(one).values() for one in migration.sources)
+        self.names = frozenset(known.union(*olds))
         types = {schema.type_attribute} if schema.type_attribute is not None else set[str]()
         followed = schema.reserved_attributes - known - types if migration.makes else frozenset()
         self._no_fields = followed | schema.key_attributes
@@ -51,16 +49,18 @@ class BothShapes:
         """Whether old items can take up what new code writes."""
         return self.transform.migration.reverse is not None
 
-    def key(self, item: WireItem) -> dict[str, dict[str, str]]:
-        """Return the key of an old item."""
-        return {name: item[name] for name in self.transform.schema.key_attributes}
+    @property
+    def is_merge(self) -> bool:
+        """Whether a family has several old items."""
+        return self.transform.sources.are_several
 
-    def rewrite(self, old: WireItem | None) -> Rewrite:
-        """Return what the migration makes of an old item."""
-        return self.transform.of(plain(visible(old))) if old else Rewrite(frozenset())
+    def rewrite(self, old: Items) -> Rewrite:
+        """Return what the migration makes of old items."""
+        there = [visible(one) for one in old.values() if one]
+        return self.transform.of_several(there) if there else Rewrite(frozenset())
 
-    def targets(self, old: WireItem | None) -> dict[str, Target]:
-        """Return the new items that follow from an old one, by their places."""
+    def targets(self, old: Items) -> dict[str, Target]:
+        """Return the new items that follow from old ones, by their places."""
         return {place_text(target.key): target for target in self.rewrite(old).targets}
 
     # -- fields --------------------------------------------------------------------------------
@@ -77,9 +77,38 @@ class BothShapes:
                     found[place, name] = digest(value)
         return found
 
-    def view_of_old(self, old: WireItem | None) -> dict[Field, str]:
-        """Return the digests of the fields of an old item, in the new shape."""
-        return self.view({place: one.item for place, one in self.targets(old).items()})
+    def view_of_old(self, old: Items) -> dict[Field, str]:
+        """Return the digests of the fields of old items, in the new shape.
+
+        Of several items each one that is there has a field, too, so that its delete is seen.
+        """
+        targets = self.targets(old)
+        return self.view_of(targets) | (self.known(old) if targets else {})
+
+    def view_of(self, targets: Mapping[str, Target]) -> dict[Field, str]:
+        """Return the digests of the fields of what is to be."""
+        return self.view({place: one.item for place, one in targets.items()})
+
+    def known(self, old: Items) -> dict[Field, str]:
+        """Return which of several old items are there, as fields."""
+        return {(OLD, place): "+" for place, one in old.items() if one} if self.is_merge else {}
+
+    def spared(self, old: Items, lost: AbstractSet[str]) -> frozenset[Field]:
+        """Return the fields that follow from others of several old items than those that are lost.
+
+        A field follows from an item if it is another one without it.
+        """
+        if not lost or not self.is_merge:
+            return frozenset()
+        whole = self.view_of(self.targets(old)).items()
+
+        def of(place: str) -> set[Field]:
+            rest = self.view_of(self.targets({**old, place: None}))
+            return {name for name, _ in whole ^ rest.items()}
+
+        there = {place for place, one in old.items() if one}
+        kept, mixed = (set[Field]().union(*map(of, at)) for at in (there - lost, there & lost))
+        return frozenset(kept - mixed)
 
     def says(self, item: WireItem, *, new: bool) -> dict[str, dict[str, str]]:
         """Return the attributes of an item that is more than a stub."""
@@ -128,33 +157,26 @@ class BothShapes:
                 return found
         return None
 
-    def old_item(
-        self, key: Key, old: WireItem | None, seen: Sequence[WireItem], now: Sequence[WireItem]
-    ) -> WireItem | None:
-        """Return an old item that takes up what was written to its new ones; None if it goes.
+    def old_items(self, old: Items, seen: Sequence[WireItem], now: Sequence[WireItem]) -> Items:
+        """Return old items that take up what was written to their new ones; None where one goes.
 
         Args:
-            key: the key of the old item.
-            old: the item as it is.
-            seen: the new items as they follow from it.
+            old: the items as they are.
+            seen: the new items as they follow from them.
             now: the new items as they are to be.
 
         Raises:
             TransformError: what `reverse=` makes has another key.
         """
         if self.is_split:
-            return None if old is None else self._whole_again(old, now)
+            return {place: one and self._whole_again(one, now) for place, one in old.items()}
         if not now:
-            return None
-        after = self.reverse.source(now[0])
-        if {name: after[name] for name in key} != dict(key):
+            return dict.fromkeys(old)
+        after = self.reverse.sources(now[0], old)
+        before = self.reverse.sources(seen[0], old) if seen else {}
+        if not after.keys() <= old.keys():
             raise TransformError("reverse= leads from the new item to another old key")
-        if old is None:
-            return after
-        before = self.reverse.source(seen[0]) if seen else {}
-        changed = {n: v for n, v in after.items() if before.get(n) != v}
-        gone = before.keys() - after.keys()
-        return {n: v for n, v in old.items() if n not in gone} | changed
+        return {p: _changed(one, before.get(p), after.get(p)) for p, one in old.items()}
 
     def _whole_again(self, old: WireItem, parts: Sequence[WireItem]) -> WireItem:
         """Return an old item with what its parts make of it."""
@@ -163,6 +185,19 @@ class BothShapes:
         assert reverse is not None  # noqa: S101 - nobody comes here without
         result = reverse(transform.entity(old), [self.reverse.entity(part) for part in parts])
         return rewritten(old, transform.interpret(result, plain(visible(old)), frozenset()))
+
+
+def _changed(
+    item: WireItem | None, before: WireItem | None, after: WireItem | None
+) -> WireItem | None:
+    """Return an item as it is after what led `before` to one item, and leads to another one now."""
+    if before == after:
+        return item
+    if item is None or after is None:
+        return after
+    changed = {n: v for n, v in after.items() if (before or {}).get(n) != v}
+    gone = (before or {}).keys() - after.keys()
+    return {n: v for n, v in item.items() if n not in gone} | changed
 
 
 def rewritten(item: WireItem, rewrite: Rewrite) -> WireItem:

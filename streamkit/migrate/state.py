@@ -7,7 +7,7 @@ runs the migration follows both, so that a pause needs no reply. The steps are
    scanning    the pass over the items that exist already
    catching up the changes made meanwhile are done
    verifying   a second pass finds nothing to do, or does it
-   ready       (rekey, split) targets are in step; the application may read them
+   ready       (rekey, split, merge) targets are in step; the application may read them
    switching   pair by pair, the target becomes the truth
    soaking     writes go to targets; sources follow them, if `reverse` says how
    contracting sources become stubs, or lose what was moved out of them; in two stages: `comparing`
@@ -32,6 +32,7 @@ from typing import Any, Final, Literal, get_args
 
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import MOVES
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
@@ -166,7 +167,7 @@ class State:
     @property
     def gate(self) -> str:
         """Under what pairs are made; it changes when what may be made does. "" is no pair."""
-        if self.mode not in ("rekey", "split") or self.phase in ("new", "done", "rolled back"):
+        if self.mode not in MOVES or self.phase in ("new", "done", "rolled back"):
             return ""
         return f"{self.run} {self.direction} {'made' if self.can_return else 'ending'}"
 

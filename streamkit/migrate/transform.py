@@ -5,16 +5,15 @@ exist, and which attributes the function read; nothing changes if the item is as
 failure: any error of the function, or `TransformError` for an impossible result.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.core.matching import Matcher
 from streamkit.effects import Delete, Effect, Put, Remove, Set
-from streamkit.entity import Entity, attribute_names, built_key, spec_of
-from streamkit.errors import PoisonChange
+from streamkit.entity import Entity, attribute_names, built_key
 from streamkit.kinds.migration import Migration, MigrationOptions, read_migration
+from streamkit.migrate.sources import Sources, TransformError
+from streamkit.migrate.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
@@ -22,7 +21,7 @@ from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
 from streamkit.model.sizes import item_size, size_at_most
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
-from streamkit.stream.decode import ImageDecoder
+from streamkit.progress.scan.places import place_text
 
 ITEM_BYTES_MAX = 400 * 1024
 """The size limit of an item in bytes, names and values together."""
@@ -32,10 +31,6 @@ ITEMS_MAX = 98
 
 Image = dict[str, Any]
 """An item's plain values by attribute name, streamkit's own attributes included."""
-
-
-class TransformError(PoisonChange):
-    """A migration's function returned an impossible result; it names the rule, never a value."""
 
 
 class ItemTooLarge(TransformError):
@@ -54,14 +49,6 @@ class FamilyTooLarge(TransformError):
 
 class BadIndexKey(TransformError):
     """An attribute that is an index's key would be empty, or of another type."""
-
-
-class NoSuchAttribute(TransformError, KeyError):
-    """A function reads an attribute that an item does not have, without a default."""
-
-    def __str__(self) -> str:
-        """Return the attribute's name; a `KeyError` quotes its argument, and nothing more."""
-        return f"an item has no {self.args[0]}; read it with item.get() if that may happen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,32 +131,23 @@ class Transform:
         self.migration = migration
         self.schema = schema
         self.target = target or schema
-        self._decoder = ImageDecoder(migration.entity, schema)
+        self.sources = Sources(migration, schema, others)
         self._names = attribute_names(migration.entity)
-        spec = spec_of(migration.entity)
-        self._matcher = Matcher(migration.entity, schema, (*others, *migration.names))
-        own = set(self._names.values()) | schema.key_attributes
-        for index in spec.indexes.values():
-            pk, sk = index.key_attributes(schema)
-            own |= {name for name, _ in pk + sk}
-        if schema.type_attribute is not None:
-            own.add(schema.type_attribute)
-        self._own = own
+        self._own = self.sources.own
         self._known = set(self._names) | set(self._names.values())
         self._key_types = _key_types(schema)
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Return whether an item, in wire form, is one of the migration's entity."""
-        return self._matcher.matches(item)
+        return self.sources.matches(item)
 
     def entity(self, item: Mapping[str, Wire]) -> Entity:
-        """Return an item as the migration's entity.
+        """Return an item as its entity.
 
         Raises:
             DecodeError: it does not fit.
         """
-        found: Entity = self._decoder.decode_item(visible(item))
-        return found
+        return self.sources.entity(item)
 
     def of(self, image: Image) -> Rewrite:
         """Return what an item becomes.
@@ -180,8 +158,34 @@ class Transform:
             Exception: any error of the function.
         """
         shown = {n: v for n, v in image.items() if not n.startswith(CONTROL_ATTRIBUTE)}
+        if self.migration.mode == "merge":
+            return self.of_several([wire(shown)])
         result, reads = self._call(shown)
         return self.interpret(result, shown, reads | self.schema.key_attributes)
+
+    def of_several(self, items: Sequence[Mapping[str, Wire]]) -> Rewrite:
+        """Return what the old items of a family become that are there.
+
+        Raises:
+            TransformError: the result is impossible.
+            DecodeError: an item does not fit its entity.
+            Exception: any error of the function.
+        """
+        if self.migration.mode != "merge":
+            (item,) = items
+            return self.of(plain(item))
+        function, merged = self.migration.function, self.migration.merged
+        assert function is not None  # noqa: S101 - a mode without one does not come here
+        found = {type(one): one for one in map(self.entity, items)}
+        result = function(**{name: found.get(one) for name, one in merged.items()})
+        rewrite = self.interpret(result, {}, frozenset())
+        places = self.sources.places(items[0])
+        for target in rewrite.targets:
+            if place_text(target.key) in places or self.matches(target.item):
+                declared = self.migration.declared
+                raise TransformError(f"{declared}: its key is that of an item that it reads")
+        carried = [Target(t.key, self.sources.carried(t.item, items)) for t in rewrite.targets]
+        return replace(rewrite, targets=tuple(carried))
 
     # -- calling -------------------------------------------------------------------------------
 
@@ -189,14 +193,15 @@ class Transform:
         function = self.migration.function
         assert function is not None  # noqa: S101 - a mode without one does not come here
         if self.migration.takes == "item":
-            tracked = _Tracked(shown)
+            tracked = TrackedItem(shown)
             result = function(tracked)
             if isinstance(result, Iterator):
                 result = list(result)  # what a generator reads counts, too
             return result, frozenset(tracked.read)
         if self.migration.takes == "entity":
-            entity = self._decoder.decode_item(wire(shown))
-            return function(entity), frozenset(shown) | frozenset(self._names.values())
+            return function(self.entity(wire(shown))), frozenset(shown) | frozenset(
+                self._names.values()
+            )
         values = self._fields(shown)
         attributes = (attribute for attribute, _ in self.migration.parameters.values())
         return function(**values), frozenset(attributes)
@@ -299,7 +304,8 @@ class Transform:
         item = entity.attributes(self.target)
         key = {name: item[name] for name in self.target.key_attributes}
         if self.migration.to is None and all(
-            encode(shown[name]) == item[name] for name in self.schema.key_attributes
+            name in shown and encode(shown[name]) == item[name]
+            for name in self.schema.key_attributes
         ):
             return []  # it is there already
         if self.migration.mode not in ("split", "derive"):
@@ -312,7 +318,9 @@ class Transform:
         changed = rewrite.sets.keys() | rewrite.removes
         if changed & self.schema.key_attributes:
             raise TransformError(f"{declared}: a key attribute cannot be set; use mode='rekey'")
-        beside = self.migration.mode in ("rekey", "derive") or self.migration.to is not None
+        beside = (
+            self.migration.mode in ("rekey", "merge", "derive") or self.migration.to is not None
+        )
         if beside and rewrite.changes_item:
             how = f"mode={self.migration.mode!r}" if self.migration.to is None else "to="
             raise TransformError(f"{declared}: {how} leaves the item itself as it is")
@@ -327,6 +335,8 @@ class Transform:
             raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")
         if self.migration.moves and len(rewrite.targets) >= ITEMS_MAX:
             raise FamilyTooLarge(len(rewrite.targets))
+        if self.migration.mode == "merge" and len(rewrite.targets) > 1:
+            raise TransformError(f"{declared}: several items become one, and it returns more")
         keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
         if any(key in keys[:place] for place, key in enumerate(keys)):
             raise TransformError(f"{declared}: it returns two items with one key")
@@ -352,34 +362,3 @@ def _parts(result: Any, declared: Declaration) -> list[Any]:
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         return list(result)
     raise TransformError(f"{declared}: it returned a {type(result).__name__}, not effects")
-
-
-class _Tracked(Mapping[str, Any]):
-    """An item that notes which of its attributes are read."""
-
-    def __init__(self, values: Image) -> None:
-        self._values = values
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        if name not in self._values:
-            raise NoSuchAttribute(name)
-        return self._values[name]
-
-    def __contains__(self, name: object) -> bool:
-        self.read.add(str(name))
-        return name in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        self.read |= self._values.keys()
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        self.read |= self._values.keys()
-        return len(self._values)
-
-    def keys(self) -> AbstractSet[str]:  # type: ignore[override]
-        """Return the names of all attributes; each counts as read."""
-        self.read |= self._values.keys()
-        return self._values.keys()

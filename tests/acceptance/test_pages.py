@@ -75,7 +75,8 @@ def test_the_examples_register_what_they_say(page, names):
 def test_the_examples_of_migrations_declare_them():
     app = module_of(*examples("docs/migrations.md"))["app"]
     declared = [(m.id, m.mode, m.to) for m in app.migrations.values()]
-    assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch")]
+    moves = ("0006", "merge", None)
+    assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch"), moves]
 
 
 def test_the_example_of_traces_declares_the_app():

@@ -214,9 +214,9 @@ MUTANTS = (
     ),
     Mutant(
         "migration-knows-one-entity",
-        "migrate/transform.py",
+        "migrate/sources.py",
         "(*others, *migration.names)",
-        "others",
+        "(*others,)",
         "a migration rewrites items of an entity that it names itself",
         test="tests/simulation/test_told_apart.py::test_a_migration_leaves_alone_what_its_app_or_its_own_function_names",
     ),

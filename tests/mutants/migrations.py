@@ -352,7 +352,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-error-unnamed",
-        "migrate/transform.py",
+        "migrate/tracked.py",
         "            raise NoSuchAttribute(name)",
         "            raise KeyError(name)",
         "verify says KeyError, and not what an item lacks",

@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "delete-merged-by-field",
         "migrate/settlement.py",
-        "if n in changed or n[0] in self.anew)",
+        "if n in changed or self.is_anew(n))",
         "if n in changed)",
         "a delete overwrites what the other side wrote meanwhile",
         test="tests/simulation/test_migration_old_writers.py::test_of_two_writers_none_wins_until_a_person_decides",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "split-fields-unasked",
         "migrate/families.py",
-        " and not carried:\n            rewrite = self.shapes.rewrite(old)\n"
+        " and not carried:\n            rewrite = self.shapes.rewrite(before.old)\n"
         "            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()\n",
         ":\n            names = frozenset[str]()\n",
         "contract takes what old code wrote to a field since it looked",
@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "no-stub",
         "migrate/plans.py",
-        "            left = dict(family.key)\n",
-        "            left = None\n",
+        "            left = self._stubs(old)\n",
+        "            left = dict.fromkeys(old)\n",
         "what is contracted looks as if old code had deleted it, and the new item goes",
         test="tests/simulation/test_migration_old_writers.py::test_a_stub_is_a_key_and_a_stamp_and_what_old_code_updates_there_is_carried",
     ),
@@ -127,8 +127,8 @@ MUTANTS = (
     Mutant(
         "stub-written-by-hand-is-none",
         "migrate/family.py",
-        "        if not said:\n",
-        "        if True:\n",
+        "        if not lost and not said:\n",
+        "        if not lost:\n",
         "what old code updates at a stub is lost",
         test="tests/simulation/test_migration_old_writers.py::test_a_stub_is_a_key_and_a_stamp_and_what_old_code_updates_there_is_carried",
     ),
@@ -195,5 +195,45 @@ MUTANTS = (
         "            unseen = set[Field]()\n",
         "an old write overwrites a new one that reverse= has not brought back",
         test="tests/simulation/test_migration_old_writers.py::test_what_reverse_does_not_bring_back_stays_unseen_by_old_code",
+    ),
+    Mutant(
+        "merge-of-what-the-pass-saw",
+        "migrate/families.py",
+        "            seen = None  # one of several items is no family\n",
+        "            pass\n",
+        "a new item is made of one of its sources at first, and most transactions are refused",
+        test="tests/simulation/test_migration_costs.py::test_an_item_of_a_kilobyte_takes_these_units",
+    ),
+    Mutant(
+        "merge-spares-nothing",
+        "migrate/shapes.py",
+        "        return frozenset(kept - mixed)\n",
+        "        return frozenset()\n",
+        "a source that goes is in conflict with what new code wrote of another one",
+        test="tests/simulation/test_migration_merges.py::test_a_source_that_goes_or_is_put_anew_is_in_conflict_with_changes_of_its_own_fields",
+    ),
+    Mutant(
+        "merge-does-not-know-its-sources",
+        "migrate/shapes.py",
+        "for place, one in old.items() if one} if self.is_merge else {}",
+        "for place, one in old.items() if one} if False else {}",
+        "a source that is deleted is taken for one that never was",
+        test="tests/simulation/test_migration_merges.py::test_what_old_code_writes_at_stubs_of_several_items_is_carried_or_a_conflict",
+    ),
+    Mutant(
+        "stubs-where-nothing-was",
+        "migrate/plans.py",
+        "place_of(p) if one or not self.shapes.is_merge else None",
+        "place_of(p)",
+        "old code that creates a source IF it is absent is refused by a stub",
+        test="tests/simulation/test_migration_merges.py::test_what_old_code_writes_at_stubs_of_several_items_is_carried_or_a_conflict",
+    ),
+    Mutant(
+        "one-of-two-unknown-attributes",
+        "migrate/sources.py",
+        "                if found.setdefault(name, value) != value:\n",
+        "                if found.setdefault(name, value) is None:\n",
+        "of two attributes of one name, which no entity knows, one is lost",
+        test="tests/simulation/test_migration_merges.py::test_what_no_entity_knows_comes_along_and_goes_back_and_two_of_one_name_are_an_error",
     ),
 )

@@ -9,7 +9,7 @@ and what that had seen. A write of the migration gives a value of one side to th
 end each acknowledged write is there, or was overwritten by one that had seen it, or a person, who
 was shown a conflict, has decided.
 
-In: an app with a move of `OldOrder` to `Order`, and a seed. Out: the `Ledger`, and where it ended.
+In: an app with a move of `OldOrder` to `Order`, or of `OldStatus` and `OldNote` together, and a seed. Out: the `Ledger`, and where it ended.
 """
 
 import random
@@ -48,6 +48,49 @@ class Order(Entity, pk="C#{user}", sk="#ORDER#{order_id}"):
     note: str | None = None
 
 
+class OldStatus(Entity, pk="C#{user}", sk="ORDER#{order_id}"):
+    user: str
+    order_id: str
+    status: str | None = None
+
+
+class OldNote(Entity, pk="C#{user}", sk="ORDER#NOTE#{order_id}"):
+    user: str
+    order_id: str
+    note: str | None = None
+
+
+class Whole(Entity, pk="C#{user}", sk="#ORDER#{order_id}"):
+    user: str
+    order_id: str
+    status: str | None = None
+    note: str | None = None
+
+
+def merged(status: OldStatus | None, note: OldNote | None) -> Whole | None:
+    whose = status or note
+    if whose is None:
+        return None
+    return Whole(
+        user=whose.user,
+        order_id=whose.order_id,
+        status=status and status.status,
+        note=note and note.note,
+    )
+
+
+def apart(order: Whole) -> list[OldStatus | OldNote]:
+    whose = {"user": order.user, "order_id": order.order_id}
+    found = [] if order.status is None else [OldStatus(**whose, status=order.status)]
+    return found if order.note is None else [*found, OldNote(**whose, note=order.note)]
+
+
+def app_of_merge():
+    app = App("shop", table="Shop", entities=[OldStatus, OldNote, Whole])
+    app.migration("0001", OldStatus, mode="merge", reverse=apart)(merged)
+    return app
+
+
 def moved(order: OldOrder) -> Order:
     return Order(**order.model_dump())
 
@@ -68,7 +111,10 @@ def app_of(reverse=None):
 
 DAY = 24 * 3600.0
 FIELDS = ("status", "note")
-ENTITIES = {"old": OldOrder, "new": Order}
+ENTITIES = {
+    "rekey": {"old": (OldOrder,), "new": (Order,)},
+    "merge": {"old": (OldStatus, OldNote), "new": (Whole,)},
+}
 OTHER = {"old": "new", "new": "old"}
 SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 BOTH = {"ready", "switching", "soaking", "contracting", "closing", "returning", "following"}
@@ -78,12 +124,13 @@ BOTH = {"ready", "switching", "soaking", "contracting", "closing", "returning", 
 class Ledger:
     """What each value has seen, by the engine's records alone."""
 
-    def __init__(self, world):
+    def __init__(self, world, entities):
+        self.entities = entities
         self.count = 0
         self.kind = ""
         self.values = {}
         self.stands = {}
-        self.gone = defaultdict(lambda: True)
+        self.there = defaultdict(set)
         self.seen = defaultdict(set)
         self.at = defaultdict(int)
         self.told = defaultdict(set)
@@ -96,36 +143,48 @@ class Ledger:
         return self.count
 
     def saw(self, sighting):
-        writes = {}
+        writes = defaultdict(list)
         for write in sighting.writes:
             sort = write.keys["SK"]["S"]
             if "ORDER#" in sort and not write.is_control:
                 side = "new" if sort.startswith("#") else "old"
-                writes[side, sort.rpartition("#")[2]] = write
-        if sighting.actor:
-            for order in sorted({order for _, order in writes}):
-                self._moved(order, writes)
-        else:
-            for (side, order), write in writes.items():
-                self._written(side, order, write)
+                writes[sort.rpartition("#")[2]].append((side, sort, write))
+        for order in sorted(writes):
+            if sighting.actor:
+                self._moved(order, writes[order])
+            else:
+                for one in writes[order]:
+                    self._written(order, *one)
 
-    def _written(self, side, order, write):
+    def _names(self, side, sort):
+        """Return the fields of the item with this sort key."""
+        return _fields_of(self.entities[side][-1 if "NOTE#" in sort else 0])
+
+    def _stands(self, order, side, sort, write):
+        """Note what is there after a write."""
+        stands, own = self.stands.get((side, order), {}), self._names(side, sort)
+        rest = {name: value for name, value in stands.items() if name not in own}
+        self.stands[side, order] = rest | (_fields(write.new) or {})
+        there = self.there[side, order]
+        (there.discard if write.new is None else there.add)(sort)
+
+    def _written(self, order, side, sort, write):
         """Note a write of the application."""
         if not self.kind:
+            self._stands(order, side, sort, write)
             return  # what is there before
         number, before, after = self.count, _fields(write.old), _fields(write.new)
         if before is None and write.old is not None:  # a stub stands for the other side
             before = self.stands.get((OTHER[side], order)) or {}
         self.kinds[f"{self.kind} {side}"] += 1
-        for name in FIELDS:
+        for name in self._names(side, sort):
             old, new = ((one or {}).get(name) for one in (before, after))
             if (old != new) if self.kind == "set" else (old or new):
                 self.seen[number, name] = {number} | self.seen[self.at[side, order, name], name]
                 self.at[side, order, name] = number
                 self.told[order, name].add(number)
-        self.stands[side, order] = after
-        self.gone[side, order] = write.new is None
-        if self.gone[side, order] and self.gone[OTHER[side], order]:
+        self._stands(order, side, sort, write)
+        if not self.there[side, order] and not self.there[OTHER[side], order]:
             self._agreed(order, FIELDS)  # where nothing is on either side, both say the same
 
     def _agreed(self, order, names, *more):
@@ -139,11 +198,11 @@ class Ledger:
     def _moved(self, order, writes):
         """Note what the migration has given to each side."""
         before = {side: self.stands.get((side, order)) for side in OTHER}
-        for side in OTHER:
-            if (side, order) in writes:
-                self.stands[side, order] = _fields(writes[side, order].new)
-                self.gone[side, order] = writes[side, order].new is None
-        stub = {s: (s, order) in writes and _is_stub(writes[s, order].new) for s in OTHER}
+        stubs = set()
+        for side, sort, write in writes:
+            self._stands(order, side, sort, write)
+            if _is_stub(write.new):
+                stubs |= {(side, name) for name in self._names(side, sort)}
         for name in FIELDS:
             was = {side: self.at[side, order, name] for side in OTHER}
             now = {side: (self.stands.get((side, order)) or {}).get(name) for side in OTHER}
@@ -151,7 +210,7 @@ class Ledger:
                 old = (before[side] or {}).get(name)
                 if now[side] is not None and now[side] in self.values:
                     self.at[side, order, name] = self.values[now[side]]
-                elif now[side] is None and old is not None and not stub[side]:
+                elif now[side] is None and old is not None and (side, name) not in stubs:
                     self.at[side, order, name] = was[OTHER[side]]
             if now["old"] == now["new"]:
                 self._agreed(order, [name])
@@ -186,7 +245,9 @@ class Site:
 
     def __init__(self, app, world, aws, schema, rng, orders):
         self.app, self.world, self.aws, self.schema, self.rng = app, world, aws, schema, rng
-        self.orders, self.ledger, self.alive, self.count = orders, Ledger(world), {}, 0
+        self.entities = ENTITIES[app.migrations["0001"].mode]
+        self.ledger, self.alive, self.count = Ledger(world, self.entities), {}, 0
+        self.orders = orders
         self.met = defaultdict(int)
 
     async def state(self):
@@ -204,8 +265,9 @@ class Site:
 
     async def open(self):
         for number in range(self.orders):
-            order = OldOrder(user="ann", order_id=f"{number}", status="first")
-            await self.put(order)
+            for entity in self.entities["old"]:
+                whose = {"user": "ann", "order_id": f"{number}"}
+                await self.put(entity(**whose, **{_first(entity): "first"}))
         await anyio.sleep(900)
 
     async def put(self, order):
@@ -220,7 +282,8 @@ class Site:
         number = self.ledger.next(kind)
         text = f"w{number}"
         order_id = f"{self.rng.randrange(self.orders + 1)}"
-        order = ENTITIES[side](user="ann", order_id=order_id, status=text)
+        entity = self.rng.choice(self.entities[side])
+        order = entity(user="ann", order_id=order_id, **{_first(entity): text})
         key = order.item_key.wire(self.schema)
         if kind != "delete":
             self.ledger.values[text] = number
@@ -235,7 +298,7 @@ class Site:
                     Key=key,
                     UpdateExpression="SET #n = :v",
                     ConditionExpression="attribute_exists(PK)",
-                    ExpressionAttributeNames={"#n": self.rng.choice(FIELDS)},
+                    ExpressionAttributeNames={"#n": self.rng.choice(_fields_of(entity))},
                     ExpressionAttributeValues={":v": {"S": text}},
                 )
 
@@ -319,7 +382,8 @@ class Site:
                 side, number = self.rng.choice(["old", "new"]), error.key["SK"]["S"][-1]
                 shown = self.ledger.at.copy()
                 if error.kind == "taken":  # a person keeps the old one
-                    order = Order(user="ann", order_id=number, status="")
+                    (entity,) = self.entities["new"]
+                    order = entity(user="ann", order_id=number, status="")
                     place = order.item_key.wire(self.schema)
                     await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
                 named = {"take": side, "clock": self.world.clock}
@@ -328,6 +392,14 @@ class Site:
                     self.ledger.decided(number, shown)
         if (await self.state()).waits:
             await self.step("resume")
+
+
+def _fields_of(entity):
+    return [name for name in FIELDS if name in entity.model_fields]
+
+
+def _first(entity):
+    return _fields_of(entity)[0]
 
 
 def run(app, *, seed, ends, orders=6, acts=14):

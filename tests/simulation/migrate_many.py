@@ -4,8 +4,8 @@
 
 An old application writes, processes die and freeze, shards split and roll. In place, every item has
 to be in the new shape in the end; of items that move, every copy has to equal its source. What the
-application does not know of an item has to be there, too. In the mode `both` old and new code write both sides
-of few items, in many runs, and no write may be lost. It exits with 1 if an item is wrong.
+application does not know of an item has to be there, too. In the modes `both` and `merge` old and new code write
+both sides of few items, in many runs, and no write may be lost; in `merge` two items become one. It exits with 1 if an item is wrong.
 """
 
 import argparse
@@ -48,29 +48,33 @@ MODES = {
     "rekey": (rekey, OldOrder, wrong_copies),
 }
 
-EVERY = [*MODES, "both"]
+SIDE_BY_SIDE = {
+    "both": partial(both_shapes.app_of, both_shapes.moved_back),
+    "merge": both_shapes.app_of_merge,
+}
+
+EVERY = [*MODES, *SIDE_BY_SIDE]
 
 RUNS = 10
 """Runs of old and new code side by side, each with another seed, to the end and back."""
 
 
-def run_both(seed):
+def run_both(mode, seed):
     """Let old and new code write side by side; return the writes that were lost."""
     found = []
     for one in range(seed, seed + RUNS):
         for ends, side in (("contract", "new"), ("rollback", "old")):
-            app = both_shapes.app_of(both_shapes.moved_back)
-            site, _ = both_shapes.run(app, seed=one, ends=ends)
+            site, _ = both_shapes.run(SIDE_BY_SIDE[mode](), seed=one, ends=ends)
             found += site.ledger.lost(side).items()
             said = ", ".join(f"{name} {count}" for name, count in sorted(site.ledger.kinds.items()))
-            print(f"both: seed {one}, {ends}; {said}", flush=True)
+            print(f"{mode}: seed {one}, {ends}; {said}", flush=True)
     return found
 
 
 def run(mode, items, seed):
     """Run one migration; return what is wrong, and say how many items there are."""
-    if mode == "both":
-        return run_both(seed)
+    if mode in SIDE_BY_SIDE:
+        return run_both(mode, seed)
     make, entity, wrong = MODES[mode]
     writers = Orders(old_then_new(entity, entity), items=items)
     ran = migrate(make(), "0001", writers, seed=seed, acts=200, processes=3, segments=64, page=200)

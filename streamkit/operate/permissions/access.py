@@ -102,7 +102,7 @@ def _add_reads(reach: Reach, entities: Collection[type[Entity]], found: Access) 
 
 
 def _add_migration(migration: Migration, found: Access) -> None:
-    widen(found.own, (*READS, *WRITES), patterns_of([migration.entity]))
+    widen(found.own, (*READS, *WRITES), patterns_of(migration.sources))
     entities = [migration.target] if migration.target else []
     known = bool(entities) or not migration.is_pairs
     patterns = patterns_of(entities) if known else None

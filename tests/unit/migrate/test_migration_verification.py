@@ -22,6 +22,7 @@ from streamkit.migrate.verifying import verify_migration
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX, render
+from streamkit.progress.scan.places import place_text
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
@@ -292,11 +293,12 @@ class EveryFamily:
         order = Order(number=number)
         old, key = order.attributes(self.schema), order.item_key.wire(self.schema)
         self.numbers = {Family(key).name: number}
-        places = dict.fromkeys(self.families.shapes.targets(old))
-        after = self.families.plans.settle(Family(key, None, old, places)).after
+        olds = {place_text(key): old}
+        places = dict.fromkeys(self.families.shapes.targets(olds))
+        after = self.families.plans.settle(Family(key, None, olds, places)).after
         record = self.families.records.writes(None, after.record)
         stored = next(iter(render(record, self.schema).values()))["Item"]
-        return after.old, *after.new.values(), stored
+        return *after.old.values(), *after.new.values(), stored
 
 
 def held_for(items, look):
