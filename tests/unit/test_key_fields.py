@@ -24,6 +24,7 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.preflight import findings
 from streamkit.local.engine import Engine
 from streamkit.model.schema import IndexSchema, TableSchema
+from streamkit.operate.outline import outline_of
 
 
 class Match(Entity, pk="MATCH#{match}", sk="MATCH#{match}"):
@@ -370,3 +371,14 @@ def test_the_counts_of_an_aggregate_are_ordered_by_an_index_that_nobody_writes(h
     harness.settle()
     assert [one.player for one in harness.query(best)] == ["d", "b", "c", "a"]
     assert [one.player for one in harness.query(best.between(low=3))] == ["d", "b"]
+
+
+def test_an_app_is_outlined_with_the_fields_of_its_indexes():
+    app = App("matches", table="matches")
+
+    @app.on
+    def nothing(change: Inserted[Match]) -> None: ...
+
+    (outlined,) = (one for one in outline_of(app).entities if one.name == "Match")
+    assert outlined.keys["ByRound"] == ("tournament, region", "round, bracket")
+    assert outlined.keys["OfDay"] == ("DAY#{at:%Y-%m-%d}", "tournament, at")
