@@ -2,6 +2,8 @@
 
 import pytest
 
+from streamkit.operate.moves.into_app import apart
+from streamkit.progress.control import START, Cursor
 from tests.models.explorer import explore, stuck
 from tests.models.joins import (
     BOUNDS,
@@ -44,6 +46,39 @@ def test_no_schedule_of_a_command_that_stops_both_goes_wrong(name):
     model = Model(Rules(how="stop"), BOUNDS[name])
     assert explore(model).broken == {}
     assert stuck(model, model.seen, helps) is None
+
+
+NAMES = ("parent", "child")
+
+
+def cursors(model, there, *, own):
+    """Return what the table has where a world has these cursors."""
+    found = {}
+    for shard, name in enumerate(NAMES):
+        one = there[shard]
+        if one is not None:
+            position = START if one.pos == model.begins[shard] else f"{one.pos:040d}"
+            finished = one.state == "finished" if own else one.finished
+            done = frozenset({f"{one.pos + 1:040d}:h"}) if own and one.half else frozenset()
+            state, parent = "finished" if finished else "active", NAMES[0] if shard else None
+            found[name] = Cursor(name, parent, position=position, state=state, done=done)
+    return found
+
+
+@pytest.mark.parametrize(
+    "bound", [Bound(takes=0), Bound((3, 2), takes=0), Bound(takes=0, halves=1)]
+)
+def test_the_command_asks_for_what_the_model_asks_for_in_every_world(bound):
+    model, looks = Model(Rules(how="stop"), bound), set()
+    for world in explore(model).worlds:
+        if world.phase == "joining":
+            mine = cursors(model, world.app, own=False)
+            done = cursors(model, world.own, own=True)
+            fits = apart(mine, done) == ([], [])
+            assert fits == model.fits(world), world
+            looks.add((fits, *mine, *done))
+    assert {True, False} == {fits for fits, *_ in looks}
+    assert len(looks) > 5
 
 
 @pytest.mark.parametrize("name", NAIVE)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pytest
 
-from streamkit import Add, Aggregate, Inserted, Put
+from streamkit import Add, Aggregate, Inserted, Put, Query
 from streamkit import Count as CountOf
 from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -113,6 +113,37 @@ def test_a_worker_that_dies_before_the_marks_are_passed_leaves_them_to_the_next(
     harness.settle()
     harness.settle()
     deeds.all_done()
+
+
+def telling(apart):
+    """The app with a fan-out, with a start of its own or without."""
+    app = app_of("no")
+    start = {"start": "2020-01-01"} if apart else {}
+
+    def watchers(change: Inserted[Deed]) -> Query[Last]:
+        return Last.query(number=99)
+
+    @app.fan_out(watchers, **start)
+    def tell(change: Inserted[Deed], to: Last) -> Add[Count]:
+        return Add(Count.key(by="told"), changes=1)
+
+    return app
+
+
+def test_a_fan_out_joins_like_any_handler(harness_of):
+    harness = harness_of(telling(apart=True), shards=1, settings=RARELY)
+    harness.put(Last(number=99))
+    deeds = Deeds(harness)
+    deeds.write(*range(6))
+    harness.settle()
+    harness.stop()
+    deeds.write(6, 7)
+    run_alone(harness, harness.app.listeners["tell"])
+    assert deeds.counted("told") == 8
+    join(harness, telling(apart=False), "tell")
+    deeds.write(8)
+    deploy(harness, telling(apart=False))
+    assert deeds.counted("told") == 9
 
 
 # -- what is refused ------------------------------------------------------------------------------
