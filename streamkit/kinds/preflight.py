@@ -76,16 +76,7 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
         if schema.sk is not None and spec.sk is None:
             yield Finding("error", f"{spec.declaration}: {schema.name} has a sort key; declare sk=")
         for index in spec.indexes.values():
-            try:
-                pk, sk = index.key_attributes(schema)
-            except DeclarationError as error:
-                yield Finding("error", str(error))
-            else:
-                for key, there in ((index.pk, pk), (index.sk, sk)):
-                    if isinstance(key, KeyFields):
-                        yield from _key_fields(entity, index, key, there)
-                    else:
-                        yield from _number(index.declaration, key, there[0] if there else None)
+            yield from _index(entity, index, schema)
         yield from _number(spec.declaration, spec.pk, (schema.pk, schema.pk_type))
         if schema.sk is not None and schema.sk_type is not None:
             yield from _number(spec.declaration, spec.sk, (schema.sk, schema.sk_type))
@@ -95,6 +86,27 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
         yield Finding("error", str(error))
     if schema.type_attribute is None:
         yield from _overlaps(app, schema)
+
+
+def _index(entity: type[Entity], index: Index, schema: TableSchema) -> Iterator[Finding]:
+    """Find what is wrong with an index of an entity, in its table."""
+    try:
+        keys = index.key_attributes(schema)
+    except DeclarationError as error:
+        yield Finding("error", str(error))
+        return
+    for key, there in zip((index.pk, index.sk), keys, strict=True):
+        if isinstance(key, KeyFields):
+            yield from _key_fields(entity, index, key, there)
+        else:
+            yield from _number(index.declaration, key, there[0] if there else None)
+    known = schema.indexes.get(index.name)
+    if known is not None and not known.is_active:
+        yield Finding(
+            "warning",
+            f"{index.declaration}: {index.name} of {schema.name} is being created; nobody can query"
+            " it until its IndexStatus is ACTIVE",
+        )
 
 
 def _number(

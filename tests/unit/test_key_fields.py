@@ -1,5 +1,6 @@
 """Global indexes whose keys are fields of an entity, up to four for each key."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
@@ -382,3 +383,17 @@ def test_an_app_is_outlined_with_the_fields_of_its_indexes():
     (outlined,) = (one for one in outline_of(app).entities if one.name == "Match")
     assert outlined.keys["ByRound"] == ("tournament, region", "round, bracket")
     assert outlined.keys["OfDay"] == ("DAY#{at:%Y-%m-%d}", "tournament, at")
+
+
+def test_an_index_that_is_being_created_is_told_of_at_start(harness_of):
+    app = App("matches", table="matches")
+
+    @app.on
+    def nothing(change: Inserted[Match]) -> None: ...
+
+    tables = harness_of(app).tables
+    index = replace(tables.table.indexes["ByRound"], is_active=False)
+    created = replace(tables.table, indexes=tables.table.indexes | {"ByRound": index})
+    (found,) = findings(app, replace(tables, table=created))
+    assert found.severity == "warning"
+    assert "ByRound of matches is being created" in found.text
