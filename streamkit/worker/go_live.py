@@ -34,17 +34,20 @@ class GoLive:
     late: set[str] = field(default_factory=set)
     _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Look for marks of handlers that have joined: a cursor gets none while it has an owner."""
+        self._joined = bool(self.cursor().joined)
+
     def as_run(self, handler: Handler, record: Record) -> Handler | None:
         """Return the handler that runs instead for a record; None if the record does not count."""
-        cursor = self.cursor()
-        if cursor.joined and cursor.is_done(handler.name, record.position):
+        if self._joined and self.cursor().is_done(handler.name, record.position):
             return None
         if handler.in_build is None:
             return handler
         build = self.builds().get(handler.name)
         if build is None:
             return handler
-        mode = mode_of(handler.name, build, cursor.live)
+        mode = mode_of(handler.name, build, self.cursor().live)
         if mode == "off":
             self.doubt()  # the next step of the build is a new generation, which reads this again
             return None

@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "joined-runs-again",
         "worker/go_live.py",
-        "        if cursor.joined and cursor.is_done(handler.name, record.position):\n",
-        "        if cursor.joined and cursor.is_done(handler.definition, record.position):\n",
+        "        if self._joined and self.cursor().is_done(handler.name, record.position):\n",
+        "        if self._joined and self.cursor().is_done(handler.definition, record.position):\n",
         "the app runs a handler again for what it has done ahead of the app",
         test="tests/simulation/test_joins.py::test_a_handler_that_is_ahead_joins_and_each_change_reaches_it_once",
     ),
