@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.model.builds import Build
+from streamkit.progress.control import Cursor
 from streamkit.worker.go_live import GoLive
 from tests.simulation.rebuilds import (
     BROKEN,
@@ -220,7 +221,7 @@ def record(created_at):
 
 def turning(live, scanned):
     (handler,) = app_of().handlers
-    cursor = SimpleNamespace(live=frozenset(live))
+    cursor = Cursor("shard", live=frozenset(live))
     builds = {"Sales": Build(7, "counting", scanned)}
     return handler, GoLive(lambda: builds, lambda: cursor, store=None)
 
