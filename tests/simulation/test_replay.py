@@ -327,11 +327,11 @@ def once_replayed(harness):
 
 
 def test_p20_a_replay_killed_at_any_call_is_begun_again():
-    assert list(every_crash(once_replayed, rig, part="operation", sample=10))
+    assert list(every_crash(once_replayed, rig, part="operation", sample=4))
 
 
 def test_p20_a_replay_frozen_at_any_call_does_no_harm_when_it_thaws():
-    assert list(every_freeze(once_replayed, rig, part="operation", sample=10))
+    assert list(every_freeze(once_replayed, rig, part="operation", sample=4))
 
 
 def test_an_archive_that_begins_later_is_refused(harness):
