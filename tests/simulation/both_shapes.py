@@ -7,7 +7,8 @@ The oracle knows nothing of how a migration works. It reads the engine's records
 application has a number, which is its value, and a value has seen what stood at its place before,
 and what that had seen. A write of the migration gives a value of one side to the other one. In the
 end each acknowledged write is there, or was overwritten by one that had seen it, or a person, who
-was shown a conflict, has decided.
+was shown a conflict, has decided. What was put where nothing was, and is deleted again before the
+migration has written the family, is as if it never was: nobody can know of it, as the page says.
 
 In: an app with a move of `OldOrder` to `Order`, or of `OldStatus` and `OldNote` together, and a seed. Out: the `Ledger`, and where it ended.
 """
@@ -131,6 +132,7 @@ class Ledger:
         self.values = {}
         self.stands = {}
         self.there = defaultdict(set)
+        self.new_here = {}
         self.seen = defaultdict(set)
         self.at = defaultdict(int)
         self.told = defaultdict(set)
@@ -177,7 +179,19 @@ class Ledger:
         if before is None and write.old is not None:  # a stub stands for the other side
             before = self.stands.get((OTHER[side], order)) or {}
         self.kinds[f"{self.kind} {side}"] += 1
-        for name in self._names(side, sort):
+        place, names = (order, side, sort), self._names(side, sort)
+        if write.old is None:
+            self.new_here[place] = number, {name: self.at[side, order, name] for name in names}
+        elif write.new is None and place in self.new_here:
+            first, was = self.new_here.pop(place)
+            for name in names:
+                self.told[order, name] -= {*range(first, number)} & self.seen[
+                    self.at[side, order, name], name
+                ]
+                self.at[side, order, name] = was[name]
+            self.kinds["unseen"] += 1
+            names = []
+        for name in names:
             old, new = ((one or {}).get(name) for one in (before, after))
             if (old != new) if self.kind == "set" else (old or new):
                 self.seen[number, name] = {number} | self.seen[self.at[side, order, name], name]
@@ -199,6 +213,7 @@ class Ledger:
         """Note what the migration has given to each side."""
         before = {side: self.stands.get((side, order)) for side in OTHER}
         stubs = set()
+        self.new_here = {place: one for place, one in self.new_here.items() if place[0] != order}
         for side, sort, write in writes:
             self._stands(order, side, sort, write)
             if _is_stub(write.new):

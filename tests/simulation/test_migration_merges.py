@@ -5,12 +5,14 @@ left, and all sources go with it.
 """
 
 import random
+from collections import Counter
 from functools import partial
+from typing import Annotated
 
 import anyio
 import pytest
 
-from streamkit import TableShape
+from streamkit import Aggregate, Count, Key, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -22,9 +24,11 @@ from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrations import migrate
 from streamkit.testing.world import Process, World
 from tests.rigs import Rig
 from tests.simulation.merging import Billing, Customer, Prefs, Profile, app_of_customers, sources
+from tests.simulation.migrating import old_then_new
 from tests.simulation.test_migration_old_writers import DAY, Overlap, play
 from tests.simulation.test_migration_stops import SETTINGS, command, work
 
@@ -316,3 +320,81 @@ def test_a_plan_tries_each_item_alone_and_knows_what_is_done():
             return [*found, await planned(site)]
 
     assert run_virtually(main) == [({"conflict"}, 100), (set(), 100), (set(), 0)]
+
+
+# -- live traffic ----------------------------------------------------------------------------------
+
+
+class OldCards(Aggregate[Billing], pk="OLD#{card}", sk="N"):
+    card: str
+    customers: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, billing: Billing) -> Key["OldCards"] | None:
+        return None if billing.card is None else cls.key(card=billing.card)
+
+
+class NewCards(Aggregate[Customer], pk="NEW#{card}", sk="N"):
+    card: str
+    customers: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, customer: Customer) -> Key["NewCards"] | None:
+        return None if customer.card is None else cls.key(card=customer.card)
+
+
+class Writers:
+    """Old code until the switch, then new code: puts, updates and deletes."""
+
+    async def open(self, aws, schema, rng):
+        for number in range(30):
+            for one in sources(f"u{number}", prefs=number % 3 > 0):
+                item = one.attributes(schema)
+                await aws.dynamodb.put_item(TableName=schema.name, Item=item)
+
+    async def act(self, aws, schema, rng, phase):
+        kinds = old_then_new((Profile, Prefs, Billing), (Customer,))(phase)
+        if kinds is None:
+            return
+        kind, dice, user = rng.choice(kinds), rng.random(), f"u{rng.randrange(33)}"
+        name = rng.choice([one for one in kind.model_fields if one != "user"])
+        entity = kind(user=user, **{name: rng.choice(["1234", "5678"])})
+        key = entity.item_key.wire(schema)
+        if dice < 0.2:
+            await aws.dynamodb.delete_item(TableName=schema.name, Key=key)
+        elif dice < 0.5:
+            await aws.dynamodb.put_item(TableName=schema.name, Item=entity.attributes(schema))
+        elif "Item" in await aws.dynamodb.get_item(TableName=schema.name, Key=key):
+            await aws.dynamodb.update_item(
+                TableName=schema.name,
+                Key=key,
+                UpdateExpression="SET #n = :v",
+                ExpressionAttributeNames={"#n": name},
+                ExpressionAttributeValues={":v": {"S": getattr(entity, name)}},
+            )
+
+
+def cards(ran, kind):
+    """Return how many items have each card, as they are and as they are counted."""
+    counts = {OldCards: Billing, NewCards: Customer}[kind]
+    there = Counter(one.card for one in ran.items(counts) if one.card is not None)
+    return dict(there), {one.card: one.customers for one in ran.items(kind) if one.customers}
+
+
+@pytest.mark.parametrize("end", ["contract", "rollback"])
+def test_handlers_count_either_the_old_items_or_what_they_have_become(end):
+    app = app_of_customers()
+    app.aggregate(OldCards)
+    app.aggregate(NewCards)
+    steps = ("apply", "switch", end)
+    ran = migrate(app, "0001", Writers(), seed=2, acts=12, worker=True, steps=steps)
+    assert [state.phase for state in ran.states] == [
+        "ready",
+        "soaking",
+        "done" if end == "contract" else "rolled back",
+    ]
+    counts, never = (NewCards, OldCards) if end == "contract" else (OldCards, NewCards)
+    there, counted = cards(ran, counts)
+    assert there == counted
+    assert sum(there.values()) > 5
+    assert cards(ran, never) == ({}, {})
