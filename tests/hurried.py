@@ -30,35 +30,43 @@ except ModuleNotFoundError:  # in the version that was released before
     from streamkit.clock import SystemClock  # type: ignore[import-not-found,no-redef]
 
 
-class _Hurry(selectors.DefaultSelector):
-    """A selector that waits less than it is asked to; it knows how far its clock is ahead."""
+class _Hurry:
+    """A clock that runs ahead of the real one, for all loops of a command."""
 
     def __init__(self, rate: float, *, alone: bool) -> None:
-        super().__init__()
+        self.rate, self.alone = rate, alone
         self.awaited = 0
         """Calls of services and of threads that have not answered yet."""
-        self._rate, self._alone = rate, alone
-        self._began, self._jumped = time.monotonic(), 0.0
+        self.jumped = 0.0
+        self._began = time.monotonic()
 
     def monotonic(self) -> float:
         passed = time.monotonic() - self._began
-        return self._began + passed * self._rate + self._jumped
+        return self._began + passed * self.rate + self.jumped
+
+
+class _Selector(selectors.DefaultSelector):
+    """A selector that waits less than it is asked to."""
+
+    def __init__(self, hurry: _Hurry) -> None:
+        super().__init__()
+        self._hurry = hurry
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        if self.awaited or not self._alone:
-            return super().select(timeout / self._rate)
+        if self._hurry.awaited or not self._hurry.alone:
+            return super().select(timeout / self._hurry.rate)
         ready = super().select(0)
         if not ready:
-            self._jumped += timeout
+            self._hurry.jumped += timeout
         return ready
 
 
 class _HurriedLoop(asyncio.SelectorEventLoop):
     def __init__(self, hurry: _Hurry) -> None:
         self._hurry = hurry
-        super().__init__(hurry)
+        super().__init__(_Selector(hurry))
 
     def time(self) -> float:
         return self._hurry.monotonic()

@@ -81,17 +81,25 @@ async def journal(change: Inserted[Order] | Modified[Order], table: Table) -> Se
 """
 
 
+def command_of(arguments, rate=1.0):
+    """Return a command line of streamkit; its clock runs `rate` times as fast as the real one."""
+    module = ("streamkit",) if rate == 1 else ("tests.hurried", str(rate))
+    return [sys.executable, "-m", *module, *arguments]
+
+
+def path_of(rate):
+    """Return what the environment of such a command needs."""
+    return {} if rate == 1 else {"PYTHONPATH": str(ROOT)}
+
+
 class Process:
     """A running command whose output can be waited for."""
 
     def __init__(self, arguments, *, cwd, env, rate=1.0):
-        module = ["streamkit"]
-        if rate != 1:  # its clock runs faster than the real one
-            module, env = ["tests.hurried", str(rate)], {**env, "PYTHONPATH": str(ROOT)}
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", *module, *arguments],
+            command_of(arguments, rate),
             cwd=cwd,
-            env=env,
+            env={**env, **path_of(rate)},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -282,9 +290,9 @@ class Shop:
     def run_apart(self, *arguments, **env):
         """Run a command to its end, in a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "streamkit", *arguments],
+            command_of(arguments, self.haste),
             cwd=self.folder,
-            env={**self.env, **env},
+            env={**self.env, **env, **path_of(self.haste)},
             text=True,
             capture_output=True,
             timeout=DEADLINE,

@@ -30,6 +30,12 @@ def copies(change: Inserted[Order] | Modified[Order]) -> Set[Copy]:
 
 
 @pytest.fixture
+def shop(shop):
+    shop.hasten()
+    return shop
+
+
+@pytest.fixture
 def replayed(shop):
     """A shop with a second app in it, that has read one order."""
     (shop.folder / "replayed.py").write_text(REPLAYED)

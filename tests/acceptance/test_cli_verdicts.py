@@ -11,6 +11,12 @@ from tests.pages import section
 
 
 @pytest.fixture
+def shop(shop):
+    shop.hasten()
+    return shop
+
+
+@pytest.fixture
 def broken_shop(shop):
     """A shop whose handler fails with two orders."""
     shop.touch("broken")
@@ -64,7 +70,7 @@ def test_a_worker_that_is_stopped_before_it_was_idle_exits_with_130(shop):
 
 
 def test_a_worker_that_drains_before_it_was_idle_has_not_done_what_it_was_asked_for(shop):
-    with shop.start("worker", "shop", "--until-idle", STREAMKIT_POLL_FLOOR="3") as worker:
+    with shop.start("worker", "shop", "--until-idle", STREAMKIT_POLL_FLOOR="30") as worker:
         worker.wait_for("worker.started")
         worker.signal(signal.SIGTERM)
         assert '"drained": true' in worker.wait_for("process.stopped")
