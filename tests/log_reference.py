@@ -1,6 +1,7 @@
 """The page of log events, written from the code: `make pages`."""
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ TITLES = (
 )
 
 
+@functools.cache
 def logged() -> dict[str, set[str]]:
     """Return the levels at which the code logs each event."""
     found: dict[str, set[str]] = defaultdict(set)
