@@ -18,7 +18,6 @@ if both sides have written the same field, `taken` if another item is in a new o
 """
 
 from collections.abc import Awaitable, Callable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -31,26 +30,18 @@ from streamkit.migrate.attempts import Undecided, persist
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.family import Family, Views
+from streamkit.migrate.family_writes import FamilyWrites
 from streamkit.migrate.plans import FamilyPlan, Plans, Rules
 from streamkit.migrate.records import PairRecords
-from streamkit.migrate.settlement import OLD, THERE, Take
+from streamkit.migrate.settlement import Take
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Transform, plain, visible
+from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import (
     Key,
     WireItem,
-    delete,
-    only_if,
-    put,
-    unchanged,
-    update,
 )
-from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import COPY, PAIR
-from streamkit.model.origin import ORIGIN
-from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.verdicts import RefusedCommit
 
@@ -82,6 +73,7 @@ class Families:
         self.plans = Plans(Views(self.shapes), self.rules)
         book = self.failed.book
         self.records = PairRecords(book.space, book.migration, self.calls)
+        self._writes = FamilyWrites(self.shapes, self.failed.writer)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -264,16 +256,8 @@ class Families:
 
     async def send(self, plan: FamilyPlan) -> Any:
         """Send the transaction of a plan."""
-        before, after, known = plan.before, plan.after, self._known(plan.before)
-        actions = []
-        if plan.only != "new":
-            actions += [self._old(place, before, after, known) for place in after.old]
-        if plan.only != "old":
-            target = self.transform.target
-            actions += [
-                self._item(target, place_of(place), before.new.get(place), item, None, known)
-                for place, item in after.new.items()
-            ]
+        before, after = plan.before, plan.after
+        actions = self._writes.of(plan)
         same = before.record is not None and before.record == after.record
         if not same and (before.record is not None or after.record is not None):
             actions.append(self.records.writes(before.record, after.record))
@@ -284,56 +268,3 @@ class Families:
         if gated and isinstance(outcome, RefusedCommit) and len(actions) - 1 in outcome.items:
             await self.calls.renew()  # a process that stood still finds out that its phase is over
         return outcome
-
-    def _known(self, family: Family) -> set[str]:
-        """Return the names of attributes that items of a family may have."""
-        record, items = family.record, (*family.old.values(), *family.new.values())
-        names = {name for one in items for name in visible(one or {})}
-        for base in (record.base_old, record.base_new) if record is not None else ():
-            names |= {name for place, name in base if place != OLD and name != THERE}
-        return names | self.shapes.names
-
-    def _old(self, place: str, before: Family, after: Family, known: AbstractSet[str]) -> Action:
-        """Return the write of an old item.
-
-        Of one that is split both sides write the rest: only what the functions read is asked for.
-        """
-        held: list[Condition] | None = None
-        schema, old, then = self.transform.schema, before.old[place], after.old[place]
-        carried = then is not None and old is not None and visible(old) != visible(then)
-        if self.shapes.is_split and old is not None and not carried:
-            rewrite = self.shapes.rewrite(before.old)
-            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()
-            held = unchanged(schema, plain(old), names)
-            held += as_it_was((PAIR,), plain(old))
-        return self._item(schema, place_of(place), old, then, held, known)
-
-    def _item(
-        self,
-        schema: TableSchema,
-        key: Key,
-        before: WireItem | None,
-        after: WireItem | None,
-        held: list[Condition] | None,
-        known: AbstractSet[str],
-    ) -> Action:
-        """Return the action that leaves an item as it is to be, IF it is as it was read.
-
-        That it has no other attributes can only be asked of those that are `known` by name.
-        """
-        if held is None and before is not None:
-            held = unchanged(schema, plain(before), before.keys() | known)
-        held = [absent] if held is None else held
-        if after is None:
-            return delete(schema, key, held) if before is not None else _check(schema, key, held)
-        if before is None:
-            return put(schema, after, held, self.failed.writer)
-        sets = {n: v for n, v in after.items() if before.get(n) != v}
-        removes = before.keys() - after.keys() - {ORIGIN}
-        if not sets and not removes:
-            return _check(schema, key, held)
-        return update(schema, key, held, self.failed.writer, sets=sets, removes=removes)
-
-
-def _check(schema: TableSchema, key: Key, held: list[Condition]) -> Action:
-    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))

@@ -69,15 +69,15 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-unasked",
-        "migrate/families.py",
+        "migrate/family_writes.py",
         "            held = unchanged(schema, plain(before), before.keys() | known)\n",
-        "            held = [Attr(schema.pk).exists()]\n",
+        "            held = as_it_was((PAIR,), plain(before))\n",
         "a write between a look and the transaction is lost",
         test="tests/simulation/test_migration_old_writers.py::test_contract_takes_an_old_item_only_while_it_is_exactly_what_was_agreed",
     ),
     Mutant(
         "split-fields-unasked",
-        "migrate/families.py",
+        "migrate/family_writes.py",
         " and not carried:\n            rewrite = self.shapes.rewrite(before.old)\n"
         "            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()\n",
         ":\n            names = frozenset[str]()\n",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "added-attribute-unasked",
-        "migrate/families.py",
+        "migrate/family_writes.py",
         "plain(before), before.keys() | known)",
         "plain(before), before.keys())",
         "what old code adds to a stub in the instant in which it goes is lost",
