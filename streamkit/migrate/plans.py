@@ -156,7 +156,8 @@ class Plans:
             base = {f: d for f, d in base.items() if f[0] != OLD}
             after = replace(record, base_old=shapes.known(old), base_new=base)
             return self._plan(family, old, new, None if gone else after)
-        base_old, base_new = shapes.view_of_old(old), shapes.view(new)
+        base_old = shapes.view_of_old(old) if settled.to_old else dict(sides.old.fields)
+        base_new = shapes.view(new)
         if family.record is not None and (record.left or not shapes.mirrors):
             base_new = taken_up(sides.old, sides.new, settled, take)
         else:  # what `reverse=` does not bring back is not seen by old code

@@ -16,37 +16,37 @@ def replayed(case: Case) -> Figure:
     return median_of([(1 / one.rate, 1 / one.usual) for one in rounds])
 
 
-@row("count only: nothing is written", unit=RATE, of=USUAL, bar=2.8)
+@row("count only: nothing is written", unit=RATE, of=USUAL, bar=9)
 def count_only() -> Figure:
     return replayed(Case("count"))
 
 
-@row("exactly-once aggregate of 20 groups", unit=RATE, of=USUAL, bar=1.4)
+@row("exactly-once aggregate of 20 groups", unit=RATE, of=USUAL, bar=8.5)
 def aggregate() -> Figure:
     return replayed(Case("aggregate"))
 
 
-@row("aggregate with a function for its groups", unit=RATE, of=USUAL, bar=1.3)
+@row("aggregate with a function for its groups", unit=RATE, of=USUAL, bar=4.3)
 def grouped() -> Figure:
     return replayed(Case("grouped"))
 
 
-@row("aggregate, 16 shards", unit=RATE, of=USUAL, bar=1.1)
+@row("aggregate, 16 shards", unit=RATE, of=USUAL, bar=6.5)
 def sixteen_shards() -> Figure:
     return replayed(Case("aggregate", shards=16, changes=22_000))
 
 
-@row("aggregate, pages of 50", unit=RATE, of=USUAL, bar=0.65)
+@row("aggregate, pages of 50", unit=RATE, of=USUAL, bar=1.0)
 def small_pages() -> Figure:
     return replayed(Case("aggregate", records=50, changes=5_000))
 
 
-@row("on, with one Put each", unit=RATE, of=USUAL, bar=0.8)
+@row("on, with one Put each", unit=RATE, of=USUAL, bar=1.8)
 def on() -> Figure:
     return replayed(Case("on", changes=7_000))
 
 
-@row("on, async, with one Put each", unit=RATE, of=USUAL, bar=0.6)
+@row("on, async, with one Put each", unit=RATE, of=USUAL, bar=1.35)
 def on_async() -> Figure:
     return replayed(Case("async", changes=7_000))
 

@@ -8,7 +8,9 @@ time, without any of the bookkeeping that lets a migration be killed at any inst
 
 import asyncio
 import contextlib
+import json
 import time
+import zlib
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -115,12 +117,20 @@ async def raw_updates(raw: Any) -> None:
         await at_once(update, [item for item in items if "deal_id" in item])
 
 
+GATES = 64
+DIGEST = "0123456789abcdef"
+
+
 async def raw_copies(raw: Any) -> None:
     """Put a copy of each item under another key, IF there is none and nothing of the item changed.
 
     It is the transaction that the protocol asks for: a copy has every attribute of its item, so
-    each of them is in the condition, and the copy says whose it is.
+    each of them is in the condition, and the copy says whose it is. A record of the pair keeps a
+    digest of each attribute, and one of the gates is asked whether pairs are still made.
     """
+    for number in range(GATES):
+        gate = {"PK": {"S": f"GATE#{number}"}, "SK": {"S": "GATE"}, "state": {"S": "scanning"}}
+        await raw.put_item(TableName=TABLE, Item=gate)
 
     async def copy(item: dict[str, Any]) -> None:
         key = {"PK": {"S": f"RAW#{item['brand']['S']}"}, "SK": item["SK"]}
@@ -143,7 +153,22 @@ async def raw_copies(raw: Any) -> None:
                 f":{place}": item[name] for place, name in enumerate(names)
             },
         }
-        await raw.transact_write_items(TransactItems=[{"Put": put}, {"ConditionCheck": check}])
+        pair = {"PK": {"S": f"PAIR#0001#{item['PK']['S']}"}, "SK": {"S": "PAIR"}}
+        record = {
+            "TableName": TABLE,
+            "Item": pair | {"state": {"S": json.dumps(dict.fromkeys(names, DIGEST))}},
+            "ConditionExpression": "attribute_not_exists(PK)",
+        }
+        place = {"S": f"GATE#{zlib.crc32(item['PK']['S'].encode()) % GATES}"}
+        gate = {
+            "TableName": TABLE,
+            "Key": {"PK": place, "SK": {"S": "GATE"}},
+            "ConditionExpression": "#s = :s",
+            "ExpressionAttributeNames": {"#s": "state"},
+            "ExpressionAttributeValues": {":s": {"S": "scanning"}},
+        }
+        actions = [{"Put": put}, {"ConditionCheck": check}, {"Put": record}]
+        await raw.transact_write_items(TransactItems=[*actions, {"ConditionCheck": gate}])
 
     async for items in pages_of(raw, TableName=TABLE, ConsistentRead=True, Limit=PAGE):
         await at_once(copy, [item for item in items if item["PK"]["S"].startswith("DEAL#")])

@@ -128,12 +128,12 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
     return median_of(rounds)
 
 
-@row("fan-out: recipients", unit="recipients/CPU s", of="queries and transactions", bar=0.24)
+@row("fan-out: recipients", unit="recipients/CPU s", of="queries and transactions", bar=0.27)
 def fan_out() -> Figure:
     return reaching("fan_out", "MESSAGE#", tell_all, 2000)
 
 
-@row("mirror: copies", unit="copies/CPU s", of="queries and transactions", bar=0.035)
+@row("mirror: copies", unit="copies/CPU s", of="queries and transactions", bar=0.085)
 def mirror() -> Figure:
     return reaching("mirror", "WATCH#", set_all, 300)
 
@@ -162,7 +162,7 @@ async def redrive_raw(raw: Any, number: int) -> None:
         await one(n)
 
 
-@row("redrive: parked changes", unit="changes/CPU s", of="a read and a transaction", bar=0.4)
+@row("redrive: parked changes", unit="changes/CPU s", of="a read and a transaction", bar=0.45)
 def redrives() -> Figure:
     rounds = []
     pages, parked = 4, 4 * FULL // 10

@@ -77,7 +77,7 @@ def counting() -> Figure:
     return Figure(counted / changes * 1e6, counted / handled)
 
 
-@row("metrics: metering a call", unit="µs", of="a call without a network", bar=0.15, less=True)
+@row("metrics: metering a call", unit="µs", of="a call without a network", bar=0.12, less=True)
 def metering() -> Figure:
     with botocores_way():
         return asyncio.run(_metering())
