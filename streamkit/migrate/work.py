@@ -307,8 +307,7 @@ class MigrationWork:
             return False
         if not moves and (self.migration.is_pairs or new is None):
             return False
-        touched = new is not None and TOUCH in new and (old or {}).get(TOUCH) != new[TOUCH]
-        if touched or (new is not None and self._by_us(old, new)):
+        if new is not None and _by_migration(old, new):
             return False
         if moves:
             stub = new is None and not self.families.shapes.says(item, new=False)
@@ -372,10 +371,7 @@ class MigrationWork:
 
     def _by_us(self, old: Item | None, new: Item) -> bool:
         """Return whether a change is this migration's own."""
-        origin = new.get(ORIGIN, {"S": ""})
-        text, end = origin["S"], f":{self._failed.writer}"
-        ours = text.startswith("migration:") and text.endswith(end)
-        return ours and (old is None or old.get(ORIGIN) != origin)
+        return _by_migration(old, new, self._failed.writer)
 
     def _is_target(self, item: Item) -> bool:
         return self._target is not None and self._target.matches(item)
@@ -385,3 +381,11 @@ class MigrationWork:
 
     def _key(self, item: Item) -> dict[str, Wire]:
         return {name: item[name] for name in self.schema.key_attributes}
+
+
+def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:
+    """Return whether a migration made a change: any, or the one that leaves such origins."""
+    origin = new.get(ORIGIN, {"S": ""})
+    text, end = origin["S"], f":{writer}" if writer else ""
+    ours = text.startswith("migration:") and text.endswith(end)
+    return ours and (old is None or old.get(ORIGIN) != origin)

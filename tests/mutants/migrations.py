@@ -281,9 +281,17 @@ MUTANTS = (
     Mutant(
         "touches-taken-for-old-writes",
         "migrate/work.py",
-        "        if touched or (new is not None and self._by_us(old, new)):\n            return False\n        if moves",
-        "        if new is not None and self._by_us(old, new):\n            return False\n        if moves",
+        "        if new is not None and _by_migration(old, new):\n            return False\n        if moves",
+        "        if moves",
         "the migration's own marks look as if old code wrote each item",
+        test="tests/unit/migrate/test_migration_old_writes.py::test_in_place_writes_count_that_are_not_in_the_new_shape",
+    ),
+    Mutant(
+        "others-taken-for-old-writes",
+        "migrate/work.py",
+        "if new is not None and _by_migration(old, new):\n            return False\n        if moves",
+        "if new is not None and self._by_us(old, new):\n            return False\n        if moves",
+        "another migration looks as if old code wrote the items that it writes",
         test="tests/unit/migrate/test_migration_old_writes.py::test_in_place_writes_count_that_are_not_in_the_new_shape",
     ),
     Mutant(

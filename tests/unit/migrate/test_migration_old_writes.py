@@ -13,6 +13,8 @@ from streamkit.migrate.old_writes import OldWriteRate, OldWrites, read_old_write
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
+from streamkit.migrate.writes import origin_text
+from streamkit.model.origin import ORIGIN
 from streamkit.settings import Settings
 from tests.unit.migrate.test_migration_order import Order, Parcel, at_table
 
@@ -69,6 +71,7 @@ def test_in_place_writes_count_that_are_not_in_the_new_shape(mode):
         async def act():
             await put(site, 7)
             await put(site, 8, label={"S": "8"})  # new code
+            await put(site, 6, **{ORIGIN: {"S": origin_text("shop.0002")}})  # another migration
             await anyio.sleep(3600)
             await put(site, 7)
             await put(site, 9)
