@@ -157,7 +157,9 @@ class Plans:
             after = replace(record, base_old=shapes.known(old), base_new=base)
             return self._plan(family, old, new, None if gone else after)
         base_old = shapes.view_of_old(old) if settled.to_old else dict(sides.old.fields)
-        base_new = shapes.view(new)
+        whole = {p for p, one in sides.targets.items() if new.get(p) is one.item}
+        base_new = {f: d for f, d in sides.old.fields.items() if f[0] in whole}
+        base_new |= shapes.view({p: one for p, one in new.items() if p not in whole})
         if family.record is not None and (record.left or not shapes.mirrors):
             base_new = taken_up(sides.old, sides.new, settled, take)
         else:  # what `reverse=` does not bring back is not seen by old code

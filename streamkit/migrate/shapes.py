@@ -43,6 +43,7 @@ class BothShapes:
         types = {schema.type_attribute} if schema.type_attribute is not None else set[str]()
         followed = schema.reserved_attributes - known - types if migration.makes else frozenset()
         self._no_fields = followed | schema.key_attributes
+        self._rewritten: tuple[Items, dict[str, Target]] = {}, {}
 
     @property
     def mirrors(self) -> bool:
@@ -61,7 +62,10 @@ class BothShapes:
 
     def targets(self, old: Items) -> dict[str, Target]:
         """Return the new items that follow from old ones, by their places."""
-        return {place_text(target.key): target for target in self.rewrite(old).targets}
+        if old != self._rewritten[0]:  # one look at a family asks several times
+            targets = {place_text(target.key): target for target in self.rewrite(old).targets}
+            self._rewritten = old, targets
+        return self._rewritten[1]
 
     # -- fields --------------------------------------------------------------------------------
 
