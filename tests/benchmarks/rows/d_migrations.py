@@ -196,7 +196,7 @@ def in_place() -> Figure:
     return beside_raw("in_place", raw_updates, "DEAL#")
 
 
-@row("migration to new keys", unit="items/CPU s", of="the raw transactions", bar=0.55)
+@row("migration to new keys", unit="items/CPU s", of="the raw transactions", bar=0.85)
 def rekey() -> Figure:
     return beside_raw("rekey", raw_copies, "OFFER#")
 
