@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.shards import EngineShard
 from streamkit.local.stream_settings import StreamSettings
-from streamkit.local.streams import Stream, Streams
+from streamkit.local.streams import Stream
 
 
 class ControlError(ValueError):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from streamkit.local import index_specification as index_spec
 from streamkit.local import specification as spec
 from streamkit.local.descriptions import describe
 from streamkit.local.errors import ApiError, validation
@@ -101,14 +102,14 @@ def _keys(
         (
             request,
             title,
-            spec.parse_index_keys(
+            index_spec.parse_index_keys(
                 request,
                 f"{title[0].lower()}{title[1:]}.{number}.member",
                 is_global=title[0] == "G",
             ),
         )
         for title in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
-        for number, request in enumerate(spec.index_requests(payload.get(title), title), 1)
+        for number, request in enumerate(index_spec.index_requests(payload.get(title), title), 1)
     ]
     used = [element["AttributeName"] for element in elements]
     used += [element["AttributeName"] for _, _, keys in requests for element in keys]
@@ -123,7 +124,7 @@ def _keys(
     for request, title, index_keys in requests:
         if request["IndexName"] in indexes:
             raise spec.invalid(f"Duplicate index name: {request['IndexName']}")
-        indexes[request["IndexName"]] = spec.build_index(
+        indexes[request["IndexName"]] = index_spec.build_index(
             request,
             index_keys,
             types,
@@ -131,7 +132,7 @@ def _keys(
             is_global=title[0] == "G",
             on_demand=on_demand,
         )
-    spec.check_projected(indexes.values())
+    index_spec.check_projected(indexes.values())
     return keys, list(indexes.values())
 
 

@@ -26,12 +26,12 @@ from streamkit.local import (
     transactions,
     ttl,
 )
+from streamkit.local.all_streams import Streams
 from streamkit.local.attributes import nesting_error
 from streamkit.local.capacity import Meter
 from streamkit.local.errors import ApiError, serialization
 from streamkit.local.lacking import complaint
 from streamkit.local.stream_settings import StreamSettings
-from streamkit.local.streams import Streams
 from streamkit.local.tables import EngineTable, IndexLag
 from streamkit.local.tokens import RequestTokens
 

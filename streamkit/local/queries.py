@@ -5,16 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.expressions import (
-    Condition,
-    KeyCondition,
-    parse_key_condition,
-)
-from streamkit.local.legacy import (
-    filter_condition,
-    key_conditions,
-    reject_mixture,
-)
+from streamkit.local.expressions import Condition, KeyCondition, parse_key_condition
+from streamkit.local.legacy import filter_condition, key_conditions, reject_mixture
 from streamkit.local.lookup import consumed, find_table
 from streamkit.local.ordering import LAST, Entry
 from streamkit.local.pages import (

@@ -1,16 +1,13 @@
 """Specifications: the parts of a CreateTable or UpdateTable request are validated.
 
-These functions read key schemas, attribute types, indexes, throughput and stream specifications
+These functions read key schemas, attribute types, throughput and stream specifications
 from a request, and refuse contradictions in the service's words. They do not access tables.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.indexes import TableIndex
 from streamkit.local.parameters import (
-    Payload,
     array,
     at_least_length,
     at_most_length,
@@ -22,16 +19,11 @@ from streamkit.local.parameters import (
     violations,
     whole,
 )
-from streamkit.local.schema import KeySchema
 from streamkit.local.streams import VIEW_TYPES
 
 INVALID = "One or more parameter values were invalid: "
 
-MOST_GLOBAL_INDEXES = 20
 MOST_NAME_BYTES = 255
-_MOST_PROJECTED = 20
-_MOST_PROJECTED_OF_TABLE = 100
-_MOST_LOCAL_INDEXES = 5
 _MOST_OF_A_KIND = 4
 _KEY_TYPE = one_of("HASH", "RANGE")
 _ATTRIBUTE_TYPE = one_of("B", "N", "S")
@@ -68,8 +60,8 @@ def attribute_types(given: Any) -> dict[str, str]:
         where = f"attributeDefinitions.{number}.member"
         name, kind = structure(definition).get("AttributeName"), definition.get("AttributeType")
         refuse(
-            (name, f"{where}.attributeName", _name_violation(name)),
-            (kind, f"{where}.attributeType", _not_null(kind) or _ATTRIBUTE_TYPE(kind)),
+            (name, f"{where}.attributeName", attribute_name_violation(name)),
+            (kind, f"{where}.attributeType", not_null(kind) or _ATTRIBUTE_TYPE(kind)),
         )
         if name in types:
             raise validation(f"Attribute Name is duplicated: {name}")
@@ -77,14 +69,15 @@ def attribute_types(given: Any) -> dict[str, str]:
     return types
 
 
-def _not_null(value: Any) -> str | None:
+def not_null(value: Any) -> str | None:
+    """Return the constraint that a missing value breaks; None if there is a value."""
     return "Member must not be null" if value is None else None
 
 
-def _name_violation(name: Any) -> str | None:
+def attribute_name_violation(name: Any) -> str | None:
     """Return the constraint that an attribute's name in a key or projection breaks, if any."""
     if name is None:
-        return _not_null(name)
+        return not_null(name)
     return at_least_length(text(name), 1) or at_most_length(name, MOST_NAME_BYTES)
 
 
@@ -102,8 +95,8 @@ def key_elements(given: Any, where: str, *, several: bool = False) -> list[dict[
         place = f"{where}.{number}.member"
         name, kind = element.get("AttributeName"), element.get("KeyType")
         refuse(
-            (name, f"{place}.attributeName", _name_violation(name)),
-            (kind, f"{place}.keyType", _not_null(kind) or _KEY_TYPE(kind)),
+            (name, f"{place}.attributeName", attribute_name_violation(name)),
+            (kind, f"{place}.keyType", not_null(kind) or _KEY_TYPE(kind)),
         )
     if elements[0]["KeyType"] != "HASH":
         raise validation("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
@@ -155,122 +148,13 @@ def check_types(types: dict[str, str], used: list[str], *, indexed: bool) -> Non
         )
 
 
-def index_requests(given: Any, title: str) -> list[Payload]:
-    """Return the index definitions of a request, if there are any."""
-    if given is None:
-        return []
-    requests = [structure(request) for request in array(given)]
-    if not requests:
-        raise invalid(f"List of {title} is empty")
-    if title == "LocalSecondaryIndexes" and len(requests) > _MOST_LOCAL_INDEXES:
-        raise invalid(
-            f"Number of LocalSecondaryIndexes exceeds per-table limit of {_MOST_LOCAL_INDEXES}"
-        )
-    if title == "GlobalSecondaryIndexes" and len(requests) > MOST_GLOBAL_INDEXES:
-        raise invalid(
-            f"GlobalSecondaryIndex count exceeds the per-table limit of {MOST_GLOBAL_INDEXES}"
-        )
-    return requests
-
-
-def parse_index_keys(request: Payload, where: str, *, is_global: bool) -> list[dict[str, str]]:
-    """Return the key schema of an index definition; refuse names that are not valid."""
-    name = request.get("IndexName")
-    refuse((name, f"{where}.indexName", _not_null(name)))
-    check_name(text(name), f"{where}.indexName")
-    schema = request.get("KeySchema")
-    refuse((schema, f"{where}.keySchema", _not_null(schema)))
-    projection = request.get("Projection")
-    if projection is not None:
-        _check_projected_names(structure(projection).get("NonKeyAttributes"), where)
-    return key_elements(schema, f"{where}.keySchema", several=is_global)
-
-
-def _check_projected_names(given: Any, where: str) -> None:
-    if given is None:
-        return
-    names, place = array(given), f"{where}.projection.nonKeyAttributes"
-    shown = f"[{', '.join(map(str, names))}]"
-    refuse((shown, place, at_least_length(names, 1) or at_most_length(names, _MOST_PROJECTED)))
-    for number, name in enumerate(names, 1):
-        refuse((name, f"{place}.{number}.member", _name_violation(name)))
-
-
-def check_projected(indexes: Iterable[TableIndex]) -> None:
-    """Refuse indexes of a table that together project too many attributes."""
-    count = sum(len(index.projection.get("NonKeyAttributes") or ()) for index in indexes)
-    if count > _MOST_PROJECTED_OF_TABLE:
-        raise invalid(
-            f"The number of NonKeyAttributes over all indexes of a table, {count}, exceeds the "
-            f"limit of {_MOST_PROJECTED_OF_TABLE}"
-        )
-
-
-def build_index(
-    request: Payload,
-    elements: list[dict[str, str]],
-    types: dict[str, str],
-    table_keys: KeySchema,
-    *,
-    is_global: bool,
-    on_demand: bool,
-) -> TableIndex:
-    """Return the index that a definition describes."""
-    name = request["IndexName"]
-    projection = _projection(request.get("Projection"))
-    keys = KeySchema(elements, types)
-    if not is_global:
-        _check_local(name, keys, table_keys)
-        return TableIndex(name, keys, table_keys, projection=projection, is_global=False)
-    throughput = request.get("ProvisionedThroughput")
-    if on_demand and throughput is not None:
-        raise invalid(
-            f"ProvisionedThroughput should not be specified for index: {name} when BillingMode "
-            "is PAY_PER_REQUEST"
-        )
-    if not on_demand and throughput is None:
-        raise invalid(f"ProvisionedThroughput is not specified for index: {name}")
-    units = None if throughput is None else units_of(throughput, "provisionedThroughput")
-    return TableIndex(
-        name, keys, table_keys, projection=projection, is_global=True, throughput=units
-    )
-
-
-def _check_local(name: str, keys: KeySchema, table_keys: KeySchema) -> None:
-    if keys.hash_name != table_keys.hash_name:
-        raise invalid(
-            "Index KeySchema does not have the same leading hash key as table KeySchema for "
-            f"index: {name}. index hash key: {keys.hash_name}, table hash key: "
-            f"{table_keys.hash_name}"
-        )
-    if keys.range_name is None:
-        raise invalid(f"Index KeySchema does not have a range key for index: {name}")
-
-
-def _projection(given: Any) -> dict[str, Any]:
-    projection = structure({} if given is None else given)
-    kind, others = projection.get("ProjectionType"), projection.get("NonKeyAttributes")
-    if kind not in ("ALL", "KEYS_ONLY", "INCLUDE"):
-        raise invalid(f"Unknown ProjectionType: {'null' if kind is None else kind}")
-    if kind == "INCLUDE":
-        if not others:
-            raise invalid("ProjectionType is INCLUDE, but NonKeyAttributes is not specified")
-        for name in array(others):
-            if others.count(name) > 1:
-                raise invalid(f"Duplicate element in NonKeyAttributes: {name}")
-        return {"ProjectionType": kind, "NonKeyAttributes": others}
-    if others is not None:
-        raise invalid(f"ProjectionType is {kind}, but NonKeyAttributes is specified")
-    return {"ProjectionType": kind}
-
-
 def units_of(given: Any, where: str) -> dict[str, int]:
     """Return the two numbers of a `ProvisionedThroughput`."""
     units: dict[str, int] = {}
     for name in ("ReadCapacityUnits", "WriteCapacityUnits"):
         value: Any = structure(given).get(name)
         place = f"{where}.{name[0].lower()}{name[1:]}"
-        refuse((value, place, _not_null(value) or _UNITS(value)))
+        refuse((value, place, not_null(value) or _UNITS(value)))
         units[name] = value
     return units
 
@@ -305,7 +189,7 @@ def view_type(given: Any, *, created: bool = True) -> str | None:
     specification = structure(given)
     enabled, view = specification.get("StreamEnabled"), specification.get("StreamViewType")
     refuse(
-        (enabled, "streamSpecification.streamEnabled", _not_null(enabled)),
+        (enabled, "streamSpecification.streamEnabled", not_null(enabled)),
         (
             view,
             "streamSpecification.streamViewType",

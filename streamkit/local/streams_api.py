@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.errors import ApiError, serialization, validation
 from streamkit.local.iterators import TYPES, ShardIterator, expired, position, trimmed
 from streamkit.local.limits import described_too_often, read_too_often, too_many_readers
@@ -29,7 +30,7 @@ from streamkit.local.parameters import (
 from streamkit.local.records import EngineRecord
 from streamkit.local.shards import EngineShard
 from streamkit.local.stream_settings import StreamSettings
-from streamkit.local.streams import Stream, Streams
+from streamkit.local.streams import Stream
 
 _Payload = dict[str, Any]
 

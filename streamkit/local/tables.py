@@ -106,8 +106,7 @@ class EngineTable:
         self.latest_stream: Stream | None = None
         self.indexes: dict[str, TableIndex] = {}
         self.local_names: frozenset[str] = frozenset()
-        on_demand = self.options.billing_mode == "PAY_PER_REQUEST"
-        self.on_demand_since = created if on_demand else None
+        self.on_demand_since = created if self.options.billing_mode == "PAY_PER_REQUEST" else None
         self.item_count = 0
         self.size_bytes = 0
         self.rows = Partitions()

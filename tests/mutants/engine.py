@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "engine-and-is-no-operator",
-        "local/expressions/conditions.py",
+        "local/expressions/condition_parser.py",
         """        self.advance()
         self.count_operator()
         if keyword == "OR":""",
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "engine-attributes-redefined",
-        "local/redefinitions.py",
+        "local/index_updates.py",
         """    _check_not_redefined(table, elements, types)
 """,
         "",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "engine-two-indexes-at-once",
-        "local/redefinitions.py",
+        "local/index_updates.py",
         "if len(online) > 1 or (busy",
         "if len(online) > 9 or (busy",
         "one update of a table makes an index and deletes another",

@@ -14,17 +14,10 @@ from typing import Any, TypeAlias
 
 from streamkit.local.errors import validation
 from streamkit.local.expressions.conditions import bound_tree
+from streamkit.local.expressions.functions import BeginsWith
 from streamkit.local.expressions.operands import Literal, Operand, Path, Size, Values
 from streamkit.local.expressions.placeholders import Placeholders
-from streamkit.local.expressions.predicates import (
-    BeginsWith,
-    Between,
-    Equality,
-    Junction,
-    Leaf,
-    Node,
-    Ordering,
-)
+from streamkit.local.expressions.predicates import Between, Equality, Junction, Leaf, Node, Ordering
 from streamkit.local.values import AttributeValue, SortToken, sort_token
 
 _KIND = "KeyConditionExpression"

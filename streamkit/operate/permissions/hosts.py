@@ -187,7 +187,6 @@ class _Building:
             checks = ("ConditionCheckItem", *WRITES)
             why = "`check` asks with transactions that never apply"
             self._allow("CheckOtherTables", checks, self.others, why, patterns)
-
         scanned = self.host == "operator" and self.control == self.own  # by `aggregate verify`
         if self._sweeps and not scanned and (self.control != self.own or self._has_no_sort_key):
             why = "what a rebuild leaves is found by a scan where there is no sort key"

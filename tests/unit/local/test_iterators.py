@@ -3,9 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
-from streamkit.local.streams import Streams
 from streamkit.local.streams_api import get_records, get_shard_iterator
 
 KEY_SCHEMA = [{"AttributeName": "pk", "KeyType": "HASH"}]

@@ -3,10 +3,10 @@
 import random
 from itertools import pairwise
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.catalogue import Catalogue
 from streamkit.local.open_shards import OpenShards
 from streamkit.local.shards import HASHES, EngineShard, HashRange
-from streamkit.local.streams import Streams
 
 KEY_SCHEMA = [{"AttributeName": "pk", "KeyType": "HASH"}]
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.control import Control, ControlError
 from streamkit.local.errors import ApiError
-from streamkit.local.streams import Streams
 from streamkit.local.streams_api import describe_stream, get_records, get_shard_iterator
 
 KEY_SCHEMA = [

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from streamkit.local.all_streams import Streams
 from streamkit.local.errors import ApiError
-from streamkit.local.streams import Streams
 from streamkit.local.streams_api import (
     describe_stream,
     get_records,
