@@ -16,6 +16,7 @@ from streamkit.cli.running import exit_with, with_aws
 if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.settlement import Take
+    from streamkit.migrate.state import State
 
 errors = typer.Typer(
     help="List, show, retry or waive items that could not be migrated.",
@@ -112,18 +113,25 @@ def retry(
     ] = None,
 ) -> None:
     """Try items again once the code or the data is mended; exit with 7 if one fails."""
+    from streamkit.cli.migration_views import phase_of
+    from streamkit.migrate.commands import open_book
     from streamkit.migrate.mending import retry_errors
 
     names = _names(items, key)
     if take is not None and not names:
         raise typer.BadParameter("--take decides about items that you name, by ITEM or --key")
     loaded = app_with_migrations(app)
-    right, wrong = with_aws(
-        lambda aws: retry_errors(loaded, aws, number, names, kind=kind, take=_side(take))
-    )
+
+    async def work(aws: "Aws") -> "tuple[int, int, State]":
+        counts = await retry_errors(loaded, aws, number, names, kind=kind, take=_side(take))
+        return *counts, await (await open_book(loaded, aws)).read(number)
+
+    right, wrong, state = with_aws(work)
     say(f"{right} items are right now, {wrong} are not")
-    if right and not wrong:
+    if right and not wrong and (state.paused or state.phase == "blocked"):
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
+    elif right and not wrong:
+        say(f"migration {number} is {phase_of(state)}; nothing has to be resumed")
     if wrong:
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
 

@@ -10,10 +10,17 @@ from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
 from streamkit.cli.printing import is_rich, print_json, say
-from streamkit.migrate.commands import open_book
+from streamkit.migrate.commands import migration_of, open_book
+from streamkit.migrate.indexes import waits_for_indexes
 from streamkit.migrate.old_writes import read_old_writes
+from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.progress import Progress, ProgressReader
+
+_BEFORE_SWITCH = frozenset(
+    {"capturing", "scanning", "catching up", "verifying", "blocked", "ready"}
+)
+"""The phases in which indexes that are being created still hold something back."""
 
 
 async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
@@ -39,6 +46,10 @@ async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
         print_json({**now.to_dict(), **more, "old_writes": [one.to_dict() for one in written]})
         return
     describe_state(state, now)
+    if state.phase in _BEFORE_SWITCH and state.direction == "forward":
+        _, schemas = await survey_for(app, aws, migration_of(app, number))
+        for text in waits_for_indexes(migration_of(app, number), (schemas.source, schemas.target)):
+            say(text)
     for line in old_write_lines(written):
         say(line)
 

@@ -57,6 +57,17 @@ def unreadable_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> 
     return sorted(declared & missing)
 
 
+def waits_for_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> list[str]:
+    """Return in words what of a migration waits for indexes that cannot be read yet."""
+    found = unreadable_indexes(migration, schemas)
+    scanned = [one for one in found if migration.index is not None and migration.index.name == one]
+    texts = [f"{one} is being created: the scan waits until it can be read" for one in scanned]
+    if found and migration.moves:
+        names = ", ".join(found)
+        texts.append(f"{names} is being created: `switch` is refused until it can be read")
+    return texts
+
+
 @dataclass
 class KeyJoins:
     """Whether all that a migration changes is to join attributes into the keys of indexes.

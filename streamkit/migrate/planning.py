@@ -28,7 +28,7 @@ from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent, entry_units
-from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, unreadable_indexes
+from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, waits_for_indexes
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
@@ -158,12 +158,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
 
 def _problems_of_indexes(migration: Migration, schemas: Schemas) -> list[Problem]:
     """Return that the migration has to wait for indexes."""
-    found = unreadable_indexes(migration, (schemas.source, schemas.target))
-    scanned = [one for one in found if migration.index is not None and migration.index.name == one]
-    texts = [f"{one} is being created: the scan waits until it can be read" for one in scanned]
-    if found and migration.moves:
-        names = ", ".join(found)
-        texts.append(f"{names} is being created: `switch` is refused until it can be read")
+    texts = waits_for_indexes(migration, (schemas.source, schemas.target))
     return [Problem("warning", "index", text) for text in texts]
 
 

@@ -412,6 +412,7 @@ def test_a_person_decides_by_commands_what_both_sides_have_written(shop, side, k
     assert (again.returncode, "1 are not" in again.stdout) == (7, True)
     decided = shop.run("migrate", "errors", "retry", *about, error["id"], "--take", side)
     assert decided.returncode == 0, decided.stderr
+    assert "is soaking; nothing has to be resumed" in decided.stdout
     assert shop.json("migrate", "errors", "list", *about) == []
     assert [status_of(shop, 5), parcel(shop, 5)["status"]["S"]] == [kept, kept]
 

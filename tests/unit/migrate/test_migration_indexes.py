@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Index, Remove, Set
+from streamkit.cli.migration_status import show_one
 from streamkit.cli.migration_views import describe_plan, progress_line
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
@@ -180,6 +181,22 @@ def test_a_switch_is_refused_while_an_index_of_its_entities_is_being_created(any
         return (await steps.switch(site.app, site.aws, "0001", anyway=anyway, **said)).phase
 
     assert at_site(do, moved, mode="rekey") == "switching"
+
+
+def test_the_status_of_what_is_ready_names_the_index_that_holds_back_the_switch(capsys):
+    async def do(site):
+        assert (await (await site.begin()).run()).phase == "ready"
+        await show_one(site.app, site.aws, "0001", as_json=False)
+        quiet = capsys.readouterr().out
+        await site.create_again("ByLabel")
+        await show_one(site.app, site.aws, "0001", as_json=False)
+        return quiet, capsys.readouterr().out
+
+    quiet, told = at_site(do, moved, mode="rekey")
+    text = "ByLabel is being created: `switch` is refused until it can be read"
+    assert "ready" in quiet
+    assert text not in quiet
+    assert text in told.splitlines()
 
 
 def test_a_plan_tells_what_an_index_costs_that_is_being_created(capsys):
