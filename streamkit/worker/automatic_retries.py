@@ -13,7 +13,6 @@ the worker.
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -30,6 +29,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.repeats import OUTAGE_SECONDS
 from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
+from streamkit.worker.holders import Holder, Holders
 from streamkit.worker.redriver import QueueReport, Redriver
 
 log = get_logger("streamkit.retrying")
@@ -50,51 +50,6 @@ _SHORTEST_SECONDS = 1.0
 """The least pause between two rounds: each looks at every parked queue, in memory."""
 PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
 """Problems of the table that pass, and that a parked queue has not caused."""
-
-Queues = Callable[[], Mapping[str, QueuedKey]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """A shard of this worker: its parked queues, and callbacks for emptied and new ones."""
-
-    queues: Queues
-    emptied: Callable[[str], object]
-    begun: Callable[[Mapping[str, QueuedKey]], object]
-
-
-class Holders:
-    """The shards of one worker that have parked queues."""
-
-    def __init__(self) -> None:
-        self._shards: dict[str, _Holder] = {}
-
-    def add(self, shard: str, holder: _Holder) -> None:
-        """Add a shard."""
-        self._shards[shard] = holder
-
-    def remove(self, shard: str) -> None:
-        """Remove a shard."""
-        self._shards.pop(shard, None)
-
-    def get(self, shard: str) -> _Holder | None:
-        """Return a shard; None if it is not held here any more."""
-        return self._shards.get(shard)
-
-    @property
-    def queues(self) -> set[str]:
-        """Return the parked queues of all shards."""
-        return {name for holder in self._shards.values() for name in holder.queues()}
-
-    def holds(self, queue: str) -> dict[str, tuple[_Holder, QueuedKey]]:
-        """Return the entries of a parked queue in each shard, at this moment."""
-        held = [(shard, one, one.queues().get(queue)) for shard, one in self._shards.items()]
-        return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
-
-    def begin(self, fan_out: str, queues: Mapping[str, QueuedKey]) -> None:
-        """Add queues of recipients that a fan-out parked to the shards that list its own."""
-        for holder, _ in self.holds(fan_out).values():
-            holder.begun(queues)
 
 
 class QueueRetries:
@@ -135,38 +90,13 @@ class QueueRetries:
         wrote: Callable[[], object] = lambda: None,
     ) -> "QueueRetries":
         """Return an app's retries, which read, send and count as the dispatcher `like`."""
-        holders = Holders()
-        redriver = Redriver(
-            app,
-            machine,
-            tables,
-            like.tools,
-            like.channels,
-            automatic=True,
-            set_aside=holders.begin,
-        )
+        holders, parts = Holders(), (app, machine, tables, like.tools, like.channels)
+        redriver = Redriver(*parts, automatic=True, set_aside=holders.begin)
         return cls(redriver, holders, wrote)
 
-    def watch(
-        self,
-        shard: str,
-        queues: Queues,
-        emptied: Callable[[str], object],
-        begun: Callable[[Mapping[str, QueuedKey]], object],
-    ) -> None:
-        """Retry a shard's parked changes from now on.
-
-        Args:
-            shard: its name.
-            queues: returns its parked queues now. A queue that begins again has a new `QueuedKey`
-                object.
-            emptied: is called with a queue that is not in the table any more; only while the
-                shard's `QueuedKey` is the same as before that was found out, so that it may be
-                forgotten.
-            begun: is called with new queues of the shard: those of recipients for whom a fan-out
-                has parked its change.
-        """
-        self._holders.add(shard, _Holder(queues, emptied, begun))
+    def watch(self, shard: str, holder: Holder) -> None:
+        """Retry a shard's parked changes from now on."""
+        self._holders.add(shard, holder)
         self.wake()
 
     def wake(self) -> None:
@@ -260,9 +190,8 @@ class QueueRetries:
         began = {name: self._holders.holds(name) for name in islice(unknown, _NEW_MAX)}
         if not began:
             return
-        found = {
-            queue.name: queue for queue in await read_queues(self._redriver.store, sorted(began))
-        }
+        queues = await read_queues(self._redriver.store, sorted(began))
+        found = {queue.name: queue for queue in queues}
         for name, holds in began.items():
             queue = found.get(name)
             if queue is None:
@@ -294,7 +223,7 @@ class QueueRetries:
         """Return whether a queue is due again before the next round."""
         return self._due.get(queue, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
-    async def _try(self, queue: str, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
+    async def _try(self, queue: str, holds: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
         now = self._clock.time()
         try:
             report = await self._redriver.redrive(queue)
@@ -311,37 +240,33 @@ class QueueRetries:
         else:
             self._note(report, holds)
 
-    def _note(self, report: QueueReport, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
+    def _note(self, report: QueueReport, holds: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
         """Record what became of a queue, and report it to the shards and the log."""
-        self._serving.discard(report.lane)
+        queue, by = report.lane, report.handler
+        self._serving.discard(queue)
         if report.done or report.serving:
             self._wrote()
-        known: dict[str, Any] = {
-            "queue": report.lane,
-            "handler": report.handler,
-            "done": report.done,
-        }
+        known: dict[str, Any] = {"queue": queue, "handler": by, "done": report.done}
         if report.failure is not None:
             known["error"] = report.failure.kind
         if report.empty:
             if report.done:
-                log.often("queue.lifted", by=report.handler, **known)
+                log.often("queue.lifted", by=by, **known)
             else:
                 self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
-            self._emptied(report.lane, holds)
+            self._emptied(queue, holds)
             return
         if report.serving:
-            self._serving.add(report.lane)
-        self._stuck.discard(report.lane)
+            self._serving.add(queue)
+        self._stuck.discard(queue)
         if report.stuck:
-            self._stuck.add(report.lane)
-            self._due[report.lane] = self._clock.time() + STUCK_SECONDS
+            self._stuck.add(queue)
+            self._due[queue] = self._clock.time() + STUCK_SECONDS
         else:
-            self._due[report.lane] = float(report.due or 0)
+            self._due[queue] = float(report.due or 0)
         if report.failed and report.stuck:
-            log.often("queue.stuck", level="error", by=report.handler, **known)
+            log.often("queue.stuck", level="error", by=by, **known)
         elif report.failed:
-            by = report.handler
             log.often("queue.retried", by=by, quiet=OUTAGE_SECONDS, **known, due=report.due)
 
     async def _look_again(self) -> None:
@@ -354,17 +279,10 @@ class QueueRetries:
         items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]
         found = {item["chunk"]["S"]: item for item in await self._redriver.store.items(items)}
         for shard, chunk in sorted(chunks):
-            holder, item = self._holders.get(shard), found.get(chunk)
-            if holder is None or item is None or "lanes" not in item:
-                continue
-            known = holder.queues()
-            new = {name: QueuedKey(chunk) for name in item["lanes"]["SS"] if name not in known}
-            if new:
-                holder.begun(new)
+            listed = found.get(chunk, {}).get("lanes", {"SS": ()})["SS"]
+            self._holders.begin_listed(shard, chunk, listed)
 
-    def _emptied(self, queue: str, before: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
-        """Tell the shards of a queue that it is gone. Skip shards whose queue is newer."""
+    def _emptied(self, queue: str, before: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
+        """Forget a queue that is gone, and tell the shards that held it."""
         self._due.pop(queue, None)
-        for shard, (holder, hold) in before.items():
-            if self._holders.get(shard) is holder and holder.queues().get(queue) is hold:
-                holder.emptied(queue)
+        self._holders.end(queue, before)

@@ -11,36 +11,23 @@ the table ends the worker.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 import anyio
 import anyio.abc
 
-from streamkit.archive.reader import CopyReader, LongPages, LongReader
-from streamkit.archive.tail import Tail
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import QueuedKeys
-from streamkit.core.stage import CommitStage
 from streamkit.core.tables import AppTables
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.view import FleetView
-from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
 from streamkit.observe.shards import ShardEvent, ShardHook, Turn, tell
-from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.machine import Machine
-from streamkit.progress.pacing import Pacing
-from streamkit.stream.iterators import PageSource
-from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.worker.automatic_retries import QueueRetries
-from streamkit.worker.catch_up import CommitRate, PacedCommitter
-from streamkit.worker.copying import CopyPipeline, CopyStage
-from streamkit.worker.go_live import GoLive
+from streamkit.worker.holders import Holder
 from streamkit.worker.pipeline import ShardPipeline
-from streamkit.worker.reading import ArchiveUse, Reading
+from streamkit.worker.pipeline_factory import PipelineFactory
+from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.worker")
 
@@ -70,14 +57,9 @@ class ShardSet:
         """Bound how many shards are taken at once."""
         self.store = self.view.known.store
         self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
-        self.rate = self._rate()
         self._read_at = self.machine.clock.monotonic()
-
-    def _rate(self) -> CommitRate | None:
-        used, clock, units = self.dispatcher.meters.used, self.machine.clock, self.reading.units
-        if units is None:
-            return None
-        return CommitRate(units, lambda: used.write, lambda: self.stopping, clock)
+        parts = (self.machine, self.tables, self.dispatcher, self.reading, self.view)
+        self._factory = PipelineFactory(*parts, self.retries.wake, self.group, self)
 
     # -- what the coordinator asks for ---------------------------------------------------------
 
@@ -179,10 +161,11 @@ class ShardSet:
                 if taken.finished:  # its previous owner has finished it, after the cursor was read
                     self.view.found(taken)
                     return
-                pipeline = self._pipeline(taken)
+                pipeline = self._factory.build(taken)
                 self.running[cursor.name] = pipeline
                 keys = pipeline.stage.queued_keys
-                self.retries.watch(cursor.name, lambda: keys.queues, keys.forget, keys.begin)
+                holder = Holder(lambda: keys.queues, keys.forget, keys.begin)
+                self.retries.watch(cursor.name, holder)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
                 self._tell("taken", cursor.name)
                 pipeline.activity.start(pipeline.begin)
@@ -193,69 +176,6 @@ class ShardSet:
         finally:
             del self._taking[cursor.name]
             self._emptied.set()
-
-    def _pipeline(self, cursor: Cursor) -> ShardPipeline:
-        arn = self.tables.table.stream_arn or ""
-        shared, use = None, self.reading.archive
-        if self.reading.reads is not None:
-            shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
-        joined = self.view.rollout.joined
-        begin = (arn, cursor, self.machine.clock, self.machine.rng, joined.founded if joined else 0)
-        pages: PageSource = shared or StreamPages(self.machine.aws)
-        if use is not None and use.copies:
-            copying = self._copy_stage(cursor, use)
-            go_live = self._go_live(copying)
-            parts = (copying, go_live, self.reading, self, self.group, shared)
-            return CopyPipeline(CopyReader(pages, *begin), *parts)
-        if use is not None:
-            chain = use.shards.chain(cursor.name)
-            reader: ShardReader = LongReader(LongPages(pages, chain, arn, use.writer), *begin)
-        else:
-            reader = ShardReader(pages, *begin)
-        stage = CommitStage(*self._commits(cursor))
-        go_live = self._go_live(stage)
-        return ShardPipeline(reader, stage, go_live, self.reading, self, self.group, shared)
-
-    def _go_live(self, stage: CommitStage) -> GoLive:
-        return GoLive(self._builds, lambda: stage.cursor, self.store, self.view.rollout.doubt)
-
-    def _copy_stage(self, cursor: Cursor, use: ArchiveUse) -> CopyStage:
-        chain, pk = use.shards.chain(cursor.name), self.tables.table.pk
-        tail = Tail(chain, pk, use.flush, cursor.position)
-        lineage = self.reading.lineage
-        return CopyStage(tail, lineage, lambda: len(self.running), *self._commits(cursor))
-
-    def _commits(self, cursor: Cursor) -> tuple[Any, ...]:
-        """Return the parts of a shard's commit stage."""
-        space, rng = self.store.space, self.machine.rng
-        clock, generation = self.machine.clock, cursor.generation
-        planner = Planner(space, clock, cursor.name, generation=generation)
-        return (
-            self.dispatcher,
-            planner,
-            self._committer(cursor),
-            QueuedKeys(self.store, planner.queues, self.retries.wake),
-            Pacing(self.reading.pace, rng),
-            self.reading.budget,
-            self.reading.writes.note,
-        )
-
-    def _committer(self, cursor: Cursor) -> Committer:
-        machine, rate = self.machine, self.rate
-        parts = machine.aws.dynamodb, self.store.space, cursor, self.tables.schemas, machine.rng
-        if rate is None:
-            return Committer(*parts, self.dispatcher.meters)
-        return PacedCommitter(rate, *parts, self.dispatcher.meters)
-
-    def _hasten(self, shard: str) -> None:
-        """Read a shard at once, because another consumer has read a page with records of it."""
-        pipeline = self.running.get(shard)
-        if pipeline is not None:
-            self.reading.pool.hasten(pipeline.poll)
-
-    def _builds(self) -> Mapping[str, Build]:
-        joined = self.view.rollout.joined
-        return joined.builds if joined else {}
 
     def failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
         """Drop the shard of a lost lease and return True; another error ends the worker."""

@@ -42,7 +42,8 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
-from streamkit.worker.crew import IDLE_PAGES, Crew, ProcessPlace, assemble
+from streamkit.worker.assembly import assemble
+from streamkit.worker.crew import IDLE_PAGES, Crew, ProcessPlace
 from streamkit.worker.report import WorkerReport, report_of
 
 log = get_logger("streamkit.worker")

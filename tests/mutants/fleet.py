@@ -308,7 +308,7 @@ MUTANTS = (
     ),
     Mutant(
         "beats-through-the-data-client",
-        "worker/crew.py",
+        "worker/assembly.py",
         "CursorStore(machine.aws.beats, ",
         "CursorStore(machine.aws.dynamodb, ",
         "heartbeats have a client of their own, and nobody uses it",

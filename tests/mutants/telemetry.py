@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "stuck-for-ever",
         "worker/automatic_retries.py",
-        "        self._stuck.discard(report.lane)\n",
+        "        self._stuck.discard(queue)\n",
         "",
         "an item that a person has helped counts as stuck until its queue is empty",
         test="tests/simulation/test_telemetry.py::test_an_item_is_stuck_until_a_person_lets_it_be_tried_again",

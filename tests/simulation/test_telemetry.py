@@ -26,7 +26,8 @@ from streamkit.testing.faults import Interceptor, inflict
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
-from streamkit.worker.automatic_retries import Holders, QueueRetries
+from streamkit.worker.automatic_retries import QueueRetries
+from streamkit.worker.holders import Holder, Holders
 from streamkit.worker.process import Workers
 from streamkit.worker.redriver import QueueReport
 from streamkit.worker.report import WorkerReport, sample
@@ -185,7 +186,8 @@ class Nobody:
 
 async def test_an_item_is_stuck_until_a_person_lets_it_be_tried_again():
     retries = QueueRetries(Nobody(), Holders())
-    retries.watch("shard", lambda: {"lane": QueuedKey("chunk")}, lambda _: None, lambda _: None)
+    queues = {"lane": QueuedKey("chunk")}
+    retries.watch("shard", Holder(lambda: queues, lambda _: None, lambda _: None))
     counts = []
     for report in (
         QueueReport("lane", "confirm", stuck=True),

@@ -24,9 +24,9 @@ from streamkit.worker.automatic_retries import (
     AT_ONCE,
     LOOK_SECONDS,
     STUCK_SECONDS,
-    Holders,
     QueueRetries,
 )
+from streamkit.worker.holders import Holder, Holders
 from streamkit.worker.redriver import QueueReport
 from tests.tables import streamed
 
@@ -116,7 +116,8 @@ async def running(*all_retries):
 
 
 def watching(retries, held, shard="s"):
-    retries.watch(shard, lambda: held, lambda queue: held.pop(queue, None), held.update)
+    holder = Holder(lambda: held, lambda queue: held.pop(queue, None), held.update)
+    retries.watch(shard, holder)
 
 
 def virtually(test):
@@ -261,9 +262,11 @@ async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgot
                 held[name] = again
             return held
 
-        retries.watch(
-            "s", queues, lambda queue: emptied.append(queue) or held.pop(queue, None), held.update
-        )
+        def forget(queue):
+            emptied.append(queue)
+            held.pop(queue, None)
+
+        retries.watch("s", Holder(queues, forget, held.update))
         shop.down = False
         async with running(retries):
             while shop.total() == 0:
