@@ -1,35 +1,20 @@
 """Describing: the text output of `status`, `check` and `parked`."""
 
-import inspect
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.archive.completeness import ArchiveCheck
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
-from streamkit.core.handler import Handler
-from streamkit.core.parked.queues import ParkedQueue
-from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
-from streamkit.operate.redrive import QueueReport
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 from streamkit.progress.clock import SystemClock
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
-_QUALIFIED = re.compile(r"\b(\w+\.)+(?=\w)")
-"""Matches the modules before a name, and the functions that a class was declared in."""
 _NAMED = 5
 """This many shards that no worker reads are named in the text output."""
-_SHOWN = 40
-"""This many parked changes are listed in the text output."""
 
 
 def _role(worker: WorkerStatus) -> str:
@@ -250,96 +235,3 @@ def _handler_rows(found: AppInspection) -> Iterator[tuple[str, ...]]:
             policy += f", a send after {handler.send_attempts}"
         kinds = f"{handler.entity} {'|'.join(handler.kinds)}"
         yield handler.name, kinds, handler.delivery, policy, handler.declared
-
-
-def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue]) -> None:
-    """Print parked changes, queue by queue; the first has its next try."""
-    rows = [
-        (
-            change.lane,
-            change.handler,
-            change.entity,
-            change.error or "waits behind",
-            str(change.attempts),
-            *_next_try(change, queues.get(change.lane)),
-            moment(change.at),
-            change.position.lstrip("0"),
-        )
-        for change in parked
-    ]
-    if not rows:
-        say("no change is parked")
-        return
-    table(
-        (
-            "queue",
-            "handler",
-            "entity",
-            "error",
-            "attempts",
-            "tries",
-            "due (UTC)",
-            "parked at (UTC)",
-            "position",
-        ),
-        rows[:_SHOWN],
-        drop=("position", "entity", "attempts", "parked at (UTC)"),
-        cut=("handler", "error"),
-    )
-    if len(rows) > _SHOWN:
-        say(
-            f"and {len(rows) - _SHOWN} more: --handler, --queue and others choose, --json shows all"
-        )
-    heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
-    said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
-    say(f"{len(rows)} parked in {len({change.lane for change in parked})} queues: {said}")
-
-
-def _next_try(change: Parked, queue: ParkedQueue | None) -> tuple[str, str]:
-    """Return how often a change was tried since it was parked, and the time of its next try."""
-    if queue is None or queue.head != change.position:
-        return "-", "-"
-    due = moment(queue.due) if queue.due else "at once"
-    return str(queue.tries), "stuck" if queue.stuck else due
-
-
-def parked_fields(change: Parked, queue: ParkedQueue | None = None) -> dict[str, Any]:
-    """Return a parked change in JSON's types, with its record if that was read.
-
-    If its parked queue is given, the first change of the queue has `due` (epoch seconds,
-    null if stuck), `tries` and `stuck`; the changes behind it have nulls.
-    """
-    fields: dict[str, Any] = msgspec.to_builtins(change)
-    fields["record"] = msgspec.json.decode(change.record) if change.record else None
-    if queue is not None:
-        first = queue.head == change.position
-        fields["due"] = queue.due if first and not queue.stuck else None
-        fields["tries"] = queue.tries if first else None
-        fields["stuck"] = queue.stuck if first else None
-    return fields
-
-
-def call_of(handler: Handler | None) -> str | None:
-    """Return a handler with its arguments by name, and where it was written; None without one."""
-    if handler is None:
-        return None
-    if not inspect.isfunction(handler.run):
-        return str(handler.declared)
-    signature = inspect.signature(handler.run).replace(return_annotation=inspect.Signature.empty)
-    place = f"{Path(handler.declared.file).name}:{handler.declared.line}"
-    return f"{handler.declared.name}{_QUALIFIED.sub('', str(signature))} ({place})"
-
-
-def describe_reports(reports: Sequence[QueueReport], verb: str) -> None:
-    """Print the results for parked queues."""
-    if not reports:
-        say("no such change is parked")
-    for report in reports:
-        say(f"queue {report.lane} ({report.handler}): {report.done} {verb}")
-        if report.failure is not None:
-            say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
-            say(
-                "  it is stuck"
-                if report.due is None
-                else f"  it is due {moment(int(report.due))} UTC"
-            )

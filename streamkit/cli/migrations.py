@@ -7,6 +7,7 @@ import typer
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
+from streamkit.cli.migration_new import new
 from streamkit.cli.migration_options import (
     LIMITS,
     NumberArgument,
@@ -46,66 +47,7 @@ migrate = typer.Typer(
     rich_markup_mode=None,
 )
 migrate.add_typer(errors, name="errors")
-
-
-@migrate.command()
-def new(
-    app: RequiredApp,
-    name: Annotated[str, typer.Argument(help="A name for the migration, such as order_status.")],
-    *,
-    entity: Annotated[
-        str | None,
-        typer.Option(
-            "--entity",
-            help="The entity whose items it changes; not needed if the app has only one.",
-        ),
-    ] = None,
-    mode: Annotated[
-        str,
-        typer.Option("--mode", help="in_place, touch, rekey, split, merge, derive or aggregate."),
-    ] = "in_place",
-    named: Annotated[
-        bool, typer.Option("--named", help="Give it the name instead of the next number.")
-    ] = False,
-    autogenerate: Annotated[
-        bool,
-        typer.Option(
-            "--autogenerate", help="Compare the entities with a sample of the table, for a draft."
-        ),
-    ] = False,
-    sample: Annotated[
-        str, typer.Option("--sample", metavar="5%|N", help="Compare this share or number of items.")
-    ] = "1000",
-) -> None:
-    """Write the file of a new migration under the next number; it works unchanged.
-
-    With --autogenerate it reads a sample, says what items lack that a put would store today, and
-    writes a draft for the entity with most to do. Exits with 0 and writes nothing if none differs.
-    """
-    from streamkit.migrate.drafting import compare_entities
-    from streamkit.migrate.sampling import read_wanted
-    from streamkit.migrate.scaffold import entities_of, write_migration
-
-    loaded = app_with_migrations(app)
-    chosen: Any = mode
-    lines = None
-    if autogenerate:
-        found = with_aws(
-            lambda aws: compare_entities(
-                loaded, aws, entities_of(loaded, app, entity), read_wanted(sample)
-            )
-        )
-        for one in found:
-            for line in one.lines:
-                say(f"{one.entity.__name__}: {line}")
-        first = next((one for one in found if sum(one.found.values())), None)
-        if first is None:
-            say("no item of the sample differs from what a put would store today")
-            return
-        entity, lines = first.entity.__name__, first.lines
-        chosen = "rekey" if first.moves else chosen
-    path = write_migration(loaded, app, name, entity=entity, mode=chosen, named=named, draft=lines)
-    say(f"wrote {path}")
+migrate.command()(new)
 
 
 @migrate.command()

@@ -101,7 +101,7 @@ def list_(
 ) -> None:
     """List parked changes, queue by queue, in order."""
     from streamkit.aws import Aws
-    from streamkit.cli.describing import describe_parked, parked_fields
+    from streamkit.cli.describe_parked import describe_parked, parked_fields
     from streamkit.core.parked.queues import ParkedQueue, list_parked
     from streamkit.core.parking import Parked
     from streamkit.core.tables import open_store
@@ -147,7 +147,7 @@ def show(
     arguments.
     """
     from streamkit.aws import Aws
-    from streamkit.cli.describing import call_of, parked_fields
+    from streamkit.cli.describe_parked import call_of, parked_fields
     from streamkit.core.parked.queues import show as read_one
     from streamkit.core.parking import Parked
     from streamkit.core.tables import open_store
@@ -184,7 +184,7 @@ def redrive(
     A parked queue is redriven in order until it is empty, or until a change fails again, which then
     stays first. Exits with 5 if a change failed, or if there is no queue with the name in --queue.
     """
-    from streamkit.cli.describing import describe_reports
+    from streamkit.cli.describe_parked import describe_reports
     from streamkit.operate.redrive import redrive as redrive_queues
 
     chosen = _selection(filters, required=True, every=every)
@@ -219,7 +219,7 @@ def discard(
     The change behind it is then first. With --older-than, --whole stops at the first change that is
     younger. Exits with 5 if there is no queue with the name in --queue.
     """
-    from streamkit.cli.describing import describe_reports
+    from streamkit.cli.describe_parked import describe_reports
     from streamkit.operate.redrive import discard as discard_queues
 
     chosen = _selection(filters, required=True, every=every)

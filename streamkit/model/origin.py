@@ -10,6 +10,7 @@ image that could carry an origin.
 A write that changes nothing but the origin is no change: without origins it would not be written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -76,6 +77,13 @@ def read_origin(old: Raw | None, new: Raw | None) -> WriteOrigin | None:
     return None if origin is not APPLICATION and _only_origin_differs(old, new) else origin
 
 
+def written_by(item: Mapping[str, Any]) -> tuple[str | None, int]:
+    """Return the handler or migration that wrote an item last, and its hops; None if none did."""
+    text = item.get(ORIGIN, {}).get("S", "")
+    origin, rest = _parsed(text)
+    return rest.partition(":")[2] or None, origin.hops
+
+
 def deletion(unique: str) -> str:
     """Return the part of an origin which says that its writer will delete the item."""
     return _DELETION + unique
@@ -97,12 +105,17 @@ def _origin_of(old: Raw | None, new: Raw | None) -> WriteOrigin:
     text = _text(new)
     if text is None or (old is not None and text == _text(old)):
         return APPLICATION
+    return _parsed(text)[0]
+
+
+def _parsed(text: str) -> tuple[WriteOrigin, str]:
+    """Return the origin that a text says, with the rest of the text: the unique part, the name."""
     origin, _, rest = text.partition(":")
-    hops = rest.partition(":")[0]
+    hops, _, rest = rest.partition(":")
     if origin not in _ORIGINS or not hops.isdecimal() or len(hops) > _DIGITS:
-        return APPLICATION
-    trace = valid_parent(text.rpartition(_TRACE)[2]) if _TRACE in text else ""
-    return WriteOrigin(origin, int(hops), trace)  # type: ignore[arg-type]
+        return APPLICATION, ""
+    rest, _, trace = rest.rpartition(_TRACE) if _TRACE in rest else (rest, "", "")
+    return WriteOrigin(origin, int(hops), valid_parent(trace) if trace else ""), rest  # type: ignore[arg-type]
 
 
 def _only_origin_differs(old: Raw | None, new: Raw | None) -> bool:

@@ -7,7 +7,6 @@ is written. The item's own values are returned only if asked for; groups are nam
 their keys.
 """
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,16 +20,14 @@ from streamkit.core.handler import Handler
 from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
-from streamkit.errors import ConfigurationError, DecodeError
+from streamkit.errors import ConfigurationError
 from streamkit.fleet.lag import listeners
-from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
-from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.codec import decode_item, decode_number, encode_key
-from streamkit.model.keys import Key
-from streamkit.model.origin import ORIGIN
+from streamkit.model.origin import written_by
 from streamkit.model.schema import TableSchema
 from streamkit.operate.archives import open_archive
 from streamkit.operate.dry_runs import DryRuns
+from streamkit.operate.groups import Group, groups_of
 from streamkit.operate.history import ItemHistory
 from streamkit.operate.sightings import (
     ItemView,
@@ -40,15 +37,11 @@ from streamkit.operate.sightings import (
     sighting_of,
     view_item,
 )
-from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import CONTROL, Record
-from streamkit.stream.decode.images import ImageDecoder
 from streamkit.stream.listing import list_shards
 
 PAGES_MAX = 200
 """Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""
-_EMPTY_MAX = 5
-"""So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +77,6 @@ class Listening:
     due: int | None = None
     parked: tuple[Waiting, ...] = ()
     waits_for: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group of an aggregate in which the item counts, by the hash of the group's key."""
-
-    aggregate: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,22 +154,17 @@ def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, A
         wanted = "has no sort key" if schema.sk is None else "has a sort key: give both"
         raise ConfigurationError(f"table {schema.name} {wanted}")
     for name, kind, text in ((schema.pk, schema.pk_type, pk), (schema.sk, schema.sk_type, sk)):
-        if kind == "N" and not _is_number(str(text)):
+        try:
+            if kind == "N":
+                decode_number(str(text))
+        except (ValueError, ArithmeticError):
             raise ConfigurationError(
                 f"the key {name!r} of {schema.name} is a number; {text!r} is none"
-            )
+            ) from None
     key = {schema.pk: encode_key(pk, schema.pk_type)}
     if schema.sk is not None and schema.sk_type is not None:
         key[schema.sk] = encode_key(str(sk), schema.sk_type)
     return key
-
-
-def _is_number(text: str) -> bool:
-    try:
-        decode_number(text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
 
 
 @dataclass
@@ -210,8 +190,8 @@ class _Looking:
         entity = self.route(record)
         key = record.item_key
         known = entity if isinstance(entity, type) else None
-        groups, problem = _groups(self.consumers, known, item, self.schema)
-        origin = (item or {}).get(ORIGIN, {}).get("S", "")
+        counted, problem = groups_of(self.consumers, known, item, self.schema)
+        writer, hops = written_by(item or {})
         shards = (await list_shards(self.aws, self.schema.stream_arn or "")).shards
         views = [await self._view(consumer, known, key) for consumer in self.consumers]
         sightings, whole = None, True
@@ -229,10 +209,10 @@ class _Looking:
             entity=known.__name__ if known else None,
             exists=item is not None,
             attributes=tuple(sorted(item or ())),
-            written_by=origin.split(":", 3)[3] if origin.count(":") > 2 else None,
-            hops=int(origin.split(":")[1]) if origin.count(":") > 2 else 0,
+            written_by=writer,
+            hops=hops,
             listening=tuple(_listening_of(v, h, carriers) for v in views for h in v.handlers),
-            groups=groups,
+            groups=counted,
             problem=problem,
             shards=sum(shard.ending is None for shard in shards),
             sightings=sightings,
@@ -240,12 +220,9 @@ class _Looking:
             data=decode_item(item) if show_data and item is not None else None,
         )
 
-    def _store(self, consumer: App) -> CursorStore:
-        return self.tables.store(consumer, self.aws)
-
     async def _view(self, consumer: App, entity: type[Entity] | None, key: ItemKey) -> ItemView:
         handlers = [handler for handler in consumer.handlers if handler.entity is entity]
-        return await view_item(consumer, self._store(consumer), handlers, key)
+        return await view_item(consumer, self.tables.store(consumer, self.aws), handlers, key)
 
     async def _sightings(
         self, key: ItemKey, shards: Sequence[str], views: Sequence[ItemView], pages: int
@@ -320,29 +297,3 @@ def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[
         ),
         waits_for=waits_for,
     )
-
-
-def _groups(
-    consumers: Sequence[App],
-    entity: type[Entity] | None,
-    item: Mapping[str, Any] | None,
-    schema: TableSchema,
-) -> tuple[tuple[Group, ...], str | None]:
-    """Return the groups that an item counts in, and the reason if they cannot be computed."""
-    counting = [a for one in consumers for a in one.aggregates if source_of(a) is entity]
-    if entity is None or item is None:
-        return (), None
-    try:
-        decode = ImageDecoder(entity, schema).decode_item
-        found = [_groups_of(one, decode(item, fields_read(one))) for one in counting]
-        return tuple(itertools.chain(*found)), None
-    except DecodeError as error:
-        return (), str(error)
-    except Exception as error:  # noqa: BLE001 - an aggregate's own code; a worker parks the change
-        return (), f"its groups cannot be told: {type(error).__name__}"
-
-
-def _groups_of(aggregate: type[Aggregate[Any]], item: Entity) -> Iterator[Group]:
-    keys: Mapping[Key[Any], Any] = contributions(aggregate, item)
-    for key in keys:
-        yield Group(aggregate.__name__, key.digest)
