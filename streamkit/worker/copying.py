@@ -130,11 +130,6 @@ class CopyPipeline(ShardPipeline):
     reader: CopyReader
     stage: CopyStage
 
-    @property
-    def checkpoints(self) -> CopyCheckpoints:
-        """Return what writes the cursor when there is nothing to commit."""
-        return CopyCheckpoints(self.stage)
-
     async def begin(self) -> None:
         """Find where the chain ends, and begin to poll there."""
         tip = await self.stage.tail.chain.tip(self.cursor.position)

@@ -9,6 +9,7 @@ meets an older change marks the aggregate *needs rebuild*: the scan may have cou
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.handler import Handler
 from streamkit.model.builds import GUARD_SECONDS, Build, due_to_turn, mode_of
 from streamkit.observe.logger import get_logger
@@ -74,6 +75,15 @@ class GoLive:
         counted = {mark.partition(":")[0] for mark in due}
         kept = {mark for mark in self.cursor().live if mark.partition(":")[0] not in counted}
         return due | kept
+
+    async def turn(self, checkpoints: Checkpoints, seen: float) -> None:
+        """Count the builds that are due without ledgers from now on; all read must be committed."""
+        due = self.due(seen)
+        if due:
+            # If the process dies before this write, the next owner uses ledgers, and goes live
+            # itself. After it, the mark in the cursor tells every owner.
+            await checkpoints.live(self.marks_with(due))
+            log.info("shard.live", shard=self.cursor().name, builds=sorted(due))
 
     async def settle(self) -> None:
         """Mark aggregates *needs rebuild* that met too old a change, before it is committed."""

@@ -22,21 +22,35 @@ from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.shard")
 
+_TAKES_MAX = 3
+"""Owners in a row that vanished with nothing committed, before changes are taken one by one."""
 _TRIES_MAX = 2
 """Owners that vanished while they ran the same change, before it is parked without being run."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class OneByOne:
-    """Runs the changes of one shard one by one."""
+    """Runs the changes of one shard one by one, while it `suspects` one of them."""
 
     stage: CommitStage
     checkpoints: Checkpoints
     go_live: GoLive
     reading: Reading
+    suspects: bool = False
+
+    def begin(self) -> None:
+        """Look into the cursor for what has become of earlier owners."""
+        cursor = self.stage.cursor
+        self.suspects = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
+        if self.suspects:
+            takes, tries = cursor.takes, cursor.tries
+            log.warning("shard.suspected", shard=self.stage.shard, takes=takes, tries=tries)
 
     async def process(self, records: Sequence[Record]) -> int | None:
-        """Run and commit records; return how many had a handler, or None if the rest is left."""
+        """Run and commit records; return how many had a handler, or None if the rest is left.
+
+        A page whose changes did no harm ends the suspicion.
+        """
         wanted = 0
         for record in records:
             if self.stage.stopping.is_set():
@@ -52,6 +66,7 @@ class OneByOne:
                 await self.stage.run()
             if self.stage.left:
                 return None
+        self.suspects = self.suspects and not wanted
         return wanted
 
     async def _try(self, record: Record) -> list[PendingChange]:

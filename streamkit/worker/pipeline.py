@@ -10,13 +10,13 @@
 A quiet shard has no coroutine: it is an entry in the polling pool. Its occasional tasks run in its
 `Activity`. When that rests and the shard has ended, or must be given up, the pipeline closes.
 
-In: a leased cursor. Out: the word `ended` (read to its end, all committed) or `released`. On
-failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses,
-all through the activity.
+In: a leased cursor. Out: the call `ended` (read to its end, all committed) or `released`. On
+failure: `LeaseLost` (drop everything, nothing is lost), or what the table refuses, to `failed`.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -24,7 +24,6 @@ import anyio.abc
 
 from streamkit.core.by_item import Run
 from streamkit.core.checkpoints import Checkpoints
-from streamkit.core.dispatch import Dispatcher
 from streamkit.core.outcome import PendingChange
 from streamkit.core.stage import CommitStage
 from streamkit.errors import RetentionLost
@@ -44,8 +43,6 @@ log = get_logger("streamkit.shard")
 
 _FULL_SECONDS = 0.05
 """The pause until a shard checks again whether there is room for another of its pages."""
-_TAKES_MAX = 3
-"""Owners in a row that vanished with nothing committed, before changes are taken one by one."""
 
 
 class Closing(Protocol):
@@ -70,12 +67,12 @@ class ShardPipeline:
 
     reader: ShardReader
     stage: CommitStage
+    checkpoints: Checkpoints
     go_live: GoLive
     reading: Reading
     closing: Closing
     group: anyio.abc.TaskGroup
     shared: SharedReader | None = None
-    _cautious: bool = False
     _processing: bool = False
     _committing: bool = False
     _broken_off: bool = False
@@ -84,7 +81,7 @@ class ShardPipeline:
 
     def __post_init__(self) -> None:
         """Create the activity, with no task yet."""
-        self.activity = Activity(self.group, self._failed, self.rested)
+        self.activity = Activity(self.group, partial(self.closing.failed, self), self.rested)
         self.behind = Behind(self.reader.clock, self.cursor.seen)
         self.quiet = QuietPages(self.reading.writes)
         self._one_by_one = OneByOne(self.stage, self.checkpoints, self.go_live, self.reading)
@@ -100,39 +97,19 @@ class ShardPipeline:
         return self.stage.cursor
 
     @property
-    def checkpoints(self) -> Checkpoints:
-        """Return what writes the cursor when there is nothing to commit."""
-        return Checkpoints(self.stage)
-
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """Return the dispatcher, which runs the handlers."""
-        return self.stage.dispatcher
-
-    @property
     def waits(self) -> bool:
         """Return whether nothing is under way except the next poll."""
-        return not (self.stage.pending or self._processing or self.reader.ended)
+        return self.reads and not self.stage.pending
 
     @property
     def reads(self) -> bool:
         """Return whether its next page must be read, now or when it is due."""
         return not (self._processing or self.reader.ended)
 
-    @property
-    def lag(self) -> float:
-        """Return how far the shard is behind, in seconds; NaN if that is not known yet."""
-        waiting = (change.record for change in self.stage.pending if change.record is not None)
-        oldest = next(waiting, None)
-        return self.behind.lag(None if oldest is None else oldest.created_at)
-
     async def begin(self) -> None:
         """Load the queued keys, and begin to poll."""
-        cursor = self.cursor
-        await self.stage.queued_keys.load(cursor.chunks)
-        self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
-        if self._cautious:
-            log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)
+        await self.stage.queued_keys.load(self.cursor.chunks)
+        self._one_by_one.begin()
         self.reading.pool.add(self.poll)
 
     def stop(self) -> None:
@@ -155,9 +132,6 @@ class ShardPipeline:
         if self.shared is not None:
             self.shared.close()
 
-    def _failed(self, error: Exception) -> bool:
-        return self.closing.failed(self, error)
-
     def rested(self) -> None:
         """Close, when there is nothing left to do here."""
         stage = self.stage
@@ -171,6 +145,7 @@ class ShardPipeline:
             await self.closing.ended(self)
             return
         if not self.stage.persisted:
+            # If the process dies before this, the next owner reads pages without effects again.
             await self.checkpoints.position()
         await self.closing.released(self)
 
@@ -192,42 +167,36 @@ class ShardPipeline:
         if not self.reading.budget.has_room(self.shard):
             return _FULL_SECONDS
         if self.go_live.due(self.reader.seen):
-            self._apart(self._turn)
-            return None
+            return self._apart(self._turn)
         try:
             with anyio.CancelScope() as self._reading:
                 page = await self.reader.read()
             if self._reading.cancelled_caught:
                 return None
         except RetentionLost as lost:
-            self._apart(self._settle, lost)
-            return None
+            return self._apart(self._settle, lost)
         if page is None:
             return self.reader.wait
         self.closing.note_read()
         self.behind.note(page.records)
         if page.flawed:
-            self._apart(self._process_flawed, page)
-            return None
-        if self._cautious and page.records:
-            self._apart(self._process_singly, page)
-            return None
+            return self._apart(self._process_flawed, page)
+        if self._one_by_one.suspects and page.records:
+            return self._apart(self._process_singly, page)
         pending, later, traffic = await self._dispatch(page)
         self.quiet.note(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         if later or self.go_live.late:
-            self._apart(self._process, page, pending, later, traffic, pause)
-            return None
+            return self._apart(self._process, page, pending, later, traffic, pause)
         self._hand_over(page, pending, traffic)
         return None if self.reader.ended else self._rest(pause)
 
     async def _dispatch(self, page: Page) -> tuple[list[PendingChange], list[Run], int]:
         """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
+        dispatch = self.stage.dispatcher.dispatch
         try:
-            return await self.dispatcher.dispatch(
-                page, self.shard, self.go_live.as_run, blocks=True
-            )
+            return await dispatch(page, self.shard, self.go_live.as_run, blocks=True)
         finally:
             self._processing = False
 
@@ -235,18 +204,18 @@ class ShardPipeline:
         """Return the pause; 0 if another consumer has read the next page already."""
         return 0.0 if self.shared is not None and self.shared.ready else pause
 
-    def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Continue in a task, so that a slow handler does not take a place in the pool."""
+    def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> float | None:
+        """Continue in a task, which takes no place in the pool and says when to poll again."""
         self._processing = True
         self.activity.start(process, *arguments)
+        return None
 
     async def _process(
         self, page: Page, pending: list[PendingChange], later: list[Run], traffic: int, pause: float
     ) -> None:
         """Run async handlers once everything before this page is committed.
 
-        So they see the earlier changes, know which keys are queued, and run at most once per
-        commit.
+        So they see the earlier changes and the queued keys, and run at most once per commit.
         """
         await self.stage.quiet.wait()
         await self.go_live.settle()
@@ -257,12 +226,11 @@ class ShardPipeline:
     async def _process_flawed(self, page: Page) -> None:
         """Set aside the records that cannot be read, and process the others of the page."""
         await self.stage.set_aside(page.records)
-        if self._cautious:
+        if self._one_by_one.suspects:
             await self._process_singly(page)
             return
-        pending, later, traffic = await self.dispatcher.dispatch(
-            page, self.shard, self.go_live.as_run
-        )
+        dispatch = self.stage.dispatcher.dispatch
+        pending, later, traffic = await dispatch(page, self.shard, self.go_live.as_run)
         self.quiet.note(page, traffic)
         pause = self.stage.pacing.pause(traffic, len(page.records))
         await self._process(page, pending, later, traffic, pause)
@@ -277,9 +245,8 @@ class ShardPipeline:
         stage.note_seen(int(self.reader.seen))
         if page.records:
             self.reading.budget.take(self.shard, page.size)
-            pending.append(
-                PendingChange(self.reader.position, self.reader.dated, page_bytes=page.size)
-            )
+            position, dated = self.reader.position, self.reader.dated
+            pending.append(PendingChange(position, dated, page_bytes=page.size))
             stage.enqueue(pending, traffic=traffic > 0)
         if stage.pending or stage.persist_due <= 0:
             self._commit_soon()
@@ -290,16 +257,15 @@ class ShardPipeline:
         pause = await self.reading.losses.settle(lost)
         if pause is None:
             self.reader.resume(lost)
+            # If the process dies before this, the next owner applies the policy again.
             await self.checkpoints.loss(int(self.reader.seen))
         self._go_on(pause or 0.0)
 
     async def _turn(self) -> None:
-        """Go live for some builds: count their aggregates without ledgers from now on."""
+        """Go live for some builds, once all earlier changes are committed; then go on."""
         await self.stage.quiet.wait()
-        due = self.go_live.due(self.reader.seen)
-        if due and not self.stage.pending:
-            await self.checkpoints.live(self.go_live.marks_with(due))
-            log.info("shard.live", shard=self.shard, builds=sorted(due))
+        if not self.stage.pending:
+            await self.go_live.turn(self.checkpoints, self.reader.seen)
         self._go_on(0.0)
 
     async def _process_singly(self, page: Page) -> None:
@@ -309,8 +275,6 @@ class ShardPipeline:
         if wanted is None:
             self._broken_off = True
             return
-        if wanted:
-            self._cautious = False
         self.quiet.note(page, wanted)
         self._hand_over(page, [], wanted)
         self._go_on(0.0)

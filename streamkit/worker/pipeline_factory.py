@@ -14,6 +14,7 @@ import anyio.abc
 
 from streamkit.archive.reader import CopyReader, LongPages, LongReader
 from streamkit.archive.tail import Tail
+from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
@@ -28,7 +29,7 @@ from streamkit.progress.pacing import Pacing
 from streamkit.stream.iterators import PageSource
 from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.worker.catch_up import CommitRate, PacedCommitter
-from streamkit.worker.copying import CopyPipeline, CopyStage
+from streamkit.worker.copying import CopyCheckpoints, CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import Closing, ShardPipeline
 from streamkit.worker.reading import ArchiveUse, Reading
@@ -70,19 +71,18 @@ class PipelineFactory:
         joined = self.view.rollout.joined
         begin = (arn, cursor, self.machine.clock, self.machine.rng, joined.founded if joined else 0)
         pages: PageSource = shared or StreamPages(self.machine.aws)
+        parts = (self.reading, self.owner, self.group, shared)
         if use is not None and use.copies:
             copying = self._copy_stage(cursor, use)
-            go_live = self._go_live(copying)
-            parts = (copying, go_live, self.reading, self.owner, self.group, shared)
-            return CopyPipeline(CopyReader(pages, *begin), *parts)
+            checkpoints, go_live = CopyCheckpoints(copying), self._go_live(copying)
+            return CopyPipeline(CopyReader(pages, *begin), copying, checkpoints, go_live, *parts)
         if use is not None:
             chain = use.shards.chain(cursor.name)
             reader: ShardReader = LongReader(LongPages(pages, chain, arn, use.writer), *begin)
         else:
             reader = ShardReader(pages, *begin)
         stage = CommitStage(*self._commits(cursor))
-        go_live = self._go_live(stage)
-        return ShardPipeline(reader, stage, go_live, self.reading, self.owner, self.group, shared)
+        return ShardPipeline(reader, stage, Checkpoints(stage), self._go_live(stage), *parts)
 
     def _go_live(self, stage: CommitStage) -> GoLive:
         store, rollout = self.view.known.store, self.view.rollout

@@ -15,6 +15,7 @@ from streamkit.fleet.lag import Lag, bound, time_to_loss
 from streamkit.fleet.leadership import Leadership
 from streamkit.observe.memory import used_bytes
 from streamkit.observe.meters import Meters
+from streamkit.worker.pipeline import ShardPipeline
 from streamkit.worker.shardset import ShardSet
 
 SAMPLE_SECONDS = 5.0
@@ -79,7 +80,7 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
     unread = coordinator.sharing.unread if lister else ()
     now, founded = coordinator.clock.time(), joined.founded if joined else 0
     ages = [bound(cursor, now, founded).seconds for cursor in unread]
-    lags = {name: pipeline.lag for name, pipeline in sorted(shards.running.items())}
+    lags = {name: _lag(pipeline) for name, pipeline in sorted(shards.running.items())}
     started = joined is not None and coordinator.rollout.founding.exact
     return WorkerReport(
         consumer=consumer,
@@ -94,6 +95,13 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
         oldest=shards.retries.oldest,
         catches_up=started and any(now - lag < founded for lag in lags.values()),
     )
+
+
+def _lag(pipeline: ShardPipeline) -> float:
+    """Return how far a shard is behind, in seconds; NaN if that is not known yet."""
+    waiting = (change.record for change in pipeline.stage.pending if change.record is not None)
+    oldest = next(waiting, None)
+    return pipeline.behind.lag(None if oldest is None else oldest.created_at)
 
 
 def sample(workers: Iterable[Reporting]) -> None:

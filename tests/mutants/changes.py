@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "holds-not-loaded",
         "worker/pipeline.py",
-        "        await self.stage.queued_keys.load(cursor.chunks)\n",
+        "        await self.stage.queued_keys.load(self.cursor.chunks)\n",
         "",
         "a new owner does not know which queues are held",
         "C7",
