@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from streamkit.changes import read_annotation
 from streamkit.core.handler import Delivery, Handler, Policy, Shadow
 from streamkit.core.writes import DeclaredWrites, declared_writes, named_entities, read_writes
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
+from streamkit.kinds.annotation import read_annotation
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When, checked
 
@@ -34,10 +34,7 @@ def function_handler(
     first = parameters[0].name
     if first not in hints:
         raise DeclarationError(f"{declared}: annotate {first!r}, as in {first}: Inserted[Order]")
-    try:
-        kinds, entity = read_annotation(hints[first])
-    except DeclarationError as error:
-        raise DeclarationError(f"{declared}: {error}") from None
+    kinds, entity = read_annotation(hints[first], declared)
     needs = needs_of(parameters[1:], hints, declared)
     writes = writes_of(hints, when, entity, declared)
     return Handler(

@@ -103,7 +103,7 @@ PURE = """
     core.querying core.queueing core.reading core.writes effects entity kinds.aggregate.aggregate
     kinds.aggregate.buckets kinds.aggregate.contributions kinds.aggregate.entries
     kinds.aggregate.extremes kinds.aggregate.measures kinds.aggregate.options
-    kinds.aggregate.recount kinds.aggregate.soundness model.builds model.keys model.origin
+    kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation model.builds model.keys model.origin
     model.parts model.schema model.spec model.templates model.when observe.pricing
     progress.actions progress.control progress.fold progress.lease progress.updates sinks.body
     sinks.envelope sinks.notes sinks.versions stream.lineage stream.start

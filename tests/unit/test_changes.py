@@ -4,7 +4,6 @@ import pickle
 from contextlib import suppress
 from dataclasses import FrozenInstanceError, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Union
 
 import pytest
 
@@ -16,25 +15,15 @@ from streamkit.changes import (
     Kind,
     Modified,
     Removed,
-    read_annotation,
 )
 from streamkit.entity import Entity
-from streamkit.errors import DeclarationError, DecodeError
-from streamkit.model.declaration import Declaration
+from streamkit.errors import DecodeError
 
 
 class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}"):
     id: str
     price: int = 0
     title: str = ""
-
-
-class Brand(Entity, pk="BRAND#{name}", sk="BRAND#{name}"):
-    name: str
-
-
-class Abstract(Entity):
-    name: str
 
 
 KEY = ItemKey("DEAL#1", "DEAL#1")
@@ -57,43 +46,6 @@ class Source:
 
 
 OLD, NEW = Deal(id="1", price=1), Deal(id="1", price=2)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "kinds"),
-    [
-        (Inserted[Deal], {Kind.INSERTED}),
-        (Expired[Deal], {Kind.EXPIRED}),
-        (Inserted[Deal] | Modified[Deal], {Kind.INSERTED, Kind.MODIFIED}),
-        (Union[Removed[Deal], Expired[Deal]], {Kind.REMOVED, Kind.EXPIRED}),  # noqa: UP007
-        (Change[Deal], set(Kind)),
-        (Annotated[Modified[Deal], "x"], {Kind.MODIFIED}),
-    ],
-)
-def test_an_annotation_says_kinds_and_entity(annotation: Any, kinds: set[Kind]) -> None:
-    assert read_annotation(annotation) == (frozenset(kinds), Deal)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "message"),
-    [
-        (Deal, r"say which change of Deal: Inserted\[Deal\]"),
-        (Inserted, "Inserted of which entity"),
-        (Inserted[Deal] | Modified[Brand], "one entity, not to Brand, Deal"),
-        (Inserted[Deal] | None, "is not a kind of change"),
-        (Deal | Brand, "say which change of Deal"),
-        (int, "is not a kind of change"),
-        (Inserted[int], "int is not an entity"),  # type: ignore[type-var]
-        (Inserted[Abstract], "abstract base"),
-    ],
-)
-def test_an_annotation_that_says_neither_is_refused(annotation: Any, message: str) -> None:
-    place = Declaration("handler", "deals.py", 3)
-    with pytest.raises(DeclarationError, match=message) as refusal:
-        read_annotation(annotation, place)
-    assert str(refusal.value).startswith("handler (deals.py:3): ")
-    with pytest.raises(DeclarationError, match=message):
-        read_annotation(annotation)
 
 
 @pytest.mark.parametrize(

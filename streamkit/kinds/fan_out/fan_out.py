@@ -19,11 +19,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin, get_type_hints
 
-from streamkit.changes import Change, read_annotation
+from streamkit.changes import Change
 from streamkit.core.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
 from streamkit.effects import Effect, Put, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
+from streamkit.kinds.annotation import read_annotation
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.audience import (
     AudiencePage,
