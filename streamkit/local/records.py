@@ -55,6 +55,7 @@ class EngineRecord:
         "_images",
         "_keys",
         "_size",
+        "_wire",
         "created",
         "event_id",
         "identity",
@@ -87,6 +88,7 @@ class EngineRecord:
         self._images: tuple[Item | None, Item | None] | bytes = (shown_new, shown_old)
         # An image contains the key.
         self._keys = keys if shown_new is None and shown_old is None else None
+        self._wire: dict[str, Any] | None = None
         self._size: int | None = None
         if sizes is not None:
             self._size = item_size(keys)
@@ -108,7 +110,12 @@ class EngineRecord:
             self._keys = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the record as `GetRecords` returns it; images that are not packed are shared."""
+        """Return the record as `GetRecords` returns it: the same object for all readers."""
+        if self._wire is None:
+            self._wire = self._as_read()
+        return self._wire
+
+    def _as_read(self) -> dict[str, Any]:
         keys, new, old = self.images()
         change: dict[str, AttributeValue | int | str] = {
             "ApproximateCreationDateTime": int(self.created),
