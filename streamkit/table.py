@@ -24,6 +24,7 @@ from streamkit.core.matching import Matcher
 from streamkit.core.querying import (
     group_ref,
     in_bounds,
+    page_request,
     part_of,
     query_request,
     sort_value,
@@ -282,14 +283,8 @@ class Table:
             after: `place_of` the last item before the page; without it, the first page.
             limit: the most items that are read. In a scan, those of other entities are left out.
         """
-        request: dict[str, Any] = {"TableName": self.schema.name}
-        if isinstance(wanted, Query):
-            request = query_request(wanted, self.schema)
-        elif wanted.index is not None:
-            request["IndexName"] = wanted.index.name
+        request = page_request(wanted, self.schema, after)
         request |= {"Limit": limit, "ConsistentRead": wanted.index is None}
-        if after is not None:
-            request["ExclusiveStartKey"] = dict(after)
         call = self._dynamodb.query if isinstance(wanted, Query) else self._dynamodb.scan
         reply = await available(call(**request))
         items = [item for item in reply["Items"] if self._is_meant(wanted, item)]

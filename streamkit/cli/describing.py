@@ -8,7 +8,6 @@ from streamkit.fleet.hosting import LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
-from streamkit.progress.clock import SystemClock
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
@@ -130,22 +129,24 @@ def _not_looked_at(status: Status) -> list[str]:
 
 def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
     """Print fan-outs that are under way."""
-    now = SystemClock().time()
     rows = [
         (
             f.lane,
             f.handler,
             f.state,
             str(f.served),
-            f"{f.served / (now - f.since):.1f}" if now > f.since else "-",
+            "?" if f.share is None else f"{f.share:.0%}",
+            seconds(f.left),
+            "?" if f.speed is None else f"{f.speed:.1f}",
             str(f.parked),
             str(f.waiting),
             moment(f.since),
         )
         for f in found
     ]
-    counts = ("served", "a second", "parked", "waiting")
-    table(("fan-out", "handler", "state", *counts, "since (UTC)"), rows)
+    counts = ("served", "done", "left", "a second", "parked", "waiting")
+    heads = ("fan-out", "handler", "state", *counts, "since (UTC)")
+    table(heads, rows, drop=("since (UTC)", "a second", "waiting"), cut=("handler", "fan-out"))
 
 
 def describe_archive(found: ArchiveCheck) -> None:

@@ -193,9 +193,10 @@ def describe_lines(lines: Sequence[Line]) -> None:
     """Print the migrations that are not done, a line each."""
     for one in lines:
         done = "" if one.share == "-" else f", {one.share} of the scan"
+        left = "" if one.left is None else f", about {seconds(one.left)} left"
         errors = f", {one.errors} errors" if one.errors else ""
         note = f"; {one.note}" if one.note else ""
-        say(f"migration {one.migration}: {one.phase}{done}{errors}{note}")
+        say(f"migration {one.migration}: {one.phase}{done}{left}{errors}{note}")
 
 
 def describe_history(state: State) -> None:

@@ -186,7 +186,7 @@ def status(
     from streamkit.cli.following import after_status
     from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.verdicts import exit_by
-    from streamkit.cli.watching import watch_status
+    from streamkit.cli.watching import watch_app
     from streamkit.migrate.status import list_migrations
     from streamkit.operate.status import read_status
 
@@ -196,15 +196,14 @@ def status(
         )
     loaded = app_named(app, listener)
 
-    async def look(aws: "Aws") -> "Status":
-        return await read_status(loaded, aws, look_into_stream=not no_stream)
-
     if watch:
-        with_aws(lambda aws: watch_status(partial(look, aws), every, looks, as_json=json))
+        seen = partial(watch_app, loaded, every=every, looks=looks, as_json=json)
+        with_aws(lambda aws: seen(aws, look_into_stream=not no_stream))
         return
 
     async def look_once(aws: "Aws") -> "tuple[Status, list[Line]]":
-        return await look(aws), await list_migrations(loaded, aws)
+        found = await read_status(loaded, aws, look_into_stream=not no_stream)
+        return found, await list_migrations(loaded, aws)
 
     found, migrations = with_aws(look_once)
     if json:

@@ -11,13 +11,17 @@ import io
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 
 import anyio
 
+from streamkit.app import App
+from streamkit.aws import Aws
 from streamkit.cli.describing import describe_status
 from streamkit.cli.printing import is_rich, say, seconds
+from streamkit.operate.fan_outs import Audiences
 from streamkit.operate.remaining import catches_up_in
-from streamkit.operate.status import ShardStatus, Status
+from streamkit.operate.status import ShardStatus, Status, read_status
 from streamkit.progress.clock import Clock, SystemClock, utc
 
 Look = Callable[[], Awaitable[Status]]
@@ -27,6 +31,25 @@ _LOOKS = 30
 
 _KEPT = 10
 """A display shows this many changes, the newest first."""
+
+
+async def watch_app(
+    app: App,
+    aws: Aws,
+    *,
+    every: float,
+    looks: int | None,
+    as_json: bool,
+    look_into_stream: bool,
+) -> None:
+    """Show the status of an app every `every` seconds; the audiences of fan-outs are counted once.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    audiences = Audiences(app, aws)
+    look = partial(read_status, app, aws, look_into_stream=look_into_stream, audiences=audiences)
+    await watch_status(look, every, looks, as_json=as_json)
 
 
 async def watch_status(look: Look, every: float, looks: int | None, *, as_json: bool) -> None:

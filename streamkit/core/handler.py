@@ -119,13 +119,15 @@ class Broadcast:
 
     `page(change, token, table, limit)` reads the recipients after a token, `one(name, table)` reads
     one of them again, and `serve(change, to, tools)` makes the effects for one. `rate` is the most
-    recipients served in a second.
+    recipients served in a second. `left(change, token, dynamodb, schema, calls)` counts those
+    after a token.
     """
 
     page: Callable[..., Awaitable[Any]]
     one: Callable[..., Awaitable[Any]]
     serve: Callable[..., Awaitable[tuple[Effect, ...]]]
     rate: float | None = None
+    left: Callable[..., Awaitable[int | None]] | None = None
 
 
 class Totals(Protocol):

@@ -14,7 +14,7 @@ from streamkit.entity import Entity
 from streamkit.errors import DecodeError
 from streamkit.model.codec import AttributeValue, encode_key
 from streamkit.model.key_fields import KeyFields
-from streamkit.model.keys import Query
+from streamkit.model.keys import Query, Scan
 from streamkit.model.parts import LAST_SUFFIX, is_part, without_suffix
 from streamkit.model.schema import KeyAttributes, TableSchema
 from streamkit.progress.actions import ItemRef, Wire
@@ -54,6 +54,20 @@ def query_request(query: Query[Any], schema: TableSchema) -> dict[str, Any]:
     request["ScanIndexForward"] = not query.descending
     if query.maximum is not None:
         request["Limit"] = query.maximum
+    return request
+
+
+def page_request(
+    wanted: Query[Any] | Scan[Any], schema: TableSchema, after: Mapping[str, Wire] | None
+) -> dict[str, Any]:
+    """Return the request of one page of a query or scan, after the key of an item."""
+    request: dict[str, Any] = {"TableName": schema.name}
+    if isinstance(wanted, Query):
+        request = query_request(wanted, schema)
+    elif wanted.index is not None:
+        request["IndexName"] = wanted.index.name
+    if after is not None:
+        request["ExclusiveStartKey"] = dict(after)
     return request
 
 

@@ -101,7 +101,21 @@ def _index(entity: type[Entity], index: Index, schema: TableSchema) -> Iterator[
         else:
             yield from _number(index.declaration, key, there[0] if there else None)
     known = schema.indexes.get(index.name)
-    if known is not None and not known.is_active:
+    if known is None:
+        yield Finding(
+            "warning",
+            f"{index.declaration}: {schema.name} has no index {index.name}; items get its"
+            " attributes, and nobody can query it: correct the name, or add the index to the table",
+        )
+    elif (known.pk, known.sk) != keys:
+        wanted, has = (" and ".join(name for name, _ in one) for one in (sum(keys, ()), known.keys))
+        yield Finding(
+            "error",
+            f"{index.declaration}: it stores {wanted}, and {index.name} of {schema.name} has the"
+            f" keys {has}; items would be missing in the index: correct pk_attribute= and"
+            " sk_attribute=, or leave them out",
+        )
+    elif not known.is_active:
         yield Finding(
             "warning",
             f"{index.declaration}: {index.name} of {schema.name} is being created; nobody can query"

@@ -1,22 +1,31 @@
 """List the fan-outs that are under way, and cancel one.
 
-In: an app and its parked queues. Out: the progress of each fan-out.
+In: an app and its parked queues. Out: the progress of each fan-out, and how long it still takes:
+its audience is counted from its place on, and its pace is measured by what it has served.
 A cancelled fan-out stops: recipients that were served stay served, and the next change of its item
 is fanned out next.
 """
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
-from streamkit.core.parking import Parked
-from streamkit.core.tables import open_store
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.parked.payload import whole_record
+from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, read_head
+from streamkit.core.parking import Failure, Parked
+from streamkit.core.tables import AppTables, open_store, survey
 from streamkit.operate.redrive import discard_queue
 from streamkit.progress.clock import Clock, SystemClock
+from streamkit.stream.decode import Page
+
+_COUNTED = 5
+"""So many fan-outs are counted at a look; those that wait behind them are counted later."""
+_CALLS = 20
+"""A count ends after so many calls of 1 MB: some 100,000 small recipients."""
 
 State = Literal["serving", "failed", "stuck"]
 
@@ -26,7 +35,10 @@ class FanOutStatus:
     """One fan-out; `waiting` counts later changes of the item, `since` is in epoch seconds.
 
     `parked` counts the `served` recipients for which the change was parked in queues of their own.
-    `failed`: it is retried later without help; `stuck`: it waits for a person.
+    `failed`: it is retried later without help; `stuck`: it waits for a person. `share` of the
+    recipients are served, 0 to 1, `speed` are those of a second, `left` about how many seconds the
+    rest takes; None where that is not known: of a generator, of a mirror's copies, of an audience
+    that takes many calls to count; `speed` of a change that has waited for others of its item.
     """
 
     lane: str
@@ -36,6 +48,9 @@ class FanOutStatus:
     parked: int
     waiting: int
     since: int
+    share: float | None = None
+    speed: float | None = None
+    left: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -65,15 +80,76 @@ def fan_outs(
     )
 
 
-async def list_fan_outs(app: App, aws: Aws) -> tuple[FanOutStatus, ...]:
+async def list_fan_outs(
+    app: App, aws: Aws, *, clock: Clock | None = None
+) -> tuple[FanOutStatus, ...]:
     """Return the fan-outs that are under way, the oldest first.
 
     Raises:
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
-    store = await open_store(app, aws)
+    tables = await survey(app, aws)
+    store = tables.store(app, aws)
     queues = await parked_queues(store)
-    return fan_outs(app, queues, await list_parked(store, queues))
+    found = fan_outs(app, queues, await list_parked(store, queues))
+    return await Audiences(app, aws).measure(tables, found, (clock or SystemClock()).time())
+
+
+class Audiences:
+    """The sizes of the audiences that are served; keep one for many looks: each is counted once."""
+
+    def __init__(self, app: App, aws: Aws) -> None:
+        self._app, self._aws = app, aws
+        self._sizes = dict[tuple[str, str], int | None]()
+
+    async def measure(
+        self, tables: AppTables, found: Sequence[FanOutStatus], now: float
+    ) -> tuple[FanOutStatus, ...]:
+        """Add how much of each fan-out is done, and when it ends; `now` is in epoch seconds."""
+        serving = [one.lane for one in found if one.state == "serving"][:_COUNTED]
+        return tuple(
+            [
+                await self._measured(tables, one, now) if one.lane in serving else one
+                for one in found
+            ]
+        )
+
+    async def _measured(self, tables: AppTables, one: FanOutStatus, now: float) -> FanOutStatus:
+        head = await read_head(tables.store(self._app, self._aws), one.lane)
+        if head is None:
+            return one
+        queue, first = head
+        place = (queue.name, queue.head)
+        if place not in self._sizes:
+            left = await self._left(tables, queue, first)
+            self._sizes[place] = None if left is None else queue.served + left
+        size = self._sizes[place]
+        seconds = now - queue.since if first.at == queue.since else 0.0
+        speed = queue.served / seconds if seconds > 0 else None
+        if not size:
+            return replace(one, served=queue.served, speed=speed)
+        rest = max(0, size - queue.served)  # others may have joined the audience meanwhile
+        left_seconds = rest / speed if speed else None
+        share = queue.served / (queue.served + rest) if queue.served + rest else None
+        return replace(one, served=queue.served, share=share, speed=speed, left=left_seconds)
+
+    async def _left(self, tables: AppTables, queue: ParkedQueue, first: Parked) -> int | None:
+        """Count the recipients of a change that are not served; None if that cannot be done."""
+        handler = next(one for one in self._app.handlers if one.name == queue.handler)
+        if handler.broadcast is None or handler.broadcast.left is None:
+            return None
+        routes = self._app.routes(tables.schemas)
+        dispatcher = Dispatcher([handler], routes, lambda *_: {}, SystemClock(), random.Random(0))
+        dynamodb, table = self._aws.dynamodb, tables.table
+        try:
+            record = await whole_record(self._aws, table.stream_arn or "", first)
+            if isinstance(record, Failure):
+                return None
+            pending, _, _ = await dispatcher.dispatch(Page((record,)), first.shard)
+            change = dispatcher.change_of(pending[0], handler, first.shard)
+            return await handler.broadcast.left(change, queue.token, dynamodb, table, _CALLS)
+        except Exception:  # noqa: BLE001 - the audience is user code; its worker reports it
+            return None
 
 
 async def cancel_fan_out(app: App, aws: Aws, queue: str, *, clock: Clock | None = None) -> bool:

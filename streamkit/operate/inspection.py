@@ -23,6 +23,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
+from streamkit.operate.shape_findings import shape_findings
 from streamkit.operate.starts import start_findings
 from streamkit.progress.actions import OURS, Action, Verb, render
 from streamkit.progress.control import ControlSpace
@@ -103,7 +104,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
         ConfigurationError: a table is missing, or may not be described.
     """
     tables = await survey(app, aws)
-    found = await _findings(app, tables)
+    found = [*await _findings(app, tables), *shape_findings(app, tables)]
     looked_at, odd = await sample_findings(app, aws, tables.table)
     found += odd
     missing = await missing_migrations(app, aws)

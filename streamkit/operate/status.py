@@ -27,7 +27,7 @@ from streamkit.fleet.lag import Archived, Lag, listens, time_to_loss
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
 from streamkit.operate.archives import open_archive
-from streamkit.operate.fan_outs import FanOutStatus, fan_outs
+from streamkit.operate.fan_outs import Audiences, FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
 from streamkit.operate.unread import Unread
 from streamkit.progress.clock import Clock, SystemClock
@@ -138,7 +138,12 @@ class Status:
 
 
 async def read_status(
-    app: App, aws: Aws, *, clock: Clock | None = None, look_into_stream: bool = True
+    app: App,
+    aws: Aws,
+    *,
+    clock: Clock | None = None,
+    look_into_stream: bool = True,
+    audiences: Audiences | None = None,
 ) -> Status:
     """Read the state of an app's consumer.
 
@@ -148,6 +153,7 @@ async def read_status(
         clock: computes ages.
         look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it is
             an upper bound that can be an hour too high on a quiet shard.
+        audiences: of fan-outs, as earlier looks have counted them.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
@@ -162,8 +168,7 @@ async def read_status(
         async with _archive_of(app, aws) as archive:
             arn = tables.table.stream_arn or ""
             await unread.look(aws, arn, listens(app, tables.table), archive)
-    lags = unread.lags
-    lag = _worst(cursors, lags)
+    lags, lag = unread.lags, _worst(cursors, unread.lags)
     seen = await MemberList(store).look()
     queues = await parked_queues(store, cursors)
     parked = await list_parked(store, queues)
@@ -184,16 +189,21 @@ async def read_status(
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
         paused=seen.paused,
-        fan_outs=fan_outs(app, queues, parked),
-        host=generation.host or WORKERS if generation else WORKERS,
-        unread_shards=tuple(
-            cursor.name
-            for _, cursor in in_tree_order(cursors)
-            if not cursor.finished and cursor.owner not in seen.members
+        fan_outs=await (audiences or Audiences(app, aws)).measure(
+            tables, fan_outs(app, queues, parked), clock.time()
         ),
+        host=generation.host or WORKERS if generation else WORKERS,
+        unread_shards=tuple(_unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag),
         audit=generation.audit if generation else (),
     )
+
+
+def _unowned(cursors: Mapping[str, Cursor], members: Mapping[str, Member]) -> Iterator[str]:
+    """Yield the open shards that no known worker owns."""
+    for _, cursor in in_tree_order(cursors):
+        if not cursor.finished and cursor.owner not in members:
+            yield cursor.name
 
 
 @asynccontextmanager

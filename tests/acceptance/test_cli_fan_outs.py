@@ -60,7 +60,11 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
         (found,) = listed(shop)
         assert (found["handler"], found["state"], found["parked"]) == ("notify", "serving", 0)
         assert 0 < found["served"] < 40
-        assert found["lane"] in shop.run("status", "mail").stdout
+        assert found["share"] == found["served"] / 40
+        assert found["left"] > 0
+        shown = shop.run("status", "mail").stdout
+        assert found["lane"] in shown
+        assert "SERVED  DONE  LEFT  A SECOND" in shown
         assert shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"]).returncode == 0
         assert listed(shop) == []
         again = shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"])

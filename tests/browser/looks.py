@@ -97,7 +97,7 @@ def everything():
         workers=workers,
         unread_shards=("late",),
         needs_rebuild=("BrandLikes",),
-        fan_outs=(FanOutStatus("lane", "notify", "serving", 1_500_000, 2, 3, 0),),
+        fan_outs=(FanOutStatus("lane", "notify", "serving", 1_500_000, 2, 3, 0, 0.6, 480.0, 2e3),),
         operations=(OperationStatus("rebuild", "BrandLikes", "scanning", share=0.25, left=6e3),),
     )
     waits = (Waiting("1", "ValueError", 3, 0),)
@@ -116,7 +116,7 @@ def everything():
     archive = ConsumerView(
         WorkerReport("deals.archive", "active", {"a": 1.0, "b": 900.0}), (), status(), copies=True
     )
-    asked = Asked(history=kept, errors="deals", proof="p", explained=item, finished=True, now=9e3)
+    asked = Asked(history=kept, errors="deals", proof="p", explained=item, finished=True)
     return page(own, archive, asked=asked, ready=("deals: late is read by no worker",))
 
 

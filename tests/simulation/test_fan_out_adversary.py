@@ -21,7 +21,7 @@ from streamkit import (
 from streamkit.kinds.fan_out import broadcasting
 from streamkit.kinds.fan_out.broadcasting import AHEAD
 from streamkit.operate.consumers import delete_consumer
-from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.operate.fan_outs import Audiences, cancel_fan_out, list_fan_outs
 from streamkit.operate.redrive import redrive
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.status import read_status
@@ -299,6 +299,68 @@ def test_a_cancelled_fan_out_stops_and_the_next_change_of_its_item_is_next(harne
     assert len(notes(harness)) <= served + 50
     assert not harness.parked(), "the next one's turn has come at once"
     assert not with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.lane))
+
+
+def looked(harness):
+    clock = harness.world.clock
+    (found,) = with_aws(harness, lambda aws: list_fan_outs(harness.app, aws, clock=clock))
+    return found
+
+
+def test_one_look_tells_how_much_of_a_fan_out_is_done_and_how_long_the_rest_takes(harness_of):
+    harness = harness_of(make_app(rate=50, inline=0))
+    begun(harness)
+    found = looked(harness)
+    assert found.share == found.served / 300
+    assert found.speed == pytest.approx(50, rel=0.5)
+    assert found.left == pytest.approx((300 - found.served) / found.speed)
+    harness.advance(f"{found.left + 5:.0f}s")
+    assert notes(harness) == users(300)
+
+
+def test_how_long_a_fan_out_takes_is_not_guessed_where_nothing_was_measured(harness_of):
+    async def generated(change: Inserted[Deal], after: str | None):
+        for user in users(300):
+            if after is None or user > after:
+                yield user, Watch(brand="acme", user=user)
+
+    harness = harness_of(make_app(rate=50, inline=0, audience=generated))
+    harness.settle()
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.advance("3s")
+    found = looked(harness)
+    assert (found.state, found.share, found.left) == ("serving", None, None)
+    assert found.speed > 0
+    later = harness_of(make_app(rate=50, inline=0))
+    begun(later)
+    later.delete(Deal.key(deal="1"))
+    later.put(Deal(deal="1", brand="acme"))
+    later.advance("6s")
+    found = looked(later)
+    assert (found.waiting, found.speed, found.left) == (0, None, None)
+    assert found.share == found.served / 300
+
+
+def test_an_audience_is_counted_once_however_often_somebody_looks(harness_of):
+    harness = harness_of(make_app(rate=50, inline=0))
+    begun(harness)
+    counted = []
+    count = lambda call: counted.extend(  # noqa: E731
+        [call.payload] if call.payload.get("Select") == "COUNT" else []
+    )
+    harness.world.engine.observers.append(count)
+
+    async def look_twice(aws):
+        audiences = Audiences(harness.app, aws)
+        for _ in range(2):
+            status = await read_status(
+                harness.app, aws, clock=harness.world.clock, audiences=audiences
+            )
+            assert status.fan_outs[0].share
+        return status
+
+    with_aws(harness, look_twice)
+    assert len(counted) == 1
 
 
 def test_a_fan_out_whose_handler_is_gone_waits_and_goes_on_where_it_was(harness_of):

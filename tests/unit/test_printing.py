@@ -5,11 +5,14 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from streamkit.cli.describing import describe_status
+from streamkit.cli.describing import describe_fan_outs, describe_status
 from streamkit.cli.following import after_check, after_explanation, after_status
+from streamkit.cli.migration_views import describe_lines
 from streamkit.cli.printing import say, say_next, table
 from streamkit.cli.watching import Lags, differences
+from streamkit.migrate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
+from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection, Permission, TableFacts
 from streamkit.operate.status import WorkerStatus
 from tests.unit.test_status_page import shard, status
@@ -59,6 +62,32 @@ def test_on_80_columns_a_status_keeps_parked_and_the_ends_of_names(terminal, mon
     assert all(row.endswith(f"journal {n}") for n, row in enumerate(rows))
     assert all(f"be4f9a6{n}" in row and "7d6e" in row for n, row in enumerate(rows))
     assert max(map(len, lines)) <= 80
+
+
+def test_fan_outs_fit_80_columns_with_how_much_is_done_and_left(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lane = "8f9c2e7a5b3d1f4c6e8a0b2d"
+    known = FanOutStatus(lane, "notify_watchers", "serving", 1_500_000, 2, 3, 0, 0.6, 480.0, 2e3)
+    shown = terminal(describe_fan_outs, [known, FanOutStatus(lane, "told", "stuck", 5, 0, 0, 0)])
+    head, first, second = map(str.split, shown.splitlines())
+    assert head[:6] == ["FAN-OUT", "HANDLER", "STATE", "SERVED", "DONE", "LEFT"]
+    assert first[2:7] == ["serving", "1500000", "60%", "33", "min"]
+    assert second[2:6] == ["stuck", "5", "?", "?"]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_line_of_a_migration_says_how_long_its_scan_still_takes(capsys):
+    describe_lines(
+        [
+            Line("0003", "backfilling", "50.0%", 7, "captures", 0.5, 2000.0),
+            Line("0004", "backfilling", "0.1%", 0, "", 0.001, None),
+        ]
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "migration 0003: backfilling, 50.0% of the scan, about 33 min left, 7 errors; captures",
+        "migration 0004: backfilling, 0.1% of the scan",
+    ]
 
 
 def test_a_wide_terminal_and_a_pipe_show_everything(terminal, monkeypatch, capsys):

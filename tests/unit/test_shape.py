@@ -1,13 +1,17 @@
 """The table that an app's entities fit."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
 from streamkit import App, Entity, Index, IndexShape, Inserted, TableShape
 from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import AppTables
+from streamkit.kinds.preflight import findings
 from streamkit.local.engine import Engine
 from streamkit.model.schema import TableSchema
+from streamkit.operate.shape_findings import shape_findings
 
 
 class Product(Entity, pk="P#{number}", sk="METADATA"):
@@ -93,3 +97,58 @@ def test_the_entities_of_an_app_are_those_of_its_listeners_too():
     def nothing(change: Inserted[Session]) -> None: ...
 
     assert set(entities_of(app)) == {Product, Session}
+
+
+def found_by_check(app, there, *entities, **options):
+    """What `check` says of an app on a table that was made from another shape."""
+    schema = described(there, *entities, **options)
+    return [finding.text for finding in shape_findings(app, AppTables(schema, schema))]
+
+
+def test_check_names_what_of_a_table_is_not_as_its_shape_says():
+    said = TableShape(
+        ttl="until",
+        indexes={"GSI1": IndexShape(pk="kind", project=("brand",)), "GSI2": IndexShape()},
+    )
+    app = App("shop", table="Table", shape=said, entities=[Product])
+    there = TableShape(pk="id", sk="at", sk_type="N", indexes={"GSI1": IndexShape(project=())})
+    keys, expiry, index, carried, name = found_by_check(app, there, Product)
+    assert all(text.startswith(f"{app.declared}: ") for text in (keys, expiry, index, carried))
+    assert "says the keys PK (S) and SK (S), and the table has id (S) and at (N)" in keys
+    assert keys.endswith('write TableShape(pk="id", sk="at", sk_type="N")')
+    assert "says the TTL attribute until, and the table has no TTL attribute" in expiry
+    assert "kind (S) and GSI1SK (S) of the index GSI1, and the table has GSI1PK (S)" in index
+    assert "carries its keys and brand, and it carries its keys alone" in carried
+    assert "the index GSI2, which no entity" in name
+
+
+def test_check_says_nothing_of_a_table_that_is_as_its_shape_says_or_that_has_none():
+    there = TableShape(pk="id", indexes={"GSI1": IndexShape(pk="kind", pk_type="N")})
+    assert (
+        found_by_check(App("a", table="Table", shape=there, entities=[Product]), there, Product)
+        == []
+    )
+    assert found_by_check(App("b", table="Table", entities=[Product]), there, Product) == []
+
+
+def test_check_tells_of_an_index_that_is_missing_or_has_other_keys_than_are_stored():
+    def told(schema):
+        found = findings(app, AppTables(schema, schema))
+        return [(one.severity, one.text) for one in found if "Codes" in one.text]
+
+    app = App("shop", table="Table")
+
+    @app.on
+    def nothing(change: Inserted[Product]) -> None: ...
+
+    request = TableShape().create_table("Table", [Product])
+    whole = TableSchema.from_description(request)
+    assert told(whole) == []
+    lacking = replace(whole, indexes={"GSI1": whole.indexes["GSI1"]})
+    ((severity, text),) = told(lacking)
+    assert severity == "warning"
+    assert "Table has no index Codes; items get its attributes, and nobody can query it" in text
+    other = replace(whole.indexes["Codes"], pk=(("number", "S"),))
+    ((severity, text),) = told(replace(whole, indexes={**whole.indexes, "Codes": other}))
+    assert severity == "error"
+    assert "it stores code, and Codes of Table has the keys number" in text

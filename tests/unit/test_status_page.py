@@ -139,18 +139,18 @@ def test_handlers_parked_changes_fan_outs_workers_and_migrations_have_their_rows
     worker = WorkerStatus("host/1/worker", "active", 4, 2, 9, 0, 1.0, leads=True)
     found = status(
         parked={"notify": 12},
-        fan_outs=(FanOutStatus("lane", "notify", "serving", 1500, 2, 3, 0),),
+        fan_outs=(FanOutStatus("lane", "notify", "serving", 1500, 2, 3, 0, 0.25, 15.0, 300.0),),
         workers=(worker,),
         operations=(OperationStatus("rebuild", "Sales", "scanning", share=0.25, left=600.0),),
     )
     migrations = [Line("0003", "backfill", "50.0%", 7, "captures", 0.5, 90.0)]
-    rows = Reader(page(view(found, migrations=migrations), asked=Asked(now=100.0))).rows
+    rows = Reader(page(view(found, migrations=migrations))).rows
     assert [
         *("notify", "Deal: inserted", "exactly once", "2.0 s", "", "4", "", "5", "12.3 ms"),
         *("100%", "\u2013", ""),
     ] in rows
     assert ["notify", "12", ""] in rows
-    assert ["notify", "serving", "", "1,500", "15.0", "2", "3"] in rows
+    assert ["notify", "serving", "25%", "1,500", "25%", "5 min", "15.0", "2", "3"] in rows
     assert ["host/1/worker", "active", "2", "4", "1.0 s ago", "leads"] in rows
     assert ["0003", "backfill", "50%", "50.0%", "1 min 30 s", "7", "captures"] in rows
     assert ["rebuild of Sales", "scanning", "25%", "25%", "10 min", "\u2013", ""] in rows

@@ -18,10 +18,12 @@ import anyio
 from pydantic import BaseModel
 
 from streamkit.changes import Change, ItemKey
+from streamkit.core.querying import page_request
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode
 from streamkit.model.keys import Scan
+from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.table import Table
 
@@ -95,6 +97,29 @@ class AudienceReader:
             return AudiencePage(found, _token(number, last))
         more = number + 1 < len(sources)
         return AudiencePage(found, _token(number + 1, None) if more else None)
+
+    async def left(
+        self, change: Change[Any], token: str | None, dynamodb: Any, schema: TableSchema, calls: int
+    ) -> int | None:
+        """Count the recipients after a token; None if `calls` are too few, or nothing can be asked.
+
+        Raises:
+            TypeError: the audience function returned something else.
+        """
+        if inspect.isasyncgenfunction(self.audience):
+            return None  # only its function knows
+        number, after = _read_token(token)
+        left = 0
+        for source in as_sources(self.audience(change))[number:]:
+            call = dynamodb.query if isinstance(source, Query) else dynamodb.scan
+            while calls:
+                reply = await call(**page_request(source, schema, after), Select="COUNT")
+                calls, left, after = calls - 1, left + reply["Count"], reply.get("LastEvaluatedKey")
+                if after is None:
+                    break
+            else:
+                return None
+        return left
 
     async def one(self, name: str, table: Table) -> Any | None:
         """Return the recipient of this name, read again; None if it is not in the table any more.

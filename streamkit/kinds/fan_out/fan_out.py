@@ -202,7 +202,7 @@ def fan_out_handler(
         effects=writes.effects,
         sends=writes.sends,
         names=names_of(hints),
-        broadcast=Broadcast(reader.page, reader.one, serve, rate),
+        broadcast=Broadcast(reader.page, reader.one, serve, rate, reader.left),
     )
 
 

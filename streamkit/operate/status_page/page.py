@@ -97,7 +97,7 @@ def _consumer(view: ConsumerView, asked: Asked) -> Markup:
     parts += [element("h3", "Handlers"), tables.handlers_table(view, asked.history)]
     if status is not None:
         parts += [element("h3", "Parked changes"), tables.parked_table(view, status, asked)]
-        parts += [element("h3", "Fan-outs"), tables.fan_outs_table(status, asked.now)]
+        parts += [element("h3", "Fan-outs"), tables.fan_outs_table(status)]
         parts += [element("h3", "Workers"), tables.workers_table(status, report)]
     parts += [element("h3", "Under way"), tables.operations_table(view)]
     return element("section", *parts)

@@ -30,6 +30,7 @@ from streamkit.observe.redaction import name_of
 from streamkit.observe.registry import Registry
 from streamkit.observe.version import __version__
 from streamkit.operate.explanation import Explanation, explain_item
+from streamkit.operate.fan_outs import Audiences
 from streamkit.operate.spending import Spending, read_spending
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.acting import ACTS, act
@@ -78,6 +79,7 @@ class Site:
         self._reading = anyio.Lock()
         self._views: list[ConsumerView] = []
         self._read_at = 0.0
+        self._audiences: dict[str, Audiences] = {}
 
     def attach(self, workers: Workers, aws: Aws) -> None:
         """Answer for these workers from now on."""
@@ -186,10 +188,10 @@ class Site:
                 self._views = [await self._view(worker) for worker in self._known]
                 self._read_at = self._clock.monotonic()
         views = [await self._with_errors(view, asked) for view in self._views]
-        name, now = "" if self._workers is None else self._workers.name, self._clock.time()
-        at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        name = "" if self._workers is None else self._workers.name
+        at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         facts = ProcessFacts(__version__, name, at, self._ready)
-        return render(facts, views, replace(asked, now=now))
+        return render(facts, views, asked)
 
     async def _with_errors(self, view: ConsumerView, asked: Asked) -> ConsumerView:
         """Add the parked changes of a consumer, if its errors were asked for."""
@@ -211,7 +213,10 @@ class Site:
         with anyio.move_on_after(_READ_SECONDS):
             try:
                 if aws is not None:
-                    status = await read_status(app, aws, clock=self._clock, look_into_stream=False)
+                    counted = self._audiences.setdefault(app.name, Audiences(app, aws))
+                    status = await read_status(
+                        app, aws, clock=self._clock, look_into_stream=False, audiences=counted
+                    )
                     spending = await _spending(app, aws)
                     migrations = await list_migrations(app, aws, clock=self._clock)
                 trouble = ""

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from streamkit.changes import Kind
 from streamkit.observe.pricing import DOLLARS
 from streamkit.operate.explanation import Explanation
+from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.status import ShardStatus, Status
 from streamkit.operate.status_page.charts import bar, chart
 from streamkit.operate.status_page.history import History
@@ -168,22 +169,27 @@ def action(consumer: str, what: str, text: str, asked: Asked, handler: str = "")
     return element("form", *hidden, element("button", text), method="post", action="/")
 
 
-def fan_outs_table(status: Status, now: float) -> Markup:
-    """Draw fan-outs; how many recipients are left is not known before their last page is read."""
-    heads = ("handler", "state", "", "#served", "#a second", "#parked", "#waiting changes")
-    rows = [
-        row(
-            (element("code", one.handler), ""),
-            (one.state, ""),
-            (element("progress") if one.state == "serving" else None, ""),
-            (one.served, "number"),
-            (f"{one.served / (now - one.since):.1f}" if now > one.since else UNKNOWN, "number"),
-            (one.parked, "number"),
-            (one.waiting, "number"),
-        )
-        for one in status.fan_outs
+def fan_outs_table(status: Status) -> Markup:
+    """Draw fan-outs, with how far each is and how long it still takes, where that is known."""
+    counts = ("#served", "#done", "#time left", "#a second", "#parked", "#waiting changes")
+    heads = ("handler", "state", "", *counts)
+    return table(heads, [_fan_out(one) for one in status.fan_outs])
+
+
+def _fan_out(one: FanOutStatus) -> Markup:
+    unknown = element("progress") if one.state == "serving" else None
+    cells: list[tuple[Child, str]] = [
+        (element("code", one.handler), ""),
+        (one.state, ""),
+        (unknown if one.share is None else bar(one.share), ""),
+        (one.served, "number"),
+        (UNKNOWN if one.share is None else f"{one.share:.0%}", "number"),
+        (duration(one.left), "number"),
+        (UNKNOWN if one.speed is None else f"{one.speed:,.1f}", "number"),
+        (one.parked, "number"),
+        (one.waiting, "number"),
     ]
-    return table(heads, rows)
+    return row(*cells)
 
 
 def workers_table(status: Status, report: WorkerReport) -> Markup:

@@ -64,7 +64,7 @@ class Asked:
     `shards` is text that a shard's name or owner must hold; `finished` shows finished shards, too.
     `errors` names a consumer whose parked changes are listed. `proof` is put into forms that act;
     without it there are none, and no error texts. `said` is what an action has done. `explained` is
-    what a search has found, or why it has found nothing. `now` is in epoch seconds.
+    what a search has found, or why it has found nothing.
     """
 
     shards: str = ""
@@ -74,4 +74,3 @@ class Asked:
     said: str = ""
     explained: Explanation | str | None = None
     history: History = field(default_factory=History)
-    now: float = 0.0
