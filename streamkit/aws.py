@@ -107,6 +107,8 @@ _CODES = {
 
 AwsError = (ClientError, BotoCoreError)
 """The errors that a call of a client may raise."""
+PASSING = frozenset({ErrorKind.THROTTLED, ErrorKind.UNKNOWN})
+"""Problems that pass: the same call may succeed a little later."""
 
 
 def trouble_of(error: BaseException) -> ErrorKind:
@@ -180,7 +182,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
     """
 
     async def meaning(error: Exception) -> None:
-        if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+        if trouble_of(error) not in PASSING:
             raise error
         log.often("aws.repeated", level="warning", by=code_of(error), code=code_of(error))
 

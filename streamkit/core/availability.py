@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import PASSING, AwsError, code_of, trouble_of
 from streamkit.errors import Unavailable
 
 T = TypeVar("T")
@@ -18,6 +18,6 @@ async def available(call: Awaitable[T]) -> T:
     try:
         return await call
     except AwsError as error:
-        if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+        if trouble_of(error) in PASSING:
             raise Unavailable(f"the table cannot be read just now: {code_of(error)}") from error
         raise

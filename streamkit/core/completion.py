@@ -19,7 +19,7 @@ On failure: a table that does not answer is `Unavailable`, and the handler runs 
 
 from typing import Any
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import PASSING, AwsError, code_of, trouble_of
 from streamkit.changes import Change
 from streamkit.effects import Completed
 from streamkit.errors import Unavailable
@@ -52,7 +52,7 @@ class Completions:
                 ConsistentRead=True,
             )
         except AwsError as error:
-            if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+            if trouble_of(error) in PASSING:
                 raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
             raise
         return "Item" in reply

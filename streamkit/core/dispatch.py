@@ -102,10 +102,7 @@ class Dispatcher:
         pending: list[PendingChange] = []
         later: list[Run] = []
         traffic = 0
-        block = None
-        if blocks and self._adders.handlers and not page.marked:
-            apart = partial(self.apart, shard_id=shard_id)
-            block = Block(self._adders, pending, as_run, apart, self.marks)
+        block = self._block(pending, shard_id, as_run) if blocks and not page.marked else None
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)
@@ -142,6 +139,13 @@ class Dispatcher:
         if block is not None:
             block.close()
         return pending, later, traffic
+
+    def _block(self, pending: list[PendingChange], shard_id: str, as_run: AsRun) -> Block | None:
+        """Return what takes the changes of a page that only add up; None if no handler does."""
+        if not self._adders.handlers:
+            return None
+        apart = partial(self.apart, shard_id=shard_id)
+        return Block(self._adders, pending, as_run, apart, self.marks)
 
     def apart(self, pending: Iterable[PendingChange], shard_id: str) -> list[PendingChange]:
         """Return pending changes; those of blocks are pending changes of their own."""

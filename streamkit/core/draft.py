@@ -5,12 +5,15 @@ limits of items and bytes; what does not fit any more is left to the next transa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.core.reads import Version
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
-from streamkit.progress.control import QueuedKey
+from streamkit.progress.commit import Batch
+from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.progress.fold import join_read, merge
 
 CLAUSES_MAX = 250
@@ -23,7 +26,7 @@ class Draft:
     """A batch that is being filled; `offer` takes all of some actions, or none.
 
     It has `room` for so many actions. `marked` are the items whose high-water marks have taken
-    theirs.
+    theirs. `written` says which runs of handlers write each item.
     """
 
     room: int = ITEMS_MAX
@@ -34,6 +37,7 @@ class Draft:
     queued: dict[str, QueuedKey] = field(default_factory=dict)
     sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
     plain: dict[ItemRef, Action] = field(default_factory=dict)
+    written: dict[ItemRef, tuple[Version, ...]] = field(default_factory=dict)
 
     def mark(self, change: PendingChange) -> None:
         """Leave room for the high-water mark of each item of a change."""
@@ -68,6 +72,19 @@ class Draft:
         self.plain.update(plain)
         self.size = size
         return True
+
+    def batch(self, cursor: Cursor, changes: int, **then: Any) -> Batch:
+        """Return the transaction, which moves the cursor to `then`, behind so many changes."""
+        chunks = cursor.chunks | {key.chunk for key in self.queued.values()}
+        return Batch(
+            replace(cursor, chunks=chunks, **then),
+            list(self.actions.values()),
+            changes,
+            self.queued,
+            sends=self.sends,
+            plain=list(self.plain.values()),
+            written=self.written,
+        )
 
 
 def _merged(first: Action, second: Action) -> Action | None:

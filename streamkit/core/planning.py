@@ -11,7 +11,7 @@ queued key and queues, and whether what a handler read is still what the changes
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from streamkit.changes import ItemKey
@@ -20,9 +20,9 @@ from streamkit.core.narrowing import ALL
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure, queue_name
 from streamkit.core.queueing import Queueing
-from streamkit.core.reads import Version, checks
+from streamkit.core.reads import checks
 from streamkit.errors import InvariantError
-from streamkit.progress.actions import ITEMS_MAX, Action, ItemRef
+from streamkit.progress.actions import ITEMS_MAX, Action
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey
@@ -94,13 +94,12 @@ class Planner:
             split: plan one handler of the first change alone, for the same purpose.
         """
         draft = Draft(self.room)
-        written: dict[ItemRef, tuple[Version, ...]] = {}
         position, dated, done, taken = cursor.position, cursor.dated, cursor.done, 0
         for change in islice(pending, most):
             todo = change.outcomes
             if done:
                 todo = [outcome for outcome in todo if _mark(change, outcome) not in done]
-            late = self._not_ready(change, todo, draft, written)
+            late = self._not_ready(change, todo, draft)
             if late is not None:
                 if draft.actions or taken:
                     break
@@ -110,38 +109,20 @@ class Planner:
             if split or not self._offer(change, todo, draft):
                 if draft.actions or draft.sends or (self.marks and taken):
                     break
-                if self.marks and change.block:  # marks name handlers of one change only
-                    return TooLarge(todo[0])
                 offered = self._handler_by_handler(change, todo, draft, only_one=split)
                 if isinstance(offered, TooLarge):
                     return offered
                 done |= offered
                 if any(_mark(change, outcome) not in done for outcome in todo):
-                    self._note_writes(
-                        change, [o for o in todo if _mark(change, o) in done], draft, written
-                    )
+                    self._note_writes(change, [o for o in todo if _mark(change, o) in done], draft)
                     break
             taken += 1
             position, dated, done = change.position, int(change.dated), frozenset()
-            self._note_writes(change, todo, draft, written)
-        chunks = cursor.chunks | {key.chunk for key in draft.queued.values()}
-        then = replace(cursor, position=position, dated=dated, done=done, chunks=chunks)
-        return Batch(
-            then,
-            list(draft.actions.values()),
-            taken,
-            draft.queued,
-            sends=draft.sends,
-            plain=list(draft.plain.values()),
-            written=written,
-        )
+            self._note_writes(change, todo, draft)
+        return draft.batch(cursor, taken, position=position, dated=dated, done=done)
 
     def _not_ready(
-        self,
-        change: PendingChange,
-        todo: Sequence[Outcome],
-        draft: Draft,
-        written: dict[ItemRef, tuple[Version, ...]],
+        self, change: PendingChange, todo: Sequence[Outcome], draft: Draft
     ) -> Rerun | Blocked | None:
         """Return the first outcome that must run before it can be planned, or that stays."""
         for outcome in todo:
@@ -152,7 +133,7 @@ class Planner:
             if outcome.failure is not None and self.blocks(change, draft):
                 return Blocked(outcome.failure)
             for read in outcome.reads:
-                if read.seen != written.get(read.ref, ()):
+                if read.seen != draft.written.get(read.ref, ()):
                     return Rerun(change, outcome)
         return None
 
@@ -161,12 +142,9 @@ class Planner:
         return not self.parks
 
     def _note_writes(
-        self,
-        change: PendingChange,
-        outcomes: Iterable[Outcome],
-        draft: Draft,
-        written: dict[ItemRef, tuple[Version, ...]],
+        self, change: PendingChange, outcomes: Iterable[Outcome], draft: Draft
     ) -> None:
+        written = draft.written
         for outcome in outcomes:
             if not self._is_queued(change, outcome, draft):
                 version = (change.position, outcome.handler.name, outcome.run)
@@ -204,6 +182,8 @@ class Planner:
         self, change: PendingChange, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
     ) -> frozenset[str] | TooLarge:
         """Take as many handlers of one change as fit; return the names of those that are done."""
+        if self.marks and change.block:  # marks name handlers of one change only
+            return TooLarge(todo[0])
         done: set[str] = set()
         for outcome in todo:
             if not self._offer(change, [outcome], draft):

@@ -113,18 +113,7 @@ def settle(
         pending: the pending changes, beginning with those that the commit has finished.
         written: the runs that wrote each item in the commit, in order.
     """
-    pending = tuple(pending)
-    ran = {run for runs in written.values() for run in runs}
-    waiting: list[Outcome] = []
-    actions: dict[tuple[ItemRef, Version], Action] = {}
-    for change in pending:
-        for outcome in change.outcomes:
-            version = _version(change.position, outcome)
-            if version in ran:
-                for ref, action in outcome.actions.items():
-                    actions[ref, version] = _as_read(action, outcome.reads)
-            elif any(read.ref in written for read in outcome.reads):
-                waiting.append(outcome)
+    waiting, actions = _readers(pending, written)
     # Results that were made together have read the same item: compute it once.
     left: dict[tuple[ItemRef, int], Mapping[str, Wire] | None] = {}
     for outcome in waiting:
@@ -143,6 +132,24 @@ def settle(
             reads.append(replace(read, seen=read.seen[len(runs) :], stored=now))
         else:
             outcome.reads = tuple(reads)
+
+
+def _readers(
+    pending: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
+) -> tuple[list[Outcome], dict[tuple[ItemRef, Version], Action]]:
+    """Return the results that have read what a commit wrote, and the actions that it applied."""
+    ran = {run for runs in written.values() for run in runs}
+    waiting: list[Outcome] = []
+    actions: dict[tuple[ItemRef, Version], Action] = {}
+    for change in pending:
+        for outcome in change.outcomes:
+            version = _version(change.position, outcome)
+            if version in ran:
+                for ref, action in outcome.actions.items():
+                    actions[ref, version] = _as_read(action, outcome.reads)
+            elif any(read.ref in written for read in outcome.reads):
+                waiting.append(outcome)
+    return waiting, actions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ until the next call; or the end of the shard, if it is gone and nothing of it is
 import random
 from typing import Protocol
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import PASSING, AwsError, ErrorKind, code_of, trouble_of
 from streamkit.errors import RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
@@ -91,9 +91,7 @@ class IteratedShard(ReadProgress):
                 raise self.loss(text, gone=True) from error
             self._asked += 1
             self.ended = self._asked >= _ASKED_MIN
-        elif trouble not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN) and not isinstance(
-            error, RetryableError
-        ):
+        elif trouble not in PASSING and not isinstance(error, RetryableError):
             raise error
         self._pause = min(max(self._pause * 2, 0.2), 10.0)
         self.wait = self._pause * (0.5 + self.rng.random())

@@ -13,6 +13,7 @@ omit a parent that is still readable. So the truth about a parent is its *cursor
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from streamkit.progress.control import Cursor, child_of
 
@@ -52,6 +53,7 @@ def next_step(
         generation: the generation in which a cursor without a parent's cursor starts.
         since: from when on changes count for such a cursor, in epoch seconds.
     """
+    begin = partial(child_of, generation=generation, since=since)
     with_heir = {cursor.parent for cursor in cursors.values()}
     shards = {shard.id: shard for shard in listed}
     create: list[Cursor] = []
@@ -70,15 +72,7 @@ def next_step(
             continue
         heir = parent is not None and not parent.children and shard.parent not in with_heir
         with_heir.add(shard.parent)
-        child = child_of(
-            shard.id,
-            parent,
-            generation=generation,
-            parent_name=shard.parent,
-            since=since,
-            heir=heir,
-        )
-        create.append(child)
+        create.append(begin(shard.id, parent, parent_name=shard.parent, heir=heir))
     return ListerStep(tuple(create), frozenset(probe))
 
 

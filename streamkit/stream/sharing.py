@@ -1,9 +1,8 @@
 """Shared reads: the consumers of one process read a shard's pages once for all of them.
 
-After one consumer has read with an iterator, its page is answered from memory for the others, so
-consumers that hold the same iterator share without more ado. A reader that opens a shard gets a
-shared iterator instead of a new one if everything after its position is in memory, or still to be
-read at the *tail*.
+After one consumer has read with an iterator, others that hold it get the page from memory. A reader
+that opens a shard gets a shared iterator instead of a new one if everything after its position is
+in memory, or still to be read at the *tail*.
 
       page ──► page ──► page ──► tail        the tail is read by the first reader that comes,
        ▲                 ▲                   one call at a time; a reader that waits there is
@@ -25,7 +24,7 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
-from streamkit.aws import AwsError, ErrorKind, trouble_of
+from streamkit.aws import PASSING, AwsError, trouble_of
 from streamkit.errors import RetryableError
 from streamkit.progress.clock import Clock
 from streamkit.stream.decode import Page
@@ -53,16 +52,14 @@ class SharedReads:
     def join(self, stream_arn: str, shard_id: str, wake: Callable[[], None]) -> "SharedReader":
         """Begin to read a shard; `wake` is called when a page with records arrives."""
         place = stream_arn, shard_id
-        shard = self._shards.setdefault(place, _Shard(self))
-        reader = SharedReader(self, place, shard, wake)
+        shard = self._shards.setdefault(place, _Shard(self, place))
+        reader = SharedReader(shard, wake)
         shard.readers.add(reader)
         return reader
 
-    def leave(self, reader: "SharedReader") -> None:
-        """Stop reading, and drop the pages that were kept only for this reader."""
-        reader.shard.leave(reader)
-        if not reader.shard.readers:
-            self._shards.pop(reader.place, None)
+    def forget(self, place: tuple[str, str]) -> None:
+        """Drop a shard that its last reader has left."""
+        self._shards.pop(place, None)
 
     def keep(self, shard: "_Shard", iterator: str, page: Page) -> None:
         """Count a page's bytes; drop the oldest pages if there are too many bytes."""
@@ -82,8 +79,6 @@ class SharedReads:
 class SharedReader:
     """One consumer's pages of one shard; for a `ShardReader`, in place of the client."""
 
-    shared: SharedReads
-    place: tuple[str, str]
     shard: "_Shard"
     wake: Callable[[], None]
     iterator: str = ""
@@ -125,22 +120,16 @@ class SharedReader:
         """Ask the service for a page, for all readers; `calling` is true during the call."""
         self.calling = True
         try:
-            return await self.shared.source.get_records(iterator)
+            page = await self.shard.shared.source.get_records(iterator)
         finally:
             self.calling = False
+        if page.records:
+            return page
+        return msgspec.structs.replace(page, read_at=self.shard.shared.clock.time())
 
     def close(self) -> None:
-        """Stop reading."""
-        self.shared.leave(self)
-
-
-@dataclass(eq=False, slots=True)
-class _Company:
-    """How the readers of a shard take turns: to open it, to read at its tail, or apart."""
-
-    opening: anyio.Lock = field(default_factory=anyio.Lock)
-    tail: anyio.Lock = field(default_factory=anyio.Lock)
-    turns: Turns = field(default_factory=Turns)
+        """Stop reading, and drop the pages that were kept only for this reader."""
+        self.shard.leave(self)
 
 
 @dataclass(eq=False, slots=True)
@@ -152,20 +141,23 @@ class _Shard:
     """
 
     shared: SharedReads
+    place: tuple[str, str]
     readers: set[SharedReader] = field(default_factory=set)
     pages: dict[str, Page] = field(default_factory=dict)
     tail: str | None = None
     low: str | None = None
     high: str = ""
     from_horizon: bool = False
-    company: _Company = field(default_factory=_Company)
+    _opening: anyio.Lock = field(default_factory=anyio.Lock)
+    _at_tail: anyio.Lock = field(default_factory=anyio.Lock)
+    _turns: Turns = field(default_factory=Turns)
 
     # -- open ----------------------------------------------------------------------------------
 
     async def open(self, reader: SharedReader, where: dict[str, str]) -> str:
         """Return a shared iterator, or a new one."""
         kind = where["ShardIteratorType"]
-        async with self.company.opening:
+        async with self._opening:
             known = self._at(reader.position, horizon=kind == "TRIM_HORIZON")
             if known is not None:
                 return known
@@ -209,7 +201,7 @@ class _Shard:
         """Return the next page, from memory if it is there."""
         iterator, _ = self.ahead(iterator)
         if iterator == self.tail:
-            async with self.company.tail:
+            async with self._at_tail:
                 if iterator == self.tail:
                     return await self._read_tail(reader, iterator)
             iterator, _ = self.ahead(iterator)
@@ -220,12 +212,9 @@ class _Shard:
     async def _read_tail(self, reader: SharedReader, iterator: str) -> Page:
         begin = reader.position
         try:
-            page = await self._call(reader, iterator)
+            page = await reader.call(iterator)
         except (*AwsError, RetryableError) as error:
-            passing = isinstance(error, RetryableError) or trouble_of(error) in (
-                ErrorKind.THROTTLED,
-                ErrorKind.UNKNOWN,
-            )
+            passing = isinstance(error, RetryableError) or trouble_of(error) in PASSING
             if not passing and iterator == self.tail:
                 self._forget()
             raise
@@ -241,9 +230,9 @@ class _Shard:
         common = self._at(reader.position, horizon=False)
         if common is not None:
             return await self.read(reader, common)
-        self.company.turns.take(reader)
+        self._turns.take(reader)
         begin = reader.position
-        return self._joined(await self._call(reader, iterator), begin)
+        return self._joined(await reader.call(iterator), begin)
 
     def _joined(self, page: Page, begin: str) -> Page:
         """Link a page that was read apart, after `begin`, to the shared pages, if it reaches them.
@@ -259,12 +248,6 @@ class _Shard:
         if (begin or page.records[0].position) <= self.high < end and self.tail is not None:
             self._append(self.tail, page)
         return page
-
-    async def _call(self, reader: SharedReader, iterator: str) -> Page:
-        page = await reader.call(iterator)
-        if page.records:
-            return page
-        return msgspec.structs.replace(page, read_at=self.shared.clock.time())
 
     def _append(self, iterator: str, page: Page) -> None:
         """Share the page with all readers, and move the tail behind it."""
@@ -309,8 +292,9 @@ class _Shard:
     def leave(self, reader: SharedReader) -> None:
         """Remove a reader, and drop the pages kept only for it."""
         self.readers.discard(reader)
-        self.company.turns.leave(reader)
+        self._turns.leave(reader)
         if self.readers:
             self.trim()
         else:
             self._forget()
+            self.shared.forget(self.place)

@@ -123,8 +123,8 @@ MUTANTS = (
     Mutant(
         "stale-read-planned",
         "core/planning.py",
-        "                if read.seen != written.get(read.ref, ()):\n",
-        "                if read.seen != written.get(read.ref, ()) and not outcome.effects:\n",
+        "                if read.seen != draft.written.get(read.ref, ()):\n",
+        "                if read.seen != draft.written.get(read.ref, ()) and not outcome.effects:\n",
         "a result is committed although what it read came out otherwise: no planning again",
         "A7",
         test="tests/unit/test_planning.py::test_a_read_that_missed_an_earlier_change_runs_again",

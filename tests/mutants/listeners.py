@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "everybody-apart-at-once",
         "stream/sharing.py",
-        "        self.company.turns.take(reader)\n",
+        "        self._turns.take(reader)\n",
         "",
         "all that fell behind read a shard at the same time",
         test="tests/unit/test_shared_reads.py::test_of_those_that_fell_behind_one_reads_at_a_time_and_each_has_its_turn",
