@@ -84,6 +84,7 @@ class Checkpoints:
             space = stage.queued_keys.store.space
             actions = [action for child in new for action in creation(space, child)]
             batch = Batch(finished, fold(actions))
+            # One transaction: after a death the shard is finished with all its children, or not.
             verdict = await self._sent(batch)
             if isinstance(verdict, RefusedCommit):
                 there |= {source.handler for source in verdict.sources if source.effect == CHILD}

@@ -164,6 +164,8 @@ class CommitLoop:
     async def _deliver(self, plan: Batch) -> bool:
         """Deliver a plan's sends before its commit; False: plan again, some results changed."""
         sending, shard = self.dispatcher.sending, self.planner.shard
+        # If the process dies between this and the commit, the next one sends the same again: a
+        # send after the commit could be lost instead.
         await self.within(sending.send_all(plan.sends, shard, self.stopping))
         delivered = all(outcome.sent for _, outcome in plan.sends)
         waits = any(self._leaves(outcome) for _, outcome in plan.sends)
@@ -175,6 +177,8 @@ class CommitLoop:
     async def _commit(self, plan: Batch) -> None:
         self._taken = max(plan.changes, ITEMS_MAX)
         with self.dispatcher.tracing.commit(self.planner.shard, plan, self.pending):
+            # If the process dies here, all of the plan is in the table or nothing. The fence's
+            # progress is part of it, so whoever continues reads from there which of the two it was.
             verdict = await self.fence.commit(plan, self.pending)
         if isinstance(verdict, Applied):
             await self.adopt(verdict.batch)

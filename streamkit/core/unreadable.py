@@ -87,6 +87,8 @@ async def _park(
     schemas = {store.space.schema.name: store.space.schema}
     while True:
         try:
+            # The position is written later: after a death the next owner meets the record again,
+            # and the queue, whose name is made of the record, is there already.
             sent = await transact(store.dynamodb, schemas, actions, rng)
             break
         except AwsError as error:

@@ -109,6 +109,7 @@ async def leave(
         size = sum(action.size() for action in everything) + len(head.record)
         if len(everything) > ACTIONS_MAX or size > BYTES_MAX:
             return await _leave_alone(store, schemas, held, head, effects, rng, clock)
+        # If the process dies here, the change is still first, or gone with its effects applied.
         sent = await transact(store.dynamodb, schemas, everything, rng)
         if not _outdated(sent):
             return sent
