@@ -1,42 +1,25 @@
-"""AWS: clients, time-outs, retries and what an error means. The only import of aioboto3.
-
-aioboto3 stands between aiobotocore and the application; streamkit takes from it only its session,
-and where it is not installed, aiobotocore's own.
+"""AWS: clients, time-outs, retries and what an error means.
 
 Retries are botocore's own `standard` mode, set explicitly because its defaults changed between
-versions. `TransactionCanceledException` is never retried there; `commit` classifies it. The calls
-that are made all the time take a shorter way through botocore: see `model.frequent_calls`.
+versions. `TransactionCanceledException` is never retried there; `commit` classifies it. What opens
+the clients is in `model.sessions`.
 """
 
-import inspect
-import os
 import random
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
-import aiohttp
 import anyio
 from aiobotocore.config import AioConfig
-from aiobotocore.httpsession import AIOHTTPSession
-from aiobotocore.session import AioSession
 from botocore import UNSIGNED
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
-from botocore.httpsession import create_urllib3_context, get_cert_path
-from botocore.loaders import create_loader
 
-try:
-    import aioboto3
-except ImportError:  # installed from requirements-aiobotocore.txt
-    aioboto3 = None
-
-from streamkit.model.frequent_calls import ParserFactory, make_short
+from streamkit.model.sessions import HttpSession, opener, own_region, shared_opener, table_opener
 from streamkit.observe.logger import get_logger
 from streamkit.observe.version import __version__
 
@@ -56,8 +39,6 @@ _BATCH_GET = 100
 """The most keys that one `BatchGetItem` takes."""
 _PAUSE_MAX = 10.0
 """The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
-
-
 BEAT_SECONDS = 1.5
 """Time for one reply to a heartbeat, or to a look at those of others: after a call that hangs there
 is time for another one within a lease."""
@@ -189,15 +170,6 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
     return await until_known(call, meaning, first=0.2, longest=longest)
 
 
-def service_time(reply: Mapping[str, Any]) -> float | None:
-    """Return when the service sent a reply, by its own clock; None if the reply does not say."""
-    text = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
-        return None
-
-
 async def fetch_all(
     dynamodb: Any,
     table: str,
@@ -227,12 +199,6 @@ async def fetch_all(
             await anyio.sleep(0.2)  # all keys were throttled: the SDK has already backed off
         left = again + left[_BATCH_GET:]
     return found
-
-
-@lru_cache(maxsize=4)
-def _loader(data_path: str | None) -> Any:
-    """Share botocore's loaded service models (40 ms each) between sessions."""
-    return create_loader(data_path)
 
 
 @dataclass(frozen=True)
@@ -268,65 +234,6 @@ class Aws:
         return body
 
 
-@lru_cache(maxsize=4)
-def _trust(certificates: str) -> ssl.SSLContext:
-    """Load the authorities of a file once for all clients of a process: it takes 15 ms."""
-    context: ssl.SSLContext = create_urllib3_context()
-    context.load_verify_locations(certificates)
-    return context
-
-
-_AWAITS_CONNECTOR = inspect.iscoroutinefunction(vars(AIOHTTPSession)["_create_connector"])
-
-
-async def _at_once(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
-    return connector
-
-
-class _HttpSession(AIOHTTPSession):  # type: ignore[misc]
-    """The SDK's connections; those without a proxy or a certificate of their own share trust."""
-
-    def _create_connector(self, proxy_url: str | None) -> Any:
-        """Return a connector, or from aiobotocore 3 on what has to be awaited for one."""
-        certificates = get_cert_path(self._verify) if self._verify else None
-        if proxy_url or not certificates or self._cert_file:
-            return super()._create_connector(proxy_url)
-        limit, trust = self._max_pool_connections, _trust(certificates)
-        connector = aiohttp.TCPConnector(limit=limit, ssl=trust, **self._connector_args)
-        return _at_once(connector) if _AWAITS_CONNECTOR else connector
-
-
-def _session(profile: str | None) -> AioSession:
-    session = AioSession(profile=profile)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    return session
-
-
-def _opener(session: AioSession, region: str | None) -> Any:
-    """Return what opens clients of a session: aioboto3's session, or a function of aiobotocore's.
-
-    Both are called as `open_(service, config=..., **options)`, and return a context manager.
-    """
-    if aioboto3 is not None:
-        return aioboto3.Session(botocore_session=session, region_name=region).client
-    own = {"region_name": region}
-    return lambda service, **options: session.create_client(service, **own | options)
-
-
-def _boto(profile: str | None, region: str | None) -> Any:
-    session = _session(profile)
-    session.register_component("response_parser_factory", ParserFactory())
-    if str(session.get_config_variable("endpoint_discovery_enabled")).lower() != "true":
-        for service in ("dynamodb", "dynamodb-streams"):
-            session.register(f"creating-client-class.{service}", make_short)
-    return _opener(session, region)
-
-
-_shared_boto = lru_cache(maxsize=4)(_boto)
-"""For clients without keys: making a botocore session takes 10 ms, and they differ in nothing
-else."""
-
-
 def _options(read_seconds: float) -> dict[str, Any]:
     """Return the options that all clients share."""
     return {
@@ -334,7 +241,7 @@ def _options(read_seconds: float) -> dict[str, Any]:
         "read_timeout": read_seconds,
         "max_pool_connections": 64,
         "account_id_endpoint_mode": "disabled",
-        "http_session_cls": _HttpSession,
+        "http_session_cls": HttpSession,
         # botocore builds its own again for every call, at a fifth of a call's CPU time.
         "user_agent": f"streamkit/{__version__}",
     }
@@ -346,19 +253,14 @@ async def open_client(service: str, *, read_seconds: float) -> AsyncIterator[Any
 
     `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like apply.
     """
-    boto = _opener(_session(None), _region())
+    open_ = opener()
     config = AioConfig(**_options(read_seconds), retries=_retries(3))
-    async with boto(service, config=config) as client:
+    async with open_(service, config=config) as client:
         yield client
 
 
 def _retries(attempts: int) -> dict[str, Any]:
     return {"mode": "standard", "total_max_attempts": attempts}
-
-
-def _region() -> str | None:
-    """Return AWS_REGION, as other SDKs and AWS's hosts do; botocore reads AWS_DEFAULT_REGION."""
-    return os.environ.get("AWS_REGION")
 
 
 @asynccontextmanager
@@ -377,22 +279,19 @@ async def connect(
     # Every request is built by streamkit, never by the application, so the SDK need not validate
     # it before DynamoDB does: that takes a third of the time of a transaction of a hundred items.
     options = _options(READ_SECONDS) | {"parameter_validation": False}
-    region = region or _region()
+    arguments = {} if endpoint_url is None else {"endpoint_url": endpoint_url}
+    region = region or own_region()
     if http_session is None:
-        boto = _boto(profile, region)
+        open_ = table_opener(profile, region)
     else:
         options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
-        boto = _shared_boto(profile, region)
-    arguments: dict[str, Any] = {}
-    if endpoint_url is not None:
-        arguments["endpoint_url"] = endpoint_url
-    if http_session is not None:
+        open_ = shared_opener(profile, region)
         arguments["region_name"] = region or "us-east-1"
     async with AsyncExitStack() as stack:
 
         async def client(service: str, attempts: int, **more: Any) -> Any:
             config = AioConfig(**{**options, **more}, retries=_retries(attempts))
-            return await stack.enter_async_context(boto(service, config=config, **arguments))
+            return await stack.enter_async_context(open_(service, config=config, **arguments))
 
         # No SDK retries: a stream reader repeats its calls itself, and frees its place meanwhile.
         streams = await client("dynamodbstreams", 1)

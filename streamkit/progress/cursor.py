@@ -6,13 +6,14 @@ commit sent under an earlier lease can never be accepted under a later one. Comm
 they carry the same owner and epoch in their condition.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, ErrorKind, fetch_all, patiently, service_time, trouble_of
+from streamkit.aws import AwsError, ErrorKind, fetch_all, patiently, trouble_of
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr, absent
@@ -126,9 +127,8 @@ class CursorStore:
     async def time(self) -> float | None:
         """Ask the table for its time, in whole epoch seconds; None if it does not say."""
         key, table = self.space.key("consumer"), self.space.schema.name
-        return service_time(
-            await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
-        )
+        reply = await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
+        return _service_time(reply)
 
     async def names(self, *, fresh: bool = True) -> set[str]:
         """Read the directories: every cursor except finished ones that have children.
@@ -229,3 +229,12 @@ class CursorStore:
                 await anyio.sleep(0.05)  # a transaction uses the item; it ends in milliseconds
             else:
                 return own_attributes(reply.get("Attributes", {}))
+
+
+def _service_time(reply: Mapping[str, Any]) -> float | None:
+    """Return when the service sent a reply, by its own clock; None if the reply does not say."""
+    text = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None

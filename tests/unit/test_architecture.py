@@ -35,7 +35,8 @@ beside the order."""
 
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
-    "aws": SDK - {"boto3"},
+    "aws": {"aiobotocore", "botocore"},
+    "model.sessions": SDK - {"boto3"},
     "model.conditions": {"boto3"},
     "model.frequent_calls": {"aiobotocore", "botocore"},
     "local.transport": {"aiobotocore", "botocore"},

@@ -11,6 +11,7 @@ import pytest
 from streamkit import aws
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.model import sessions
 from tests.tables import streamed
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("companion", ["as installed", "none"])
 async def test_clients_read_and_write_with_and_without_aioboto3(companion, monkeypatch):
     if companion == "none":
-        monkeypatch.setattr(aws, "aioboto3", None)
+        monkeypatch.setattr(sessions, "aioboto3", None)
     engine = Engine(rng=random.Random(1))
     region = f"eu-west-{len(companion)}"  # clients of one region share a session
     async with aws.connect(http_session=session_class(engine), region=region) as clients:
@@ -37,7 +38,7 @@ async def test_clients_read_and_write_with_and_without_aioboto3(companion, monke
 
 
 async def test_other_services_open_without_aioboto3_in_the_region_that_is_set(monkeypatch):
-    monkeypatch.setattr(aws, "aioboto3", None)
+    monkeypatch.setattr(sessions, "aioboto3", None)
     with mock.patch.dict("os.environ", {"AWS_REGION": "eu-north-1"}):
         async with aws.open_client("sqs", read_seconds=1.0) as client:
             assert client.meta.region_name == "eu-north-1"

@@ -6,6 +6,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from streamkit import aws
+from streamkit.model import sessions
 from tests.authority import one_authority
 
 NOBODY = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens
@@ -18,16 +19,16 @@ def loaded(monkeypatch):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_CA_BUNDLE", one_authority())
     monkeypatch.setattr(aws, "_retries", lambda _: {"mode": "standard", "total_max_attempts": 1})
-    found, load = [], aws.create_urllib3_context
-    aws._trust.cache_clear()
+    found, load = [], sessions.create_urllib3_context
+    sessions._trust.cache_clear()
 
     def counted():
         found.append(load())
         return found[-1]
 
-    with mock.patch.object(aws, "create_urllib3_context", counted):
+    with mock.patch.object(sessions, "create_urllib3_context", counted):
         yield found
-    aws._trust.cache_clear()
+    sessions._trust.cache_clear()
 
 
 async def call_all():

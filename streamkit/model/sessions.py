@@ -1,0 +1,102 @@
+"""Sessions of the SDK: what opens its clients. The only import of aioboto3.
+
+aioboto3 stands between aiobotocore and the application; streamkit takes from it only its session,
+and where it is not installed, aiobotocore's own. What is costly to make is made once for all
+sessions of a process: botocore's models of services, and the authorities that connections trust.
+The calls that are made all the time take a shorter way through botocore, see `frequent_calls`.
+"""
+
+import inspect
+import os
+import ssl
+from functools import lru_cache
+from typing import Any
+
+import aiohttp
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
+from botocore.httpsession import create_urllib3_context, get_cert_path
+from botocore.loaders import create_loader
+
+try:
+    import aioboto3
+except ImportError:  # installed from requirements-aiobotocore.txt
+    aioboto3 = None
+
+from streamkit.model.frequent_calls import ParserFactory, make_short
+
+
+@lru_cache(maxsize=4)
+def _loader(data_path: str | None) -> Any:
+    """Share botocore's loaded service models (40 ms each) between sessions."""
+    return create_loader(data_path)
+
+
+@lru_cache(maxsize=4)
+def _trust(certificates: str) -> ssl.SSLContext:
+    """Load the authorities of a file once for all clients of a process: it takes 15 ms."""
+    context: ssl.SSLContext = create_urllib3_context()
+    context.load_verify_locations(certificates)
+    return context
+
+
+_AWAITS_CONNECTOR = inspect.iscoroutinefunction(vars(AIOHTTPSession)["_create_connector"])
+
+
+async def _at_once(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
+    return connector
+
+
+class HttpSession(AIOHTTPSession):  # type: ignore[misc]
+    """The SDK's connections; those without a proxy or a certificate of their own share trust."""
+
+    def _create_connector(self, proxy_url: str | None) -> Any:
+        """Return a connector, or from aiobotocore 3 on what has to be awaited for one."""
+        certificates = get_cert_path(self._verify) if self._verify else None
+        if proxy_url or not certificates or self._cert_file:
+            return super()._create_connector(proxy_url)
+        limit, trust = self._max_pool_connections, _trust(certificates)
+        connector = aiohttp.TCPConnector(limit=limit, ssl=trust, **self._connector_args)
+        return _at_once(connector) if _AWAITS_CONNECTOR else connector
+
+
+def _session(profile: str | None) -> AioSession:
+    session = AioSession(profile=profile)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session
+
+
+def opener() -> Any:
+    """Return what opens clients of any service, with the SDK's own configuration."""
+    return _opener(_session(None), own_region())
+
+
+def _opener(session: AioSession, region: str | None) -> Any:
+    """Return what opens clients of a session: aioboto3's session, or a function of aiobotocore's.
+
+    Both are called as `open_(service, config=..., **options)`, and return a context manager.
+    """
+    if aioboto3 is not None:
+        return aioboto3.Session(botocore_session=session, region_name=region).client
+    own = {"region_name": region}
+    return lambda service, **options: session.create_client(service, **own | options)
+
+
+def table_opener(profile: str | None, region: str | None) -> Any:
+    """Return what opens clients of tables and streams, whose frequent calls are short."""
+    session = _session(profile)
+    session.register_component("response_parser_factory", ParserFactory())
+    if str(session.get_config_variable("endpoint_discovery_enabled")).lower() != "true":
+        for service in ("dynamodb", "dynamodb-streams"):
+            session.register(f"creating-client-class.{service}", make_short)
+    return _opener(session, region)
+
+
+shared_opener = lru_cache(maxsize=4)(table_opener)
+"""For clients without keys: making a botocore session takes 10 ms, and they differ in nothing
+else."""
+
+
+def own_region() -> str | None:
+    """Return AWS_REGION, as other SDKs and AWS's hosts do; botocore reads AWS_DEFAULT_REGION."""
+    return os.environ.get("AWS_REGION")
