@@ -82,9 +82,9 @@ class Checkpoints:
             heirs = [replace(c, chunks=finished.chunks, seen=seen, dated=dated) for c in children]
             new = [child for child in heirs if child.name not in there]
             space = stage.queued_keys.store.space
+            # One transaction: after a death the shard is finished with all its children, or not.
             actions = [action for child in new for action in creation(space, child)]
             batch = Batch(finished, fold(actions))
-            # One transaction: after a death the shard is finished with all its children, or not.
             verdict = await self._sent(batch)
             if isinstance(verdict, RefusedCommit):
                 there |= {source.handler for source in verdict.sources if source.effect == CHILD}

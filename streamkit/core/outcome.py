@@ -19,14 +19,8 @@ from streamkit.effects import Completed, Effect, Noted, Send
 from streamkit.entity import Entity
 from streamkit.model.origin import APPLICATION, WriteOrigin
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import (
-    BYTES_MAX,
-    ITEMS_MAX,
-    Action,
-    GuardSource,
-    ItemRef,
-    compile_effect,
-)
+from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, GuardSource, ItemRef
+from streamkit.progress.compile import compile_effect
 from streamkit.progress.fold import merge_within
 from streamkit.stream.decode import Record
 

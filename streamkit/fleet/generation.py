@@ -5,22 +5,13 @@ before starts a new generation; one equal to the newest joins it. An older known
 because a left-over worker of the last roll-out must not undo the new one. The write that creates a
 generation also marks aggregates that are new, changed or were away as *needs rebuild*: they have
 missed changes, and only a rebuild makes them right. A rebuild takes its steps as generations of the
-same handlers, see `builds`. `joining` says how a worker joins a generation.
-
-A rewind is a generation that discards all cursors. Its one write is the whole decision; the next
-process, worker or operator's, deletes what older generations left before anything is read. A
-generation before that one asks for the rewind, and every cursor is raised to it: then no commit is
-under way any more, and parked changes can be counted. A worker that joins withdraws the question.
-
-A worker of an older streamkit does not know such questions. So a fingerprint that no handlers have
-is stored meanwhile, and that worker stands by as for any other roll-out. If it starts a generation
-of its own in the end, the decision is refused.
+same handlers, see `builds`. A rewind is a generation that discards all cursors, see `rewinding`.
+`joining` says how a worker joins a generation.
 
 Each of these writes is conditional on all that the decision was based on: generation, builds, host.
 """
 
 import json
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
@@ -29,21 +20,18 @@ from typing import Any
 
 from streamkit.core.handler import Handler
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
-from streamkit.fleet.hosting import FROM_KCL, LAMBDA, TO_LAMBDA, TO_WORKERS
+from streamkit.fleet.hosting import FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.model.builds import Build, build_mark, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
+from streamkit.progress.operation import Audit, AuditEntry, Operation, noted, read_audit
 
 _KNOWN_MAX = 20
-"""The most fingerprints that are remembered. More roll-outs are never alive at once, and the item
-stays small.
-"""
+"""The most fingerprints that are remembered: more roll-outs are never alive at once."""
 _AUDIT_MAX = 10
 """The most entries of the audit trail: together they stay below a kilobyte."""
-_ZERO = {"N": "0"}
+_MOMENTS = ("since", "founded", "lost")
 _TEXTS = ("host", "incarnation", "mover", "asks")
 _TURNS = ("paused", "turns")
 """Texts and numbers that the consumer's item lacks when they are empty."""
@@ -124,9 +112,8 @@ class Generation:
 
     def noted(self, entry: AuditEntry | None) -> "Generation":
         """Return the generation with one more line in its audit trail, if a line is given."""
-        if entry is None:
-            return self
-        return replace(self, audit=noted(self.audit, entry, _AUDIT_MAX))
+        audit = self.audit if entry is None else noted(self.audit, entry, _AUDIT_MAX)
+        return replace(self, audit=audit)
 
 
 def move_mark(token: str) -> str:
@@ -136,7 +123,8 @@ def move_mark(token: str) -> str:
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
     """Read the consumer's item."""
-    empty = {"S": ""}
+    numbers: dict[str, Any] = {n: int(item.get(n, {"N": "0"})["N"]) for n in (*_MOMENTS, *_TURNS)}
+    texts: dict[str, Any] = {name: item.get(name, {"S": ""})["S"] for name in _TEXTS}
     known = tuple(part["S"] for part in item["known"]["L"])
     return Generation(
         number=int(item["generation"]["N"]),
@@ -144,21 +132,14 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         known=known,
         aggregates={name: part["S"] for name, part in item["aggregates"]["M"].items()},
         rebuild=frozenset(item["rebuild"]["SS"]) if "rebuild" in item else frozenset(),
-        since=int(item.get("since", _ZERO)["N"]),
-        founded=int(item.get("founded", _ZERO)["N"]),
-        lost=int(item.get("lost", _ZERO)["N"]),
         start=item.get("start", {"S": "trim_horizon"})["S"],
         rewinding="rewinding" in item,
         begins=frozenset(item["begins"]["SS"]) if "begins" in item else frozenset(),
         builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
-        host=item.get("host", empty)["S"],
-        incarnation=item.get("incarnation", empty)["S"],
-        mover=item.get("mover", empty)["S"],
-        asks=item.get("asks", empty)["S"],
-        paused=int(item.get("paused", _ZERO)["N"]),
         held=frozenset(item["held"]["SS"]) if "held" in item else frozenset(),
-        turns=int(item.get("turns", _ZERO)["N"]),
         audit=read_audit(json.loads(item["audit"]["S"])) if "audit" in item else (),
+        **numbers,
+        **texts,
     )
 
 
@@ -193,81 +174,6 @@ async def newest_generation(store: CursorStore) -> Generation | None:
     """Read the newest generation; None if there is none yet."""
     item = await store.item("consumer")
     return None if item is None else read_generation(item)
-
-
-async def ask_rewind(
-    store: CursorStore, newest: Generation, said: AuditEntry | None = None
-) -> Generation:
-    """Start a generation in which a rewind may be decided, unless a worker joins it.
-
-    Where functions run the consumer there are no cursors to raise; this only shuts out a move.
-
-    Raises:
-        LeaseLost: something of the consumer changed meanwhile.
-    """
-    asked = replace(newest, mover="")
-    if newest.host != LAMBDA:
-        asked = replace(asked, number=newest.number + 1, asks=uuid.uuid4().hex[:8])
-    if asked == newest:
-        return newest
-    asked = asked.noted(said)
-    await write_generation(store, newest, asked)
-    return asked
-
-
-async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
-    """Withdraw the question for a rewind; the generation goes on like those before it.
-
-    Nothing happens if the rewind was decided meanwhile, or the question was withdrawn already.
-    """
-
-    async def withdrawn(now: Generation | None) -> Step[Generation | None] | None:
-        if not asked.asks or now is None:
-            return None
-        if (now.asks, now.number) != (asked.asks, asked.number):
-            return None
-        return Step(replace(now, asks=""))
-
-    await consumer_operation(store).change(withdrawn, seen=asked)
-
-
-async def begin_rewind(
-    store: CursorStore,
-    newest: Generation,
-    since: int,
-    now: int,
-    said: AuditEntry | None = None,
-    begins: frozenset[str] = frozenset(),
-) -> Generation:
-    """Start the generation that reads again from a given time, once the rewind is not paused.
-
-    Before this write nothing has changed; after it the old cursors do not count any more.
-
-    Args:
-        store: the consumer's control items.
-        newest: the generation as read, or asked for.
-        since: epoch second from which on changes are read again; 0 for all there are.
-        now: epoch seconds.
-        said: the entry for the audit trail.
-        begins: the shards of an archive where it reads first; empty for those that are listed.
-
-    Raises:
-        LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
-    """
-    incarnation = newest.incarnation
-    if newest.host == LAMBDA:  # earlier high-water marks do not count any more
-        incarnation = uuid.uuid4().hex[:8]
-
-    async def begun(now_is: Generation | None) -> Step[Generation | None]:
-        if now_is is None or now_is.without_pauses() != newest.without_pauses():
-            raise LeaseLost("the consumer has changed since the rewind was asked for")
-        after = replace(now_is, number=newest.number + 1, since=since, founded=now, rewinding=True)
-        after = replace(after, begins=begins)
-        return Step(replace(after, asks="", incarnation=incarnation).noted(said))
-
-    rewound = await consumer_operation(store, "rewind").change(begun, seen=newest)
-    assert rewound is not None  # noqa: S101 - it was begun
-    return rewound
 
 
 async def begin_move(
@@ -323,12 +229,13 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
         "lost": {"N": str(started.lost)},
         "start": {"S": started.start},
     }
+    audit = json.dumps([asdict(entry) for entry in started.audit], separators=(",", ":"))
     optional: dict[str, Wire | None] = {
         "rewinding": {"BOOL": True} if started.rewinding else None,
         "begins": {"SS": sorted(started.begins)} if started.begins else None,
         "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
         "builds": {"S": builds_text(started.builds)} if started.builds else None,
-        "audit": {"S": _audit_text(started.audit)} if started.audit else None,
+        "audit": {"S": audit} if started.audit else None,
         "held": {"SS": sorted(started.held)} if started.held else None,
         **{name: {"N": str(n)} if (n := getattr(started, name)) else None for name in _TURNS},
         **{name: {"S": text} if (text := getattr(started, name)) else None for name in _TEXTS},
@@ -338,10 +245,6 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
         action.removes |= {name for name, value in optional.items() if value is None}
     action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))
     return action
-
-
-def _audit_text(audit: Audit) -> str:
-    return json.dumps([asdict(entry) for entry in audit], separators=(",", ":"))
 
 
 def _as_read(newest: Generation) -> Condition:
@@ -389,7 +292,7 @@ def stepped(
         advance: every shard must take the step, so the generation gets a new number.
         said: the entry for the audit trail.
     """
-    number = newest.number + 1 if advance else newest.number
+    number = newest.number + int(advance)
     rebuild = newest.rebuild - frozenset(right)
     after = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
     if advance:  # A move that is under way does not know this step: its mover is shut out.

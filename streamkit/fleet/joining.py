@@ -25,11 +25,10 @@ from streamkit.fleet.generation import (
     newest_generation,
     next_generation,
     transition,
-    withdraw_rewind,
     write_generation,
 )
 from streamkit.fleet.hosting import check_host
-from streamkit.fleet.rewinding import finish_rewind
+from streamkit.fleet.rewinding import finish_rewind, withdraw_rewind
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
 from streamkit.stream.start import start_text

@@ -35,16 +35,10 @@ from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, R
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.generation import (
-    Generation,
-    ask_rewind,
-    begin_rewind,
-    consumer_operation,
-    withdraw_rewind,
-)
+from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
-from streamkit.fleet.rewinding import finish_rewind
+from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
 from streamkit.operate.archives import open_archive
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore

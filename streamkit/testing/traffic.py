@@ -27,7 +27,8 @@ from streamkit.aws import AwsError, code_of
 from streamkit.effects import Delete, Effect, Put, Set
 from streamkit.entity import Entity
 from streamkit.model.keys import Key
-from streamkit.progress.actions import OURS, compile_effect, render
+from streamkit.progress.actions import OURS, render
+from streamkit.progress.compile import compile_effect
 from streamkit.table import Table
 from streamkit.testing.final import Comparison, Final, Written
 

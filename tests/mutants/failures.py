@@ -349,7 +349,7 @@ MUTANTS = (
     ),
     Mutant(
         "taken-back-too-late",
-        "fleet/generation.py",
+        "fleet/rewinding.py",
         "        if (now.asks, now.number) != (asked.asks, asked.number):\n",
         "        if now.asks != asked.asks:\n",
         "a question that is taken back late gives a newer roll-out the fingerprint of the older",

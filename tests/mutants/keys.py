@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "update-adds-what-stood-in-the-key",
-        "progress/actions.py",
+        "progress/compile.py",
         "    hidden = {names[name] for name in unstored}\n",
         "    hidden = {names[name] for name in unstored[1:]}\n",
         "each update of an item adds an attribute for what stood only in its key",

@@ -480,7 +480,7 @@ MUTANTS = (
     ),
     Mutant(
         "rewound-marks-stay",
-        "fleet/generation.py",
+        "fleet/rewinding.py",
         "        incarnation = uuid.uuid4().hex[:8]\n",
         "        pass\n",
         "after a rewind every change finds the mark of the first time",

@@ -10,8 +10,8 @@ from streamkit import App, Entity, Inserted, Modified, Policy, Put
 from streamkit.core.parked import head
 from streamkit.core.parked.queues import parked_queues, read_head
 from streamkit.core.tables import open_store
-from streamkit.fleet.generation import begin_rewind, newest_generation
-from streamkit.fleet.rewinding import finish_rewind
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.rewinding import begin_rewind, finish_rewind
 from streamkit.operate.redrive import redrive
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.settings import Settings

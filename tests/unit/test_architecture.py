@@ -101,13 +101,14 @@ PRIVATE_FROM_OUTSIDE = {
 
 PURE = """
     changes core.by_item core.cascades core.handler core.outcome core.parking core.planning
-    core.querying core.queueing core.reading core.writes effects entity kinds.aggregate.aggregate
-    kinds.aggregate.buckets kinds.aggregate.contributions kinds.aggregate.entries
-    kinds.aggregate.extremes kinds.aggregate.measures kinds.aggregate.options
-    kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation model.builds model.keys model.origin
-    model.parts model.schema model.spec model.templates model.when observe.pricing
-    progress.actions progress.control progress.fold progress.lease progress.updates sinks.body
-    sinks.envelope sinks.notes sinks.versions stream.lineage stream.start
+    core.querying core.queueing core.reading core.writes effects entity
+    kinds.aggregate.aggregate kinds.aggregate.buckets kinds.aggregate.contributions
+    kinds.aggregate.entries kinds.aggregate.extremes kinds.aggregate.measures
+    kinds.aggregate.options kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation
+    model.builds model.keys model.origin model.parts model.schema model.spec model.templates
+    model.when observe.pricing progress.actions progress.compile progress.control progress.fold
+    progress.lease progress.updates sinks.body sinks.envelope sinks.notes sinks.versions
+    stream.lineage stream.start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

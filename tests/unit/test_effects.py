@@ -18,7 +18,8 @@ from streamkit import (
 from streamkit.effects import Accumulate, Guard
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import OURS, compile_effect
+from streamkit.progress.actions import OURS
+from streamkit.progress.compile import compile_effect
 from streamkit.testing import inserted
 
 

@@ -10,7 +10,8 @@ from streamkit.core.outcome import Outcome, resolve
 from streamkit.core.shadow import ShadowCounts, Shadows, differences
 from streamkit.effects import Send
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import OURS, compile_effect
+from streamkit.progress.actions import OURS
+from streamkit.progress.compile import compile_effect
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 

@@ -14,17 +14,15 @@ from streamkit.cli.describing import describe_status, stems
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import (
     Generation,
-    ask_rewind,
     begin_move,
-    begin_rewind,
     newest_generation,
     stepped,
-    withdraw_rewind,
     write_generation,
 )
 from streamkit.fleet.hosting import DELETING, TO_LAMBDA
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.lag import bound
+from streamkit.fleet.rewinding import ask_rewind, begin_rewind, withdraw_rewind
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class

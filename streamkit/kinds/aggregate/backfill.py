@@ -46,12 +46,12 @@ from streamkit.progress.actions import (
     ItemRef,
     Verb,
     Wire,
-    compile_effect,
     item_ref,
     own_attributes,
 )
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.commit import Applied
+from streamkit.progress.compile import compile_effect
 from streamkit.progress.cursor import CursorStore, lease_guard
 from streamkit.progress.pacing import Turn
 from streamkit.progress.scan.pages import Reply, ScanPages, patient

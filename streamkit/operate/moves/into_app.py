@@ -33,16 +33,15 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.founding import run_apart
 from streamkit.fleet.generation import (
     Generation,
-    ask_rewind,
     begin_move,
     newest_generation,
     next_generation,
     same_consumer,
-    withdraw_rewind,
     write_generation,
 )
 from streamkit.fleet.hosting import JOINED, JOINING, WORKERS, set_host
 from streamkit.fleet.liveness import live_workers
+from streamkit.fleet.rewinding import ask_rewind, withdraw_rewind
 from streamkit.model.conditions import Attr
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import OURS, Action

@@ -13,7 +13,8 @@ from streamkit.effects import Set
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import GuardSource, compile_effect
+from streamkit.progress.actions import GuardSource
+from streamkit.progress.compile import compile_effect
 from streamkit.stream.decode import ImageDecoder
 from streamkit.stream.decode.fast import values_reader
 

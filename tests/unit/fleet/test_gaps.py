@@ -18,20 +18,17 @@ from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import (
     Generation,
-    ask_rewind,
     begin_move,
-    begin_rewind,
     newest_generation,
     next_generation,
     stepped,
-    withdraw_rewind,
     write_generation,
 )
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.pausing import set_held
-from streamkit.fleet.rewinding import finish_rewind
+from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.view import FleetView
 from streamkit.local.engine import Engine
