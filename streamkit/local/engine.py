@@ -192,14 +192,19 @@ class Engine:
             return 400, _encode(nesting_error().body())
         except ApiError as error:
             return error.status, _encode(error.body())
-        encoded = ENCODED.get((service, operation))
-        if encoded is None or self.observers:
+        read = ENCODED.get((service, operation))
+        if read is None:
             status, body = self.call(service, operation, request)
             return status, _encode(body)
+        self.meter = Meter()
         try:
-            return 200, encoded(self, request)
+            page = read(self, request)
         except ApiError as error:
-            return error.status, _encode(error.body())
+            answer = self._answer(service, operation, request, error.status, error.body())
+            return error.status, _encode(answer[1])
+        if self.observers:
+            self._answer(service, operation, request, 200, page.body())
+        return 200, page.encoded()
 
     def expire(self, table_name: str) -> int:
         """Delete the items of a table whose time to live has passed; return how many."""
@@ -237,7 +242,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 OPERATIONS |= {
     ("dynamodbstreams", name): operation for name, operation in streams_api.OPERATIONS.items()
 }
-ENCODED: dict[tuple[str, str], Callable[[Engine, Payload], bytes]] = {
+ENCODED: dict[tuple[str, str], Callable[[Engine, Payload], streams_api.RecordsRead]] = {
     ("dynamodbstreams", name): operation for name, operation in streams_api.ENCODED.items()
 }
 

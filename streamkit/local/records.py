@@ -141,7 +141,8 @@ class EngineRecord:
         return event
 
     def encoded(self) -> bytes:
-        """Return the record's JSON."""
+        """Return the record's JSON; what is read once is read again, by another reader."""
+        self.pack()
         images = self._images
         change = images if type(images) is bytes else self._change()
         end = b"}" if self.identity is None else b',"userIdentity":%b}' % _encode(self.identity)

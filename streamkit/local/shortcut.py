@@ -118,19 +118,17 @@ class _Way:
         return self._client
 
     async def _emit(self, event: str, operation: _Operation, **about: Any) -> Any:
-        """Tell botocore's listeners; a client that is not made has none."""
-        if self._client is None:
-            return ()
+        """Tell the listeners of botocore's client; there are none before it is made."""
         return await self._client.meta.events.emit(f"{event}{operation.events}", **about)
 
     async def call(self, name: str, params: Payload) -> Payload:
         """Make a call; raise what botocore raises."""
         operation = _operation(self._service, name, self._parser)
         sent = params
-        for _, given in await self._emit(
-            "provide-client-params", operation, params=params, model=operation.model, context={}
-        ):
-            sent = given or sent
+        if self._client is not None:
+            about: Payload = {"params": params, "model": operation.model, "context": {}}
+            for _, given in await self._emit("provide-client-params", operation, **about):
+                sent = given or sent
         # A retry is made by botocore, and must send the token that the first attempt has sent.
         tokens = {token: str(uuid.uuid4()) for token in operation.tokens if token not in sent}
         if tokens:
@@ -171,23 +169,25 @@ class _Way:
         else:
             raw["context"] = context
             reply = await self._parsed(operation, raw)
-        await self._emit(
-            "response-received",
-            operation,
-            response_dict=raw,
-            parsed_response=reply,
-            context=context,
-            exception=None,
-        )
+        if self._client is not None:
+            await self._emit(
+                "response-received",
+                operation,
+                response_dict=raw,
+                parsed_response=reply,
+                context=context,
+                exception=None,
+            )
         reply["ResponseMetadata"]["RetryAttempts"] = 0
-        await self._emit(
-            "after-call",
-            operation,
-            http_response=_Accepted(response.status),
-            parsed=reply,
-            model=operation.model,
-            context={},
-        )
+        if self._client is not None:
+            await self._emit(
+                "after-call",
+                operation,
+                http_response=_Accepted(response.status),
+                parsed=reply,
+                model=operation.model,
+                context={},
+            )
         if response.status >= 300:
             # Botocore makes up an id for each call of its own: seeds keep the runs that they gave
             # when refusals were such calls, and with them the bugs that they find.

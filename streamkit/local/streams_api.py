@@ -1,15 +1,15 @@
 """The four operations of DynamoDB Streams.
 
 The engine registers `OPERATIONS` for the service `dynamodbstreams`. `GetRecords` has a second form
-in `ENCODED`, which returns the reply's JSON: its records are joined from bytes that were made once,
-so a door never encodes a page again. Both forms do the same.
+in `ENCODED`, which returns the page: its JSON is joined from records that were encoded once, so a
+door never encodes a page again. Both forms do the same.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from hashlib import md5
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -107,20 +107,33 @@ def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     """Carry out `GetRecords`: the next records of a shard, and the next iterator if any."""
-    records, following = _read(engine.streams, payload)
-    body: dict[str, Any] = {"Records": [record.wire() for record in records]}
-    if following is not None:
-        body["NextShardIterator"] = str(following)
-    return body
+    return read_page(engine, payload).body()
 
 
-def get_records_encoded(engine: HasStreams, payload: _Payload) -> bytes:
-    """Carry out `GetRecords`; return the JSON of its reply."""
-    records, following = _read(engine.streams, payload)
-    end = b"]}"
-    if following is not None:
-        end = b'],"NextShardIterator":' + msgspec.json.encode(str(following)) + b"}"
-    return b'{"Records":[' + b",".join([record.encoded() for record in records]) + end
+class RecordsRead(NamedTuple):
+    """A reply of `GetRecords`, whose last page of a shard has no iterator that follows."""
+
+    records: list[EngineRecord]
+    following: ShardIterator | None
+
+    def body(self) -> dict[str, Any]:
+        """Return the reply."""
+        body: dict[str, Any] = {"Records": [record.wire() for record in self.records]}
+        if self.following is not None:
+            body["NextShardIterator"] = str(self.following)
+        return body
+
+    def encoded(self) -> bytes:
+        """Return the reply's JSON."""
+        end = b"]}"
+        if self.following is not None:
+            end = b'],"NextShardIterator":' + msgspec.json.encode(str(self.following)) + b"}"
+        return b'{"Records":[' + b",".join([record.encoded() for record in self.records]) + end
+
+
+def read_page(engine: HasStreams, payload: _Payload) -> RecordsRead:
+    """Carry out `GetRecords`; return its page."""
+    return RecordsRead(*_read(engine.streams, payload))
 
 
 OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
@@ -130,7 +143,7 @@ OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
     "ListStreams": list_streams,
 }
 
-ENCODED: dict[str, Callable[[HasStreams, _Payload], bytes]] = {"GetRecords": get_records_encoded}
+ENCODED: dict[str, Callable[[HasStreams, _Payload], RecordsRead]] = {"GetRecords": read_page}
 
 
 def _read(streams: Streams, payload: _Payload) -> tuple[list[EngineRecord], ShardIterator | None]:

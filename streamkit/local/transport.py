@@ -154,7 +154,9 @@ class _Session:
             return Response(*core.call_bytes(call.service, call.operation, call.payload))
 
         try:
-            async with asyncio.timeout(self._timeout if self._limited else None):
+            if not self._limited:
+                return await intercept(call, apply)
+            async with asyncio.timeout(self._timeout):
                 return await intercept(call, apply)
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url=call.url, error=error) from error

@@ -1,3 +1,4 @@
+import copy
 import itertools
 import random
 from types import SimpleNamespace
@@ -10,9 +11,9 @@ from streamkit.local.errors import ApiError
 from streamkit.local.streams_api import (
     describe_stream,
     get_records,
-    get_records_encoded,
     get_shard_iterator,
     list_streams,
+    read_page,
 )
 
 KEY_SCHEMA = [
@@ -150,7 +151,7 @@ def test_the_encoded_page_says_the_same_as_the_page(world):
         change(stream, old=value, new=value + 1)
     iterator = world.iterator(stream)
 
-    encoded = msgspec.json.decode(get_records_encoded(world.engine, {"ShardIterator": iterator}))
+    encoded = msgspec.json.decode(read_page(world.engine, {"ShardIterator": iterator}).encoded())
 
     assert encoded == world.read(iterator)
 
@@ -366,12 +367,22 @@ def test_a_packed_record_is_the_record_it_was(world):
     change(stream, old=1, new=2)
     stream.append(keys("b"), item("b", 1), None, identity)
     (shard,) = stream.shards()
-    before = [(record.wire(), record.size, record.encoded()) for record in shard.records()]
-    for record in shard.records():
+    packed = [copy.copy(record) for record in shard.records()]
+    for record in packed:
         record.pack()
-    after = [(record.wire(), record.size, record.encoded()) for record in shard.records()]
-    assert after == before
-    assert [msgspec.json.decode(encoded) for _, _, encoded in before] == [w for w, _, _ in before]
+    before = [(record.wire(), record.size) for record in shard.records()]
+    assert [(record.wire(), record.size) for record in packed] == before
+    assert [msgspec.json.decode(record.encoded()) for record in packed] == [w for w, _ in before]
+
+
+def test_a_record_that_was_read_is_the_record_it_was(world):
+    stream = world.create()
+    change(stream, old=1, new=2)
+    record = stream.shards()[0].records()[0]
+    told = copy.deepcopy(record.wire())
+    first, second = record.encoded(), record.encoded()
+    assert first == second
+    assert msgspec.json.decode(first) == told == record.wire()
 
 
 @pytest.mark.parametrize("view", ["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES"])
