@@ -296,4 +296,4 @@ class Coordinator:
         Args:
             listed: the shards that have a cursor, as far as the lister knows.
         """
-        await self.sharing.audit(listed)
+        await self.sharing.unread.take(listed)

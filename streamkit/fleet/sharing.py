@@ -22,10 +22,10 @@ from typing import Any
 from streamkit.fleet.assignment import assign
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.claims import Claims, token
-from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.shards import Shards
+from streamkit.fleet.unread import UnreadShards
 from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
@@ -34,8 +34,7 @@ from streamkit.progress.control import Cursor
 log = get_logger("streamkit.fleet")
 
 CoLocation = Callable[[], Collection[str] | None]
-"""A function that returns the shards that the process's first consumer holds; None if it does not
-run."""
+"""Returns the shards that the process's first consumer holds; None if it does not run."""
 
 _SELDOM = 10
 """The directories are read once in so many looks at the shards."""
@@ -50,7 +49,7 @@ class Sharing:
     """Takes and claims shards.
 
     `refresh_seconds` is the seconds between looks at this worker's shards that other workers read.
-    `unread` are the shards that no worker had read for a while when the leader last looked.
+    `unread` is what the leader does for shards that no worker reads.
     """
 
     view: FleetView
@@ -61,18 +60,19 @@ class Sharing:
     clock: Clock
     co_location: CoLocation = not_co_located
     deciding: bool = False
-    unread: tuple[Cursor, ...] = ()
     _co_located: frozenset[str] | None = None
     _shared: Any = None
     _news: Any = None
     _refresh_at: float = 0.0
     _directories_at: float = 0.0
     _surveyed_at: float = -math.inf
-    _listed: frozenset[str] = frozenset()
     _settled_at: float = 0.0
     _targets: dict[str, str] = field(default_factory=dict)
-    _unread: dict[tuple[str, int], float] = field(default_factory=dict)
     _free_since: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with no look of the leader."""
+        self.unread = UnreadShards(self.view, self.shards, self.lease_seconds, self.clock)
 
     @property
     def me(self) -> Member:
@@ -80,19 +80,9 @@ class Sharing:
         return self.view.me
 
     @property
-    def members(self) -> Mapping[str, Member]:
-        """Return all workers that are alive, including this one."""
-        return self.view.members
-
-    @property
     def known(self) -> KnownShards:
         """Return the known shards."""
         return self.view.known
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        """Return this worker's heartbeat item."""
-        return self.view.heartbeat
 
     @property
     def undecided(self) -> bool:
@@ -112,7 +102,7 @@ class Sharing:
         """
         held_by_first = self.co_location()
         self._co_located = None if held_by_first is None else frozenset(held_by_first)
-        self.heartbeat.say(follows=self._co_located is not None)
+        self.view.heartbeat.say(follows=self._co_located is not None)
         before = dict(self.known.open)  # `everyone` was read after this
         changed = await self._update_view()
         held = self.shards.held
@@ -150,7 +140,7 @@ class Sharing:
         if cursor.name in (self._co_located or ()):
             return self.me.name
         heir = self.known.heir(cursor)
-        peer = self.members.get(heir or "")
+        peer = self.view.members.get(heir or "")
         if peer is not None and (peer.state, peer.generation) == ("active", self.me.generation):
             return heir
         return self._targets.get(cursor.root)
@@ -159,10 +149,10 @@ class Sharing:
         """Compute the assignment again, if the fleet or its shards have changed; return whether."""
         peers = {
             member.name: member.weight
-            for member in self.members.values()
+            for member in self.view.members.values()
             if member.state == "active" and member.generation == self.me.generation
         }
-        news = {(member.name, member.news) for member in self.members.values()}
+        news = {(member.name, member.news) for member in self.view.members.values()}
         told, now = news != self._news, self.clock.monotonic()
         refresh = told or now >= self._refresh_at
         if refresh:
@@ -173,7 +163,7 @@ class Sharing:
             self._directories_at = now + _SELDOM * self.refresh_seconds
             await self.known.refresh(fresh=told)
         peers[self.me.name] = self.me.weight
-        leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
+        leaving = frozenset(m.name for m in self.view.members.values() if m.state == "leaving")
         shared = (frozenset(peers.items()), leaving, self.known.roots, self._co_located)
         if shared == self._shared:
             return refresh
@@ -193,8 +183,7 @@ class Sharing:
             before: their cursors as known before they were read now.
             everyone: the members, including dead ones, as read before these cursors were.
         """
-        now = self.clock.monotonic()
-        claimants = self._claimants()
+        now, claimants = self.clock.monotonic(), self._claimants()
         for name in names:
             cursor = self.known.open.get(name)
             if cursor is None:
@@ -230,7 +219,7 @@ class Sharing:
     def _claimants(self) -> dict[str, str]:
         """Return the worker that claims each claimed lease; if several do, the first by name."""
         found: dict[str, str] = {}
-        for member in (*self.members.values(), replace(self.me, claims=self.claims.tokens)):
+        for member in (*self.view.members.values(), replace(self.me, claims=self.claims.tokens)):
             for lease in member.claims:
                 found[lease] = min(member.name, found.get(lease, member.name))
         return found
@@ -246,19 +235,18 @@ class Sharing:
         if owner is None or owner == self.me.name:
             return True
         if owner in everyone:
-            return owner not in self.members
+            return owner not in self.view.members
         return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)
 
     def _is_alive(self, owner: str | None) -> bool:
-        member = self.members.get(owner or "")
+        member = self.view.members.get(owner or "")
         return member is not None and member.state not in ("leaving", "unfit")
 
     async def _follow(self, co_located: frozenset[str]) -> None:
         """Claim shards that the first consumer holds here and another worker reads."""
-        self._free_since = {
-            place: since for place, since in self._free_since.items() if place[0] in self.known.open
-        }
-        wanted = co_located & self.known.open.keys() - self.shards.held.keys() - self.claims.pending
+        open_, before = self.known.open, self._free_since
+        self._free_since = {place: at for place, at in before.items() if place[0] in open_}
+        wanted = co_located & open_.keys() - self.shards.held.keys() - self.claims.pending
         if not wanted:
             return
         await self.known.read(wanted)
@@ -268,26 +256,25 @@ class Sharing:
             if self._is_alive(cursor.owner):
                 log.info("shard.claimed", shard=name, owner=cursor.owner)
                 self.claims.claim(cursor, now)
-                self.heartbeat.hurry()
+                self.view.heartbeat.hurry()
             else:
                 self.view.uncertain.add(name)
 
     async def _claim(self) -> None:
         """Claim the shards that this worker lacks from workers that hold more than their share.
 
-        This waits until it knows which shards are free, and has read the owners of all shards
-        lately.
+        Only once it knows which shards are free, and has read the owners of all shards lately.
         """
         weights = {
             member.name: member.weight
-            for member in self.members.values()
+            for member in self.view.members.values()
             if member.state == "active" or member.name == self.me.name
         }
         # A shard whose children are not listed yet is about to be held again.
-        has = len(self.shards.held.keys() | self.claims.pending) + self.heartbeat.childless
-        roots = len(self.known.roots) + self.heartbeat.childless
-        loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
-        balance = Balance(roots, weights, loads, self.me.name)
+        has = len(self.shards.held.keys() | self.claims.pending) + self.view.heartbeat.childless
+        roots = len(self.known.roots) + self.view.heartbeat.childless
+        loads = {n: m.held for n, m in self.view.members.items() if n in weights}
+        balance = Balance(roots, weights, loads | {self.me.name: has}, self.me.name)
         now = self.clock.monotonic()
         if balance.settled:
             self._settled_at = now
@@ -302,41 +289,10 @@ class Sharing:
             for name, cursor in self.known.open.items()
             if self._is_alive(cursor.owner)
             and self.claims.may_claim(name)
-            and not self.members[cursor.owner or ""].follows
+            and not self.view.members[cursor.owner or ""].follows
         ]
         mine = {root for root, worker in self._targets.items() if worker == self.me.name}
         for cursor in balance.choose(claimable, mine):
             log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
             self.claims.claim(cursor, now)
-            self.heartbeat.hurry()
-
-    # -- for the leader ------------------------------------------------------------------------
-
-    async def audit(self, listed: frozenset[str]) -> None:
-        """Look at every shard, and take those that no worker has read for a while.
-
-        The worker that they are assigned to did not take them: it may see the fleet differently, or
-        hang. If a shard is new to the leader, its maker may have died before it told of it.
-
-        Args:
-            listed: the shards that have a cursor, as far as the lister knows.
-        """
-        before, held = set(self.known.open), self.shards.held
-        await self.known.read((listed - self._listed | before) - held.keys())
-        self._listed = listed
-        if self.known.open.keys() - before:
-            self.heartbeat.tell()
-        now, unread, held = self.clock.monotonic(), {}, self.shards.held
-        late: list[Cursor] = []
-        for name, cursor in self.known.open.items():
-            if name in held or cursor.owner in self.members:
-                continue
-            place = (name, cursor.epoch)
-            unread[place] = self._unread.get(place, now)
-            if now - unread[place] < self.lease_seconds:
-                continue
-            late.append(cursor)
-            log.warning("shard.unread", shard=name, seconds=round(now - unread[place]))
-            if cursor.generation <= self.me.generation:
-                self.shards.take(cursor)
-        self._unread, self.unread = unread, tuple(late)
+            self.view.heartbeat.hurry()

@@ -11,7 +11,7 @@ restored table brings the control items of another stream. None has an attribute
                with children are left out, they are found as the parents of their children
     members    the workers' heartbeats, one item each where the table has a sort key
     holds      names of parked queues, referenced by cursors
-    queue       a parked queue: head and tail of its parked changes
+    queue      a parked queue: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
     mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
     trial      how often a function was begun with a record and did not end
@@ -30,7 +30,6 @@ from streamkit.progress.actions import CONTROL_PREFIX, Action, ItemRef, Verb, Wi
 
 DIRECTORIES = 16
 """The directory items of a consumer: 10,000 open shards make about 25 KB in each."""
-
 START = "TRIM_HORIZON"
 """The position of a cursor that has read nothing: from the oldest record of its shard."""
 
@@ -150,18 +149,14 @@ class ControlSpace:
         """
         if self.schema.sk is None:
             raise InvariantError("this table has no sort key")
-        values: dict[str, Wire] = {
-            "S": {"S": f"_sk{number:040d}"},
-            "N": {"N": str(number)},
-            "B": {"B": number.to_bytes(16)},
-        }
-        value = values[self.schema.sk_type or "S"]
-        return {self.schema.pk: {"S": self.text(kind)}, self.schema.sk: value}
+        values = {"S": f"_sk{number:040d}", "N": str(number), "B": number.to_bytes(16)}
+        sk_type = self.schema.sk_type or "S"
+        sk: Wire = {sk_type: values[sk_type]}
+        return {self.schema.pk: {"S": self.text(kind)}, self.schema.sk: sk}
 
     def put(self, attributes: Mapping[str, Wire], kind: str, *names: str) -> Action:
         """Return an action that writes a whole control item."""
-        item = {**attributes, "kind": {"S": kind}}
-        return Action(self.ref(kind, *names), Verb.PUT, item=item)
+        return Action(self.ref(kind, *names), Verb.PUT, item={**attributes, "kind": {"S": kind}})
 
     def update(self, kind: str, *names: str) -> Action:
         """Return an action that begins an update of a control item."""
@@ -204,8 +199,7 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
     for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.root)):
         if text:
             attributes[name] = {"S": text}
-    numbers = ("since", cursor.since), ("lost", cursor.lost), ("dated", cursor.dated)
-    for name, number in numbers:
+    for name, number in (("since", cursor.since), ("lost", cursor.lost), ("dated", cursor.dated)):
         if number:
             attributes[name] = {"N": str(number)}
     for name, names in (

@@ -77,7 +77,7 @@ def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Worker
     """Return the state of a worker that is running; it has a lister if it leads."""
     coordinator, lister = leadership.coordinator, leadership.lister
     me, joined = coordinator.me, coordinator.rollout.joined
-    unread = coordinator.sharing.unread if lister else ()
+    unread = coordinator.sharing.unread.late if lister else ()
     now, founded = coordinator.clock.time(), joined.founded if joined else 0
     ages = [bound(cursor, now, founded).seconds for cursor in unread]
     lags = {name: _lag(pipeline) for name, pipeline in sorted(shards.running.items())}

@@ -411,8 +411,8 @@ MUTANTS = (
     ),
     Mutant(
         "audit-takes-nothing",
-        "fleet/sharing.py",
-        "            if cursor.generation <= self.me.generation:\n                self.shards.take(cursor)\n",
+        "fleet/unread.py",
+        "            if cursor.generation <= self.view.me.generation:\n                self.shards.take(cursor)\n",
         "",
         "only its target takes a shard that nobody reads; the target hangs, or sees it otherwise",
         "E6",
@@ -484,8 +484,8 @@ MUTANTS = (
     ),
     Mutant(
         "audit-tells-nothing",
-        "fleet/sharing.py",
-        "        if self.known.open.keys() - before:\n            self.heartbeat.tell()\n",
+        "fleet/unread.py",
+        "        if known.open.keys() - before:\n            self.view.heartbeat.tell()\n",
         "",
         "the maker of a shard dies before it tells of it: its target learns of it minutes later",
         test="tests/unit/fleet/test_coordinator.py::test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_them",
@@ -574,7 +574,7 @@ MUTANTS = (
     Mutant(
         "childless-counted-as-lack",
         "fleet/sharing.py",
-        "        has = len(self.shards.held.keys() | self.claims.pending) + self.heartbeat.childless\n",
+        "        has = len(self.shards.held.keys() | self.claims.pending) + self.view.heartbeat.childless\n",
         "        has = len(self.shards.held.keys() | self.claims.pending)\n",
         "a worker whose shards roll claims others' while it waits for their children",
         test="tests/unit/fleet/test_gaps.py::test_a_shard_that_waits_for_its_children_is_not_lacked",

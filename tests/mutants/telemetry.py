@@ -85,9 +85,9 @@ MUTANTS = (
     ),
     Mutant(
         "unread-known-to-nobody",
-        "fleet/sharing.py",
-        "        self._unread, self.unread = unread, tuple(late)",
-        "        self._unread = unread",
+        "fleet/unread.py",
+        "        self._since, self.late = since, tuple(late)",
+        "        self._since = since",
         "the leader takes what nobody reads, and tells nobody",
         test="tests/unit/fleet/test_coordinator.py::test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_somebody_reads_it",
     ),

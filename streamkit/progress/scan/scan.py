@@ -9,15 +9,14 @@
 
 In: a name, which is the pass, and a number of segments, which never changes for a name. Out: every
 page of every segment is visited, and its segment moves behind it, in one commit with what belongs
-to it (`segment.commit`) or after it (`segment.advance`). So any process can continue the scan at
-any page, and none holds more in memory than the pages that it visits.
+to it (`segment.commit`) or after it (`segment.advance`): any process can continue at any page.
 
-On failure: if the owner of a segment does not write to it for the duration of a lease, as measured
-by the clock of the process that watches, another process takes it; what the former owner still
-commits is refused. An error of a visit ends the run. Where the scan has a `fence`, its segments are
-created and deleted only while the fence holds. The run ends with `LeaseLost` if the fence does not
-hold or the segments are gone: else a process that stood still would create the segments of a
-finished scan again, or delete those of a later scan with the same name.
+On failure: if the owner of a segment does not write to it for a lease, by the clock of the process
+that watches, another process takes it; what the former owner still commits is refused. An error of
+a visit ends the run. Where the scan has a `fence`, its segments are created and deleted only while
+the fence holds. The run ends with `LeaseLost` if the fence does not hold or the segments are gone:
+else a process that stood still would create the segments of a finished scan again, or delete those
+of a later scan with the same name.
 """
 
 import math
@@ -56,8 +55,7 @@ _TRANSACTED = 2.0
 _LOOK_SECONDS = 2.0
 """The pause between two looks at other processes' segments, when there is nothing to take."""
 _PAUSE_SECONDS = 0.25
-"""Half of the first pause of a process that serves no segment; each later pause is twice as long.
-"""
+"""Half of the first pause of a process that serves no segment; each later one is twice as long."""
 _READ_AT_ONCE = 16
 """Segments that are read at once to find one to take; the next ones are usually free."""
 _GENERATION = 1
@@ -70,7 +68,7 @@ class TableScan:
 
     `schemas` are those of the tables that commits write to, including the control items' own.
     Creating, taking and deleting segments waits for `paced`, which takes write units, 1 by default.
-    Of the segments only those in `chosen` are read, where it is given.
+    With `chosen`, only these segments are read.
     """
 
     store: CursorStore
@@ -160,10 +158,9 @@ class TableScan:
             LeaseLost: the scan is over, and has a fence.
         """
         serve = partial(pages.visit, visit=visit)
-        stopping, wanted = stopping or anyio.Event(), len(self.names)
+        stopping, wanted, pause = stopping or anyio.Event(), len(self.names), _PAUSE_SECONDS
         await self.create()
         async with task_group() as group:
-            pause = _PAUSE_SECONDS
             while not stopping.is_set():
                 await self._fill(group, serve, owner, at_once, stopping)
                 if len(self._finished) == wanted:
@@ -257,6 +254,7 @@ class TableScan:
         if cursor.finished or not free:
             return None
         try:
+            # If the process dies after this, another one takes the segment, a lease later.
             async with self.paced():
                 return await self.store.take(cursor, owner, _GENERATION)
         except LeaseLost:
@@ -274,8 +272,8 @@ class TableScan:
         space = self.store.space
         schemas = {**self.schemas, space.schema.name: space.schema}
         committer = Committer(self.store.dynamodb, space, taken, schemas, self.rng)
-        number = int(taken.name.rpartition(".")[2])
-        segment = LeasedSegment(number, self.total, committer, stopping)
+        _, _, number = taken.name.rpartition(".")
+        segment = LeasedSegment(int(number), self.total, committer, stopping)
         try:
             await self._under_lease(segment, serve)
         except LeaseLost as error:
