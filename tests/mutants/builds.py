@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-while-a-worker-joins-again",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "            if self.machine.clock.monotonic() < until:\n",
         "            if self.machine.clock.monotonic() > until:\n",
         "a rebuild right after another one is refused, because no worker seems to run",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "reset-outlives-its-build",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "                for naming in (pass_name, reset_name):\n",
         "                for naming in (pass_name,):\n",
         "what a reset that was broken off has written stays in the table",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "rebuild-ends-when-another-takes-a-step",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         """        # If another aggregate's rebuild takes a step, the operation reads again, and comes back.
         async with task_group() as group:
 """,
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "reset-keeps-its-segments",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "advance=True, along=scan.deletions())",
         "advance=True)",
         "each rebuild leaves the segments of its reset in the table until it is swept, days later",
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-created-unfenced",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "fence=Fenced(self.store, same_builds(generation), self.machine.rng)",
         "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation),"
         " self.machine.rng)",
@@ -259,7 +259,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-without-capture",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         """            if generation.host != LAMBDA:  # functions see what those of before have passed over
                 await capture(self.store, generation)
 """,
@@ -270,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "emptying-without-capture",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         """        if generation.host != LAMBDA:
             await capture(self.store, generation)
 """,
@@ -360,7 +360,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-outlive-their-build",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "                    group.start_soon(past.delete)\n",
         "                    pass\n",
         "a scanner that froze counts for a build that is over",

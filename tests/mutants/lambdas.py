@@ -400,7 +400,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions-not-outlasted",
-        "kinds/aggregate/rebuild.py",
+        "kinds/aggregate/steps.py",
         "        if left > 0:\n",
         "        if left > 1e9:\n",
         "a function that knows nothing of the build adds to what was emptied",

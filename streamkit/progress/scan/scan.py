@@ -222,8 +222,7 @@ class TableScan:
     ) -> None:
         """Take segments until as many are served as allowed.
 
-        Segments of other processes are read only while one more could be taken, some at a time.
-        Those that this process serves need not be read.
+        Segments that others serve are read only while one more could be taken, some at a time.
         """
         async with self._filling:  # else two tasks of this process would take one segment
             free = [n for n in self.names if n not in self._finished and n not in self._running]
