@@ -30,7 +30,8 @@ from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.settings import Settings
 from streamkit.testing.loop import seconds_of
 from streamkit.testing.recording import Recorder, recording
-from streamkit.testing.rig import NotSettledError, Rig, table_of
+from streamkit.testing.rig import NotSettledError, Rig
+from streamkit.testing.tables import table_of
 from streamkit.testing.traffic import Writer
 
 E = TypeVar("E", bound=Entity)
@@ -220,7 +221,7 @@ class Harness(Rig):
             raise UnexpectedlyParked("\n".join(map(self._told, wrong)))
 
     def _told(self, parked: Parked) -> str:
-        error = self._raised.get(parked.handler)
+        error = self.raised.get(parked.handler)
         text = f"{parked.handler} parked a {parked.entity}: {parked.error}: {parked.detail}"
         if error is None or type(error).__name__ != parked.error:
             return text

@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
@@ -28,26 +29,24 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.migrate import commands
 from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.activity import task_group
-from streamkit.settings import Settings
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS, Migrators
 from streamkit.testing.trial import open_shards
-from streamkit.testing.world import CrashPoint, Process, World
+from streamkit.testing.world import CrashPoint, World
 
 E = TypeVar("E", bound=Entity)
 
 Step = Literal["apply", "switch", "contract", "rollback"]
 
-_SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 _PATIENCE = 6 * 3600.0
 _LAST_SECONDS = 150.0
 _ACTS_AT_REST = 10
@@ -86,6 +85,11 @@ class Fire:
     pause: float = 1.0
     slow: float = 0.1
     broken: float = 0.01
+
+    def faults(self, rng: random.Random) -> Faults:
+        """Return the faults of one process's calls."""
+        lost = self.broken / 2
+        return Faults(rng, slow=self.slow, lost_request=lost, lost_reply=lost)
 
 
 @dataclass
@@ -161,16 +165,11 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
             world = World.create(seed)
             async with world.clients() as aws:
                 tables = await _open(app, aws, shapes, applied)
-                blaze = _Blaze(
-                    app=app,
-                    number=number,
-                    application=application,
-                    aws=aws,
-                    rng=random.Random(f"migrate/{seed}"),
-                    fire=fire or Fire(),
-                    ran=MigrationRan(world, tables.table),
-                    pace=PassPace(segments=2, page=page, items=4),
-                )
+                rng, trouble = random.Random(f"migrate/{seed}"), fire or Fire()
+                pace = PassPace(segments=2, page=page, items=4)
+                migrators = Migrators(app, number, world, rng, partial(trouble.faults, rng), pace)
+                ran = MigrationRan(world, tables.table)
+                blaze = _Blaze(app, number, application, aws, rng, trouble, ran, migrators)
                 return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
 
         return run_virtually(main, seed=seed)
@@ -185,9 +184,7 @@ class _Blaze:
     rng: random.Random
     fire: Fire
     ran: MigrationRan
-    pace: PassPace
-    _alive: dict[str, Process] = field(default_factory=dict)
-    _count: int = 0
+    migrators: Migrators
     _troubles: int = 0
 
     async def run(
@@ -212,19 +209,19 @@ class _Blaze:
     ) -> None:
         async with task_group() as group:
             if worker:
-                group.start_soon(self._work)
+                run = self.ran.world.run_worker
+                group.start_soon(partial(run, self.app, settings=SETTINGS, until_idle=False))
             for step in steps:
                 await self._begin(step, segments)
-                while len(self._alive) < processes:
-                    self._start(group)
+                self.migrators.fill(group, processes)
                 await self._act(group, acts, processes)
                 self.ran.states.append(await self._state())
-            for process in self._alive.values():
+            for process in self.migrators.alive:
                 process.thaw()
                 process.crash = None
-            self._start(group)
+            self.migrators.start(group)
             await anyio.sleep(_LAST_SECONDS)  # the last writes are processed too
-            for process in self._alive.values():
+            for process in self.migrators.alive:
                 process.kill()
             group.cancel_scope.cancel()
 
@@ -261,13 +258,12 @@ class _Blaze:
             await self.application.act(self.aws, self.ran.schema, self.rng, state.phase)
             acted += 1
             self._trouble()
-            while len(self._alive) < processes:
-                self._start(group)
+            self.migrators.fill(group, processes)
             await anyio.sleep(self.rng.random() * self.fire.pause)
 
     def _trouble(self) -> None:
         chance, fire = self.rng.random, self.fire
-        alive = list(self._alive.values())
+        alive = self.migrators.alive
         self._troubles += 1
         if alive and chance() < fire.crash and self._troubles < fire.acts:
             process = self.rng.choice(alive)
@@ -288,38 +284,6 @@ class _Blaze:
             self.ran.world.control.roll(self.app.table)
             self.ran.met["roll"] += 1
 
-    def _start(self, group: anyio.abc.TaskGroup) -> None:
-        self._count += 1
-        broken = self.fire.broken / 2
-        faults = Faults(self.rng, slow=self.fire.slow, lost_request=broken, lost_reply=broken)
-        process = Process(f"migrator-{self._count}", faults=faults)
-        self._alive[process.name] = process
-        group.start_soon(self._live, process)
-
-    async def _live(self, process: Process) -> None:
-        """Run the migration in one process repeatedly, until the process dies."""
-        migration = commands.migration_of(self.app, self.number)
-        try:
-            async with self.ran.world.clients(process) as aws, anyio.create_task_group() as group:
-                group.start_soon(_cancel_at, process.dead, group.cancel_scope)
-                while True:
-                    runner = Runner(
-                        self.app,
-                        aws,
-                        migration,
-                        _SETTINGS,
-                        self.ran.world.clock_of(process),
-                        random.Random(self.rng.random()),
-                        self.pace,
-                    )
-                    await runner.run(stay=True)
-                    await anyio.sleep(1)
-        finally:
-            self._alive.pop(process.name, None)
-
-    async def _work(self) -> None:
-        await self.ran.world.run_worker(self.app, settings=_SETTINGS, until_idle=False)
-
 
 async def _open(
     app: App, aws: Aws, shapes: Mapping[str, TableShape], numbers: Sequence[str]
@@ -335,8 +299,3 @@ async def _open(
         digest = commands.migration_of(app, number).digest
         await book.write(State(number), State(number, digest=digest, phase="done"))
     return tables
-
-
-async def _cancel_at(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()

@@ -8,28 +8,23 @@ order of events.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import anyio
-import msgspec
-
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError
-from streamkit.local.transport import Call, Response
-from streamkit.observe.frames import watching
-from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.table import Table
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
-from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
+from streamkit.testing.rig_worker import RigWorker, Started
+from streamkit.testing.stops import DeathInCommit, Moment, Operations, Part, Thaw, Zombies
+from streamkit.testing.tables import requests_of, table_of
 from streamkit.testing.world import CrashPoint, Process, World
-from streamkit.worker.worker import Worker
 
 T = TypeVar("T")
 
@@ -40,32 +35,6 @@ _SETTLE_SECONDS = 4 * 3600.0
 """`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
 _PAGES = 3
 _IDLE_STEP = 1.0
-
-
-@dataclass(frozen=True)
-class DeathInCommit:
-    """Stands between a process's clients and the engine, and kills it before its next commit.
-
-    A commit without results of handlers is let through.
-    """
-
-    process: Process
-
-    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
-        """Pass a call on, or kill the process."""
-        if call.operation == "TransactWriteItems" and _writes_items(call):
-            self.process.kill()
-            await anyio.sleep_forever()
-        return apply()
-
-
-def _writes_items(call: Call) -> bool:
-    """Return whether a transaction has results of handlers, beside streamkit's own progress."""
-    entries = msgspec.json.decode(call.payload)["TransactItems"]
-    written = [one for entry in entries for verb, one in entry.items() if verb != "ConditionCheck"]
-    keys = [one.get("Key") or one["Item"] for one in written]
-    texts = map(str, keys)
-    return any(CONTROL_PREFIX not in text or "#done#" in text or "#lane#" in text for text in texts)
 
 
 class NotSettledError(AssertionError):
@@ -102,12 +71,7 @@ class Rig:
         self._loop = VirtualLoop(seed)
         self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
         self._settings = settings or _PATIENT
-        self._process = Process("worker", clock=self.world.clock)
-        self._raised: dict[str, BaseException] = {}
-        self._task: asyncio.Task[bool] | None = None
-        self._workers: list[Worker] = []
-        self._alive = asyncio.Event()
-        self.restarts = 0
+        self.worker = RigWorker(self._run_of, self.world.clock, self._loop)
         self._declared = app.archive
         if app.archive is not None and not isinstance(app.archive, MemoryArchive):
             app.use_archive(MemoryArchive(flush=app.archive.flush))
@@ -115,7 +79,7 @@ class Rig:
         self._zombies = Zombies(self.world, 2 * self._settings.lease)
         self.operations = Operations(self.world, self._zombies)
         declared = shape or app.shape_of(app.table)
-        requests = [create_table or table_of(app, declared), *_others(app, others)]
+        requests = [create_table or table_of(app, declared), *requests_of(app, others)]
         expiry = None if create_table else declared.time_to_live(app.table)
         self._run(self._open(requests, expiry))
 
@@ -134,7 +98,7 @@ class Rig:
         """End the worker without waiting, and close the loop."""
         if self._declared is not None:
             self.app.use_archive(self._declared)
-        self._drop_worker()
+        self.worker.drop()
         for task in self._zombies.close():
             with suppress(asyncio.CancelledError, Exception):
                 self._loop.run_until_complete(task)
@@ -167,7 +131,7 @@ class Rig:
             part: the process that is killed; an operation can only be killed at a call.
         """
         if at is None:
-            self._drop_worker()
+            self.worker.drop()
             return
         self._stop_at(CrashPoint(at, moment), part)
 
@@ -193,8 +157,8 @@ class Rig:
             there = replace(point, call=self.operations.calls + call)
             self.operations.stop_at(there, self._thaw)
         else:
-            self._ensure_worker()
-            self._process.crash = replace(point, call=self._process.calls + call)
+            process = self.worker.ensure()
+            process.crash = replace(point, call=process.calls + call)
 
     def operate(self, work: Callable[[Aws], Awaitable[T]]) -> T:
         """Run an operation beside the worker in a process of its own, as a command does.
@@ -219,35 +183,45 @@ class Rig:
         """
         self._zombies.thaw()
         self._run(self._zombies.wait(_SETTLE_SECONDS))
-        if self._task is not None:
+        if self.worker.runs:
             self.settle()
         self.advance(self._settings.lease)
 
     def die_in_commit(self) -> Process:
         """Tell the worker's process to die before its next commit that writes, and return it."""
-        self._ensure_worker()
-        self._process.faults = DeathInCommit(self._process)
-        return self._process
+        process = self.worker.ensure()
+        process.faults = DeathInCommit(process)
+        return process
 
     def stop(self) -> None:
         """Stop the worker gracefully, as SIGTERM does."""
-        if self._task is not None:
-            self._run(self._stop())
+        if self.worker.runs:
+            self._run(self.worker.stop())
+
+    @property
+    def raised(self) -> dict[str, BaseException]:
+        """Return the last error of each handler, by its name."""
+        return self.worker.raised
+
+    @property
+    def restarts(self) -> int:
+        """Return how often another worker took the place of one that was killed or frozen."""
+        return self.worker.restarts
 
     @property
     def calls(self) -> int:
         """Return how many calls the worker's process has made."""
-        return self._process.calls
+        return self.worker.process.calls
 
     @property
     def is_dead(self) -> bool:
         """Return whether the worker's process was killed, and none was started since."""
-        return self._process.dead.is_set()
+        return self.worker.process.dead.is_set()
 
     @property
     def writes(self) -> list[int]:
         """Return the numbers of the calls in which the worker's process may have written."""
-        return self._process.writes
+        return self.worker.process.writes
 
     # -- the stream ----------------------------------------------------------------------------
 
@@ -279,99 +253,35 @@ class Rig:
         self.tables: AppTables = await survey(self.app, self._aws)
         self.table = Table(self._aws.dynamodb, self.tables.table, tables=self.tables.schemas)
 
+    def _run_of(self, process: Process, started: Started) -> Coroutine[Any, Any, bool]:
+        """Return the run of a worker, with the app and settings that the rig has by now."""
+        return self.world.run_worker(
+            self.app,
+            process=process,
+            settings=self._settings,
+            until_idle=False,
+            started=started,
+        )
+
     async def _settle(self) -> None:
-        self._ensure_worker()
-        for worker in self._workers:
-            worker.count_anew()
+        self.worker.ensure()
+        self.worker.count_anew()
         self._zombies.count_anew()
         deadline = self._loop.time() + _SETTLE_SECONDS
         quiet = False
         while not quiet:
             await asyncio.sleep(_IDLE_STEP)
-            if self._task is None or self._task.done():
-                self._revive()
-            elif self._process.frozen is not None:
-                self._replace_frozen(self._task)
-            quiet = bool(self._workers) and all(w.is_idle(_PAGES) for w in self._workers)
-            quiet = quiet and not self._zombies.is_busy(_PAGES)
+            if self.worker.has_ended:
+                self.worker.revive()
+            elif self.worker.is_frozen:
+                self._zombies.add(self.worker.replace_frozen(self._thaw))
+            quiet = self.worker.is_idle(_PAGES) and not self._zombies.is_busy(_PAGES)
             if self._loop.time() > deadline:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
         self._zombies.thaw("phase")
 
-    def _replace_frozen(self, task: "asyncio.Task[bool]") -> None:
-        """Start another worker beside a frozen one."""
-        self._zombies.add(Zombie("worker", self._process, task, self._thaw, self._workers))
-        self._task = None
-        self.restarts += 1
-        self._ensure_worker()
-
-    def _revive(self) -> None:
-        """Start another worker after a kill; raise the worker's own error, if it has one."""
-        if self._task is not None and not self._process.dead.is_set():
-            self._task.result()
-        self._drop_worker()
-        self.restarts += 1
-        self._ensure_worker()
-
-    def _ensure_worker(self) -> None:
-        if self._task is None:
-            self._process = Process("worker", clock=self.world.clock)
-            self._alive = alive = asyncio.Event()
-            self._workers = workers = []
-
-            async def started(worker: Worker) -> None:
-                workers.append(worker)
-                alive.set()
-
-            worker = self.world.run_worker(
-                self.app,
-                process=self._process,
-                settings=self._settings,
-                until_idle=False,
-                started=started,
-            )
-            with watching(self._raised.__setitem__):
-                self._task = self._loop.create_task(worker)
-
-    async def _stop(self) -> None:
-        await self._alive.wait()
-        task, self._task = self._task, None
-        if task is not None:
-            self._workers[0].stop()
-            await task
-
-    def _drop_worker(self) -> None:
-        task, self._task = self._task, None
-        if task is None:
-            return
-        self._process.kill()
-        task.cancel()
-        if not self._loop.is_running():
-            with suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(task)
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)
-
-
-def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
-    """Return the `CreateTable` request of a table that fits an app and its listeners.
-
-    By default it has the app's own shape, or the keys `PK` and `SK`. It has the indexes that the
-    entities declare; where they do not name attributes, these are `<index>PK` and `<index>SK`. The
-    stream carries both images.
-    """
-    return (shape or app.shape_of(app.table)).create_table(app.table, entities_of(app))
-
-
-def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the `CreateTable` requests of all tables but the app's own."""
-    known = {request["TableName"] for request in given} | {app.table}
-    missing = [name for name in app.tables if name not in known]
-    return [
-        *given,
-        *(app.shape_of(name).create_table(name, (), stream=False) for name in missing),
-    ]
 
 
 __all__ = ["NotSettledError", "Rig", "table_of"]

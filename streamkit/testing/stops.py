@@ -19,8 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
+import anyio
+import msgspec
+
 from streamkit.aws import Aws
 from streamkit.errors import StreamkitError
+from streamkit.local.transport import Call, Response
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.sightings import SeenCall
 from streamkit.testing.world import CrashPoint, Process, World
 
@@ -36,6 +41,32 @@ Thaw = Literal["lease", "phase", "end"]
 THAWS: tuple[Thaw, ...] = get_args(Thaw)
 _PHASES = frozenset({"consumer", "migration", "verification"})
 """Writes of these kinds of control items are steps."""
+
+
+@dataclass(frozen=True)
+class DeathInCommit:
+    """Stands between a process's clients and the engine, and kills it before its next commit.
+
+    A commit without results of handlers is let through.
+    """
+
+    process: Process
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Pass a call on, or kill the process."""
+        if call.operation == "TransactWriteItems" and _writes_items(call):
+            self.process.kill()
+            await anyio.sleep_forever()
+        return apply()
+
+
+def _writes_items(call: Call) -> bool:
+    """Return whether a transaction has results of handlers, beside streamkit's own progress."""
+    entries = msgspec.json.decode(call.payload)["TransactItems"]
+    written = [one for entry in entries for verb, one in entry.items() if verb != "ConditionCheck"]
+    keys = [one.get("Key") or one["Item"] for one in written]
+    texts = map(str, keys)
+    return any(CONTROL_PREFIX not in text or "#done#" in text or "#lane#" in text for text in texts)
 
 
 @dataclass

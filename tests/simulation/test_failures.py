@@ -236,7 +236,7 @@ def test_changes_that_arrive_while_a_hold_is_lifted_are_neither_stranded_nor_ove
             downstream.down = step % 5 < 2
             harness.put(Order(number=1, status=status))
             written += status
-            harness._ensure_worker()
+            harness.worker.ensure()
             harness.advance(0.3 + (seed * 7 + step * 3) % 11 * 0.3)
         downstream.down = False
         harness.settle()
@@ -290,7 +290,7 @@ def test_a_release_that_fails_for_every_change_parks_a_few_and_then_waits(world_
     harness = world_of(make(downstream))
     with structlog.testing.capture_logs() as logs:
         harness.put(*(Order(number=number, status="A") for number in range(200)))
-        harness._ensure_worker()
+        harness.worker.ensure()
         harness.advance("20m")
         assert len(harness.parked()) < 40  # before anything is known, on pages of two shards
         downstream.down = False
@@ -310,7 +310,7 @@ def test_a_worker_that_waits_for_a_broken_handler_can_be_stopped_and_loses_nothi
     downstream = Downstream()
     harness = world_of(make(downstream))
     harness.put(*(Order(number=number, status="A") for number in range(60)))
-    harness._ensure_worker()
+    harness.worker.ensure()
     harness.advance("2m")
     began = harness.world.clock.time()
     harness.stop()
@@ -394,7 +394,7 @@ def test_an_unavailable_table_only_delays_retries(world_of):
         return apply()
 
     until = harness.world.clock.time() + 300
-    harness._process.faults = Faulty(intercept)
+    harness.worker.process.faults = Faulty(intercept)
     harness.advance("30m")
     assert refused
     assert harness.parked() == []
@@ -421,11 +421,11 @@ def test_what_cannot_be_read_for_some_changes_holds_up_no_retries_of_others(worl
     harness.put(*(Order(number=number) for number in range(2 * AT_ONCE)))
     harness.settle()
     downstream.down = False
-    harness._process.faults = Faulty(intercept)
+    harness.worker.process.faults = Faulty(intercept)
     harness.advance("5m")
     assert harness.get(Journal.key(number=0)).count == 1
     assert len(harness.parked()) == 2 * AT_ONCE - 1
-    harness._process.faults = None
+    harness.worker.process.faults = None
     harness.advance("5m")
     assert harness.parked() == []
 

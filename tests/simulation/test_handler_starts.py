@@ -214,7 +214,7 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
     behind = set()
     for _ in range(20):
         harness.advance("10m")
-        workers = {worker.app.name: worker for worker in harness._workers[0].workers}
+        workers = {worker.app.name: worker for worker in harness.worker.workers[0].workers}
         behind |= {name for name, worker in workers.items() if worker.report.catches_up}
         found = status(harness, app.listeners["tally"]).operations
         if seen(harness):
@@ -233,7 +233,7 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
 
 
 async def harness_begins(harness):
-    harness._ensure_worker()
+    harness.worker.ensure()
 
 
 def test_the_commands_know_the_handlers_consumer(harness_of, capsys):
@@ -277,7 +277,7 @@ def halted(harness):
     put(harness, 100)
     harness.settle()
     assert 100 in copied(harness)
-    (error,) = [error for one in harness._workers for error in one.errors]
+    (error,) = [error for one in harness.worker.workers for error in one.errors]
     assert isinstance(error, RetentionLost)
     assert seen(harness) == []
     return str(error)
@@ -371,8 +371,6 @@ def test_a_start_in_the_future_is_refused(harness_of):
     later = at(harness.world.clock.time()) + timedelta(hours=1)
     with pytest.raises(ConfigurationError, match="cannot start in the future"):
         deploy(harness, with_tally(None, later))
-    with pytest.raises(ConfigurationError):
-        harness.crash()
 
 
 def test_a_table_that_had_another_stream_has_not_every_change_since_then(harness_of):
@@ -433,8 +431,6 @@ def test_a_handler_that_loses_its_start_is_refused_by_the_app(harness_of):
     assert re.search(said, text)
     with pytest.raises(ConfigurationError, match=said):
         deploy(harness, joined)
-    with pytest.raises(ConfigurationError):
-        harness.crash()
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
     put(harness, 2)
     harness.settle()
@@ -477,8 +473,6 @@ def test_an_app_of_one_handler_with_a_start_says_where_the_start_belongs(harness
     harness = harness_of(app, settings=RARELY)
     with pytest.raises(ConfigurationError, match="give the app that start"):
         harness.settle()
-    with pytest.raises(ConfigurationError):
-        harness.crash()
 
 
 # -- aggregates ------------------------------------------------------------------------------------

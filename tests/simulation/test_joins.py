@@ -333,8 +333,6 @@ def test_the_version_before_does_not_start_again_and_a_second_join_says_that_it_
         join(harness)
     with pytest.raises(ConfigurationError, match="deploy the version without its start="):
         deploy(harness, app_of())
-    with pytest.raises(ConfigurationError):
-        harness.crash()
     deploy(harness, app_of("joined"))
     deeds.all_done()
 
@@ -344,8 +342,6 @@ def test_without_a_join_the_app_refuses_the_handler_and_names_the_command(harnes
     ahead_of_its_app(harness)
     with pytest.raises(ConfigurationError, match=r"streamkit consumers join \.\.\. follow"):
         deploy(harness, app_of("joined"))
-    with pytest.raises(ConfigurationError):
-        harness.crash()
 
 
 def test_later_versions_of_the_app_run_as_any_others(harness_of):

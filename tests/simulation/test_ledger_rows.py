@@ -70,7 +70,7 @@ def test_a_scan_that_comes_between_the_look_into_the_ledger_and_the_commit_is_no
     before, after = Gate(scans_a_segment), Gate(reads_the_ledger, after=True)
     operator = Operator(shop, gate=before, segments=1)
     until(shop, before.met)
-    shop._process.faults = after
+    shop.worker.process.faults = after
     change_all(shop)
     until(shop, after.met)
     before.open.set()
@@ -84,7 +84,7 @@ def test_a_shard_that_is_behind_the_end_of_the_scan_goes_on_with_the_ledger(shop
     operator = Operator(shop, gate=before, segments=1)
     until(shop, before.met)
     shop.settle()
-    shop._process.faults = held
+    shop.worker.process.faults = held
     until(shop, held.met)
     change_all(shop)
     before.open.set()
@@ -96,7 +96,7 @@ def test_a_shard_that_is_behind_the_end_of_the_scan_goes_on_with_the_ledger(shop
 
 def test_a_commit_that_was_under_way_when_the_build_began_is_refused(shop):
     held = Gate(counts)
-    shop._process.faults = held
+    shop.worker.process.faults = held
     shop.put(Sale(number=0, shop="a", amount=40))
     until(shop, held.met)
     cleared = Gate(counts, after=True)

@@ -216,7 +216,7 @@ def test_a_paused_consumer_makes_no_call_for_its_shards_and_nothing_waits_for_it
         assert seen_by(harness, "shop") == [1]
         harness.stop()
         harness.advance(60)
-        harness._ensure_worker()
+        harness.worker.ensure()
         harness.advance(600)
         assert seen_by(harness, "shop") == [1], "a worker that starts later is paused, too"
         resumed(harness, app)

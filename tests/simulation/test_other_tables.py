@@ -110,7 +110,6 @@ def test_a_named_table_that_is_missing_stops_the_worker_at_start(harness_of):
     harness.app.tables = ("Nowhere",)
     with pytest.raises(ConfigurationError, match="no table 'Nowhere'"):
         harness.settle()
-    harness._task = None
 
 
 def test_a_handler_reads_another_table_and_its_read_is_checked(harness_of):

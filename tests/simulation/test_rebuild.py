@@ -118,7 +118,7 @@ def explore(harness_of, seed):
         if rng.random() < 0.6:
             harness.advance(rng.random() * 8)
         if harness.is_dead:
-            harness._revive()
+            harness.worker.revive()
     for operator in trouble.operators:
         operator.thaw()
     rebuild(harness)
@@ -647,7 +647,7 @@ class Distant(Process):
 @pytest.fixture
 def distant(monkeypatch, harness_of):
     """A shop at default settings, whose every call takes about 20 ms."""
-    monkeypatch.setattr("streamkit.testing.rig.Process", Distant)
+    monkeypatch.setattr("streamkit.testing.rig_worker.Process", Distant)
     monkeypatch.setattr("streamkit.testing.stops.Process", Distant)
     harness = harness_of(app_of(), settings=Settings())
     open_existing(harness)

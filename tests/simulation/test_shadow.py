@@ -32,7 +32,7 @@ def make_app():
 
 def counts(harness):
     harness.advance(1)
-    return harness._workers[0].dispatcher.counts.shadow
+    return harness.worker.workers[0].dispatcher.counts.shadow
 
 
 def orders(harness, count, **fields):

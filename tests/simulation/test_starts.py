@@ -70,7 +70,7 @@ def test_a_start_waits_for_nothing_before_its_first_effect(harness_of, shards):
 
 def harness_with_worker(harness):
     async def begin():
-        harness._ensure_worker()
+        harness.worker.ensure()
 
     harness._run(begin())
     return harness

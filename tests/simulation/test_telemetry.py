@@ -74,7 +74,7 @@ class Shop:
         return self.registry.total(f"streamkit_{name}", **labels)
 
     def gauges(self, harness):
-        sample([harness._workers[0]])
+        sample([harness.worker.workers[0]])
         names = ("lag_seconds", "time_to_loss_seconds", "parked", "stuck", "shards")
         return {name: self.total(name) for name in names}
 
@@ -148,14 +148,14 @@ def test_lag_grows_while_a_shard_waits_and_is_gone_when_it_has_caught_up(harness
     found = shop.gauges(harness)
     assert 590 <= found["lag_seconds"] <= 610
     assert found["lag_seconds"] + found["time_to_loss_seconds"] == pytest.approx(DAY)
-    (report,) = [harness._workers[0].report]
+    (report,) = [harness.worker.workers[0].report]
     verdict = ready([report], [], 300, draining=False)
     assert verdict.reasons == (f"shop: {report.lag:.0f} s behind, and 300 s are allowed",)
     assert ready([report], [], 0, draining=False).ok, "0 allows any lag"
     shop.broken = False
     harness.settle()
     assert shop.gauges(harness)["lag_seconds"] < 4
-    assert ready([harness._workers[0].report], [], 300, draining=False).ok
+    assert ready([harness.worker.workers[0].report], [], 300, draining=False).ok
 
 
 def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(harness_of):
@@ -172,10 +172,10 @@ def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(har
     harness.settle()
     harness.put(Order(number=1))
     harness.advance("10m")
-    assert 590 <= harness._workers[0].report.lag <= 610
+    assert 590 <= harness.worker.workers[0].report.lag <= 610
     broken = False
     harness.settle()
-    assert harness._workers[0].report.lag < 4
+    assert harness.worker.workers[0].report.lag < 4
 
 
 class Nobody:

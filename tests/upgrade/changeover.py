@@ -35,6 +35,7 @@ class Changeover(Harness):
     def __init__(self, module, make, first, **given):
         self.apps = {n: getattr(v.module_of(module), make)(**given) for n, v in VERSIONS.items()}
         self.now = first
+        self._restarts = 0
         super().__init__(self.apps["new"], shards=1, settings=SETTINGS, lenient=True)
         self.worlds = {name: version.world(self.world) for name, version in VERSIONS.items()}
         self.world.run_worker = self._run_worker
@@ -63,16 +64,11 @@ class Changeover(Harness):
                     self.stored[write.kind].update(_said(name, value))
 
     def _run_worker(self, app, **named):
+        if self.restarts > self._restarts:  # another worker takes the place of one that stopped
+            self._restarts = self.restarts
+            self.change()
         world = self.worlds[self.now]
         return type(world).run_worker(world, self.apps[self.now], **named)
-
-    def _revive(self):
-        self.change()
-        super()._revive()
-
-    def _replace_frozen(self, task):
-        self.change()
-        super()._replace_frozen(task)
 
 
 def _said(name, value):
@@ -111,9 +107,9 @@ class _Both(Operations):
         harness = self._harness
         if process.name == "operation again":
             harness.change()
-            if harness._task is not None:
-                harness._drop_worker()
-                harness._ensure_worker()
+            if harness.worker.runs:
+                harness.worker.drop()
+                harness.worker.ensure()
         name = harness.now
         async with harness.worlds[name].clients(process) as aws:
             try:
