@@ -67,14 +67,14 @@ class _Round:
         self._counts["failed"] += report.failed
         if report.empty and report.done:
             known: dict[str, Any] = {
-                "queue": report.lane,
+                "queue": report.queue,
                 "handler": report.handler,
                 "done": report.done,
             }
             log.often("queue.lifted", by=report.handler, **known)
         elif report.failed and report.stuck:
             kind = report.failure.kind if report.failure else ""
-            known = {"queue": report.lane, "handler": report.handler, "error": kind}
+            known = {"queue": report.queue, "handler": report.handler, "error": kind}
             log.often("queue.stuck", level="error", by=report.handler, **known)
 
 
@@ -82,21 +82,21 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
     """Continue all parked queues that are due, for some seconds.
 
     Returns:
-        How many queues there are (`lanes`) and how many of them are `stuck`; how many changes left
+        How many queues there are (`queues`) and how many of them are `stuck`; how many changes left
         them, as `done`, and how many `failed` again.
 
     Raises:
         ConfigurationError: an aggregate is being rebuilt with other code than this.
     """
-    counts = {"lanes": 0, "stuck": 0, "done": 0, "failed": 0}
+    counts = {"queues": 0, "stuck": 0, "done": 0, "failed": 0}
     with anyio.move_on_after(seconds):
         hosted = await look(environment.store)
         if hosted.paused:
             return counts
         check_version(environment, hosted)
         queues = await parked_queues(environment.store)
-        counts |= {"lanes": len(queues), "stuck": sum(queue.stuck for queue in queues)}
-        environment.meters.parked.set(counts["lanes"])
+        counts |= {"queues": len(queues), "stuck": sum(queue.stuck for queue in queues)}
+        environment.meters.parked.set(counts["queues"])
         environment.meters.stuck.set(counts["stuck"])
         now = environment.clock.time()
         due: defaultdict[str, deque[str]] = defaultdict(deque)

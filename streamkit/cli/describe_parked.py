@@ -25,12 +25,12 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
     """Print parked changes, queue by queue; the first has its next try."""
     rows = [
         (
-            change.lane,
+            change.queue,
             change.handler,
             change.entity,
             change.error or "waits behind",
             str(change.attempts),
-            *_next_try(change, queues.get(change.lane)),
+            *_next_try(change, queues.get(change.queue)),
             moment(change.at),
             change.position.lstrip("0"),
         )
@@ -61,7 +61,7 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
         )
     heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
     said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
-    say(f"{len(rows)} parked in {len({change.lane for change in parked})} queues: {said}")
+    say(f"{len(rows)} parked in {len({change.queue for change in parked})} queues: {said}")
 
 
 def _next_try(change: Parked, queue: ParkedQueue | None) -> tuple[str, str]:
@@ -104,7 +104,7 @@ def describe_reports(reports: Sequence[QueueReport], verb: str) -> None:
     if not reports:
         say("no such change is parked")
     for report in reports:
-        say(f"queue {report.lane} ({report.handler}): {report.done} {verb}")
+        say(f"queue {report.queue} ({report.handler}): {report.done} {verb}")
         if report.failure is not None:
             say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
             say(

@@ -53,8 +53,8 @@ def describe_status(status: Status) -> None:
     parked = sum(status.parked.values())
     say(
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
-        f" {parked} parked in {status.held_lanes} queues, {status.stuck_lanes} stuck",
-        **(BAD if status.stuck_lanes else WARN if parked else {}),
+        f" {parked} parked in {status.parked_queues} queues, {status.stuck_queues} stuck",
+        **(BAD if status.stuck_queues else WARN if parked else {}),
     )
     if status.paused:
         say(
@@ -131,7 +131,7 @@ def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
     """Print fan-outs that are under way."""
     rows = [
         (
-            f.lane,
+            f.queue,
             f.handler,
             f.state,
             str(f.served),

@@ -105,7 +105,7 @@ def _row(one: "Listening") -> tuple[str, ...]:
         f"{one.consumer}/{one.handler}",
         "|".join(one.kinds),
         one.when or "-",
-        one.lane,
+        one.queue,
         f"{one.state} for {', '.join(one.waits_for)}" if one.waits_for else one.state,
         str(len(one.parked)),
         (one.parked[0].error or "waits") if one.parked else "-",

@@ -28,7 +28,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
         print_json([fan_out.to_dict() for fan_out in found])
     elif found:
         describe_fan_outs(found)
-        stuck = [one.lane for one in found if one.state == "stuck"]
+        stuck = [one.queue for one in found if one.state == "stuck"]
         say_next(app, ("parked show", "--queue", stuck[0]) if stuck else ())
     else:
         say("no fan-out is under way")

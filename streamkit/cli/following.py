@@ -15,7 +15,7 @@ def after_status(status: Status) -> tuple[str, ...]:
         return ("worker",)
     if status.paused:
         return ("consumers resume",)
-    if status.stuck_lanes:
+    if status.stuck_queues:
         return ("parked list", "--stuck")
     if status.parked:
         return ("parked list",)
@@ -38,5 +38,5 @@ def after_explanation(found: Explanation) -> tuple[str, ...]:
         if one.parked:
             listener = one.consumer.partition(".")[2]
             of = ("--listener", listener) if listener else ()
-            return ("parked show", "--queue", one.lane, *of)
+            return ("parked show", "--queue", one.queue, *of)
     return ()

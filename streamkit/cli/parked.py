@@ -117,11 +117,11 @@ def list_(
     queues, found = with_aws(read)
     by_name = {queue.name: queue for queue in queues}
     if json:
-        print_json([parked_fields(change, by_name.get(change.lane)) for change in found])
+        print_json([parked_fields(change, by_name.get(change.queue)) for change in found])
     else:
         describe_parked(found, by_name)
         if found:
-            say_next(app, ("parked show", "--queue", found[0].lane), listener)
+            say_next(app, ("parked show", "--queue", found[0].queue), listener)
             say_next(app, ("parked redrive", "--all"), listener)
     if found and exit_code:
         exit_with(ExitCode.PROBLEMS)
@@ -194,7 +194,7 @@ def redrive(
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "redriven")
-        failed = [report.lane for report in reports if report.failed]
+        failed = [report.queue for report in reports if report.failed]
         say_next(app, ("parked show", "--queue", failed[0]) if failed else (), listener)
     if _missing(filters, reports) or any(report.failed for report in reports):
         exit_with(ExitCode.PROBLEMS)
@@ -235,7 +235,7 @@ def discard(
 
 def _missing(filters: dict[str, Any], reports: "list[QueueReport]") -> bool:
     """Name on stderr the queues that --queue named and that had nothing to do; True if any."""
-    missing = sorted({*(filters["queue"] or ())} - {report.lane for report in reports})
+    missing = sorted({*(filters["queue"] or ())} - {report.queue for report in reports})
     for queue in missing:
         typer.echo(f"queue {queue}: no such change is parked there (any more)", err=True)
     return bool(missing)

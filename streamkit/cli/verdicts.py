@@ -62,7 +62,7 @@ def _reasons(status: Status, alive: bool) -> Iterator[str]:
     elif status.host != LAMBDA:
         yield f"it is being moved ({status.host}); repeat the command that began the move"
     if parked := sum(status.parked.values()):
-        queues = f"{status.held_lanes} queues, {status.stuck_lanes} stuck"
+        queues = f"{status.parked_queues} queues, {status.stuck_queues} stuck"
         yield f"{parked} changes are parked in {queues}"
     for shard in status.shards:
         if shard.waits_for:

@@ -130,7 +130,7 @@ def differences(before: Status, now: Status) -> Iterator[str]:
     for name, old, new in (
         ("lag", round(before.lag_seconds or 0), round(now.lag_seconds or 0)),
         ("parked", sum(before.parked.values()), sum(now.parked.values())),
-        ("stuck", before.stuck_lanes, now.stuck_lanes),
+        ("stuck", before.stuck_queues, now.stuck_queues),
         ("generation", before.generation or 0, now.generation or 0),
     ):
         if old != new:
@@ -179,7 +179,7 @@ def _line(status: Status) -> str:
         f"loss in {seconds(status.time_to_loss_seconds)}",
         f"{len(unfinished)} shards",
         f"{len(status.workers)} workers, {throttled} throttled calls",
-        f"{sum(status.parked.values())} parked, {status.stuck_lanes} stuck",
+        f"{sum(status.parked.values())} parked, {status.stuck_queues} stuck",
     ]
     flags = [
         "paused" if status.paused else "",

@@ -84,7 +84,7 @@ def item_of(parked: Parked) -> ItemKey | None:
     None for the queues of a fan-out's recipients and of late changes, where nothing queues.
     """
     key = Record.from_bytes(parked.record).item_key
-    return key if queue_name(parked.handler, key) == parked.lane else None
+    return key if queue_name(parked.handler, key) == parked.queue else None
 
 
 async def path_of(store: CursorStore, key: ItemKey) -> tuple[str, ...]:
@@ -107,14 +107,14 @@ async def let_go(store: CursorStore, parked: Parked, now: float) -> list[Action]
     item = await store.item(*path)
     queues = read_mark(item).queues if item else frozenset()
     source = GuardSource(parked.position, path[-1], MARK_GUARD)
-    if parked.lane not in queues:
-        unnamed = ~Attr("lanes").contains(parked.lane)
+    if parked.queue not in queues:
+        unnamed = ~Attr("lanes").contains(parked.queue)
         check = Action(store.space.ref(*path), Verb.CHECK)
         check.guards.append((Guard(any_of(absent, unnamed)), source))
         return [check]
     action = store.space.update(*path)
     if len(queues) > 1:
-        action.subtractions["lanes"] = {"SS": [parked.lane]}
+        action.subtractions["lanes"] = {"SS": [parked.queue]}
     else:
         action.removes.add("lanes")
         action.sets["expires"] = expiry(now)

@@ -241,7 +241,7 @@ def _store(space: ControlSpace, queue: str, parked: ParkedRecord) -> list[Action
 class Parked:
     """A parked change as read back from the table."""
 
-    lane: str
+    queue: str
     handler: str
     entity: str
     shard: str
@@ -261,7 +261,7 @@ class Parked:
 def read_parked(item: Mapping[str, Any]) -> Parked:
     """Read a parked change from its item; the record of a large one is in `parts` items."""
     return Parked(
-        lane=item["lane"]["S"],
+        queue=item["lane"]["S"],
         handler=item["handler"]["S"],
         entity=item["entity"]["S"],
         shard=item["shard"]["S"],

@@ -265,8 +265,8 @@ class _Erasing(Fenced):
         chunks = set(LAMBDA_CHUNKS).union(*(cursor.chunks for cursor in cursors.values()))
         deleted = await Broom(self, SystemClock()).sweep_all(newest.builds)
         for layer in (
-            [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
-            [("parked", p.lane, p.position) for p in parked],
+            [("part", p.queue, p.position, str(n)) for p in parked for n in range(p.parts)],
+            [("parked", p.queue, p.position) for p in parked],
             [("lane", queue.name) for queue in queues],
             [("holds", chunk) for chunk in sorted(chunks)],
             [("cursor", name) for name in [LISTER, *cursors]],

@@ -58,7 +58,7 @@ class Waiting:
 class Listening:
     """A handler that listens to the item's entity.
 
-    `lane` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
+    `queue` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
     change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
 
     `state` says what will happen to the item's next change: `held` or `stuck`, it waits behind
@@ -72,7 +72,7 @@ class Listening:
     kinds: tuple[str, ...]
     when: str | None
     declared: str
-    lane: str
+    queue: str
     state: str = "free"
     due: int | None = None
     parked: tuple[Waiting, ...] = ()
@@ -289,11 +289,11 @@ def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[
         kinds=tuple(sorted(kind.value for kind in handler.kinds)),
         when=handler.when.text if handler.when else None,
         declared=str(handler.declared),
-        lane=name,
+        queue=name,
         state=state,
         due=None if queue is None or queue.stuck else queue.due,
         parked=tuple(
-            Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.lane == name
+            Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.queue == name
         ),
         waits_for=waits_for,
     )

@@ -41,7 +41,7 @@ class FanOutStatus:
     that takes many calls to count; `speed` of a change that has waited for others of its item.
     """
 
-    lane: str
+    queue: str
     handler: str
     state: State
     served: int
@@ -64,7 +64,7 @@ def fan_outs(
     names = {handler.name for handler in app.handlers if handler.broadcast is not None}
     changes: dict[str, list[Parked]] = {}
     for change in parked:
-        changes.setdefault(change.lane, []).append(change)
+        changes.setdefault(change.queue, []).append(change)
     return tuple(
         FanOutStatus(
             queue.name,
@@ -106,16 +106,16 @@ class Audiences:
         self, tables: AppTables, found: Sequence[FanOutStatus], now: float
     ) -> tuple[FanOutStatus, ...]:
         """Add how much of each fan-out is done, and when it ends; `now` is in epoch seconds."""
-        serving = [one.lane for one in found if one.state == "serving"][:_COUNTED]
+        serving = [one.queue for one in found if one.state == "serving"][:_COUNTED]
         return tuple(
             [
-                await self._measured(tables, one, now) if one.lane in serving else one
+                await self._measured(tables, one, now) if one.queue in serving else one
                 for one in found
             ]
         )
 
     async def _measured(self, tables: AppTables, one: FanOutStatus, now: float) -> FanOutStatus:
-        head = await read_head(tables.store(self._app, self._aws), one.lane)
+        head = await read_head(tables.store(self._app, self._aws), one.queue)
         if head is None:
             return one
         queue, first = head

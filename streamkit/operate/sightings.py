@@ -102,7 +102,7 @@ class ItemView:
         """Return what the consumer did with a change of the item."""
         for word, stuck in (("stuck", True), ("held", False)):
             names = sorted(
-                {p.handler for p in self._parked(record) if self.queues[p.lane].stuck is stuck}
+                {p.handler for p in self._parked(record) if self.queues[p.queue].stuck is stuck}
             )
             if names:
                 return f"{word} for {', '.join(names)}"

@@ -63,7 +63,7 @@ class WorkerStatus:
 class ShardStatus:
     """One shard's cursor.
 
-    `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
+    `depth` is its generation in the tree of splits that is still known. `parked_queues` includes the
     queues that its parents had parked; `parked` counts by handler what was parked here. `lost` is
     when records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0:
     never). `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
@@ -80,7 +80,7 @@ class ShardStatus:
     position: str
     lag_seconds: float | None
     lag: str
-    held_lanes: int
+    parked_queues: int
     parked: dict[str, int]
     lost: int
     time_to_loss_seconds: float | None
@@ -109,8 +109,8 @@ class Status:
     workers: tuple[WorkerStatus, ...]
     shards: tuple[ShardStatus, ...]
     parked: dict[str, int]
-    held_lanes: int
-    stuck_lanes: int
+    parked_queues: int
+    stuck_queues: int
     lag_seconds: float | None
     time_to_loss_seconds: float | None
     since: int
@@ -182,8 +182,8 @@ async def read_status(
         workers=_workers(seen.members, clock.time()),
         shards=tuple(_shards(cursors, lags, queues, parked, seen.members)),
         parked=_by_handler(parked),
-        held_lanes=len(queues),
-        stuck_lanes=sum(queue.stuck for queue in queues),
+        parked_queues=len(queues),
+        stuck_queues=sum(queue.stuck for queue in queues),
         lag_seconds=lag,
         time_to_loss_seconds=_least(cursors, lags),
         since=generation.since if generation else 0,
@@ -255,7 +255,7 @@ def _shards(
             position=cursor.position,
             lag_seconds=lags[cursor.name].seconds,
             lag=lags[cursor.name].measure,
-            held_lanes=sum(queues_of[chunk] for chunk in cursor.chunks),
+            parked_queues=sum(queues_of[chunk] for chunk in cursor.chunks),
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
             time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),

@@ -212,8 +212,8 @@ class Harness(Rig):
         """Compare what is parked anew with what the test expects."""
         if self._lenient:
             return
-        new = [one for one in self.parked() if (one.lane, one.position) not in self._known]
-        self._known |= {(one.lane, one.position) for one in new}
+        new = [one for one in self.parked() if (one.queue, one.position) not in self._known]
+        self._known |= {(one.queue, one.position) for one in new}
         if parks and not new:
             raise UnexpectedlyParked("the test expects that a change is parked, and none is")
         wrong = [one for one in new if parks is not True and one.handler != parks and one.error]

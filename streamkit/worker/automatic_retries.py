@@ -242,7 +242,7 @@ class QueueRetries:
 
     def _note(self, report: QueueReport, holds: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
         """Record what became of a queue, and report it to the shards and the log."""
-        queue, by = report.lane, report.handler
+        queue, by = report.queue, report.handler
         self._serving.discard(queue)
         if report.done or report.serving:
             self._wrote()

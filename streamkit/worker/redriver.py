@@ -61,7 +61,7 @@ class QueueReport:
     is left, or if it is `stuck` and waits for a person. `serving` says that a fan-out is under way.
     """
 
-    lane: str
+    queue: str
     handler: str
     done: int = 0
     failure: Failure | None = None

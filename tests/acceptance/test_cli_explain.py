@@ -23,7 +23,7 @@ def test_a_held_item_is_told_with_its_queue_and_error(worked_shop):
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "shop/journal" in line]
     (change, *_) = worked_shop.json("parked", "list", "shop")
-    assert change["lane"] in line
+    assert change["queue"] in line
     assert "stuck" in line
     assert "RuntimeError" in line
 
@@ -71,7 +71,7 @@ def test_a_watched_status_is_a_line_for_each_look(worked_shop):
 
 
 def test_each_report_ends_with_the_command_that_comes_next_and_it_can_be_run(worked_shop):
-    queue = worked_shop.json("parked", "list", "shop")[0]["lane"]
+    queue = worked_shop.json("parked", "list", "shop")[0]["queue"]
     for report, ends in (
         (("status", "shop"), ["next: streamkit worker shop"]),
         (

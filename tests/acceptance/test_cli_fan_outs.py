@@ -63,11 +63,11 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
         assert found["share"] == found["served"] / 40
         assert found["left"] > 0
         shown = shop.run("status", "mail").stdout
-        assert found["lane"] in shown
+        assert found["queue"] in shown
         assert "SERVED  DONE  LEFT  A SECOND" in shown
-        assert shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"]).returncode == 0
+        assert shop.run("fan-outs", "cancel", "mail", "--queue", found["queue"]).returncode == 0
         assert listed(shop) == []
-        again = shop.run("fan-outs", "cancel", "mail", "--queue", found["lane"])
+        again = shop.run("fan-outs", "cancel", "mail", "--queue", found["queue"])
         assert (again.returncode, "no such fan-out" in again.stderr) == (5, True)
     assert shop.item("NOTE#00", "DEAL#1")
     assert not shop.item("NOTE#39", "DEAL#1")

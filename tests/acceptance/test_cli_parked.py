@@ -23,7 +23,7 @@ def listed(shop, *more):
 
 
 def queue_of(shop, length):
-    queues = [change["lane"] for change in listed(shop)]
+    queues = [change["queue"] for change in listed(shop)]
     return next(queue for queue in queues if queues.count(queue) == length)
 
 
@@ -35,7 +35,7 @@ def test_a_change_that_arrives_after_the_repair_still_queues_behind_the_parked_o
     assert parked_shop.count("C") == 1  # the aggregate is another handler: nothing held it up
     status = parked_shop.json("status", "shop")
     assert status["parked"] == {"journal": 4}
-    assert status["held_lanes"] == 2
+    assert status["parked_queues"] == 2
 
 
 def test_a_redrive_keeps_the_order_and_the_next_change_flows_again(parked_shop):
@@ -105,7 +105,7 @@ def test_a_script_can_ask_whether_anything_is_parked(parked_shop):
 
 
 def test_the_first_change_of_a_queue_says_when_it_is_tried_next(parked_shop):
-    first, behind, last = (c for c in listed(parked_shop) if c["lane"] == queue_of(parked_shop, 3))
+    first, behind, last = (c for c in listed(parked_shop) if c["queue"] == queue_of(parked_shop, 3))
     assert (first["stuck"], first["due"]) == (True, None)  # this shop's policy tries nothing
     assert {behind["tries"], behind["stuck"], last["due"]} == {None}
     text = parked_shop.run("parked", "list", "shop").stdout

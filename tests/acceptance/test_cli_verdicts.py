@@ -99,7 +99,7 @@ def test_a_worker_that_was_killed_is_not_taken_for_alive(shop):
 
 def test_status_exits_with_5_when_changes_are_parked_and_with_8_when_it_is_paused(broken_shop):
     with broken_shop.start("worker", "shop") as worker:
-        broken_shop.until(lambda: broken_shop.json("status", "shop")["held_lanes"] == 2)
+        broken_shop.until(lambda: broken_shop.json("status", "shop")["parked_queues"] == 2)
         assert verdict(broken_shop) == (5, "not fine: 3 changes are parked in 2 queues, 2 stuck\n")
         assert broken_shop.run("consumers", "pause", "shop").returncode == 0
         code, text = verdict(broken_shop)

@@ -32,7 +32,7 @@ class Context:
 event = json.loads(sys.argv[2])
 for _ in range(2):
     assert functions.stream(event, Context()) == {"batchItemFailures": []}
-assert functions.maintenance({}, Context())["lanes"] == 0
+assert functions.maintenance({}, Context())["queues"] == 0
 try:
     migrations.migration({"migration": "0003"}, Context())
 except Exception as error:  # this app has none

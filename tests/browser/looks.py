@@ -90,14 +90,14 @@ def everything():
     )
     found = status(
         *(shard(name.format(n), owner=OWNER.format(n % 3), depth=n % 4) for n in range(12)),
-        shard("s-0", waits_for=("notify",), parked={"notify": 3}, held_lanes=2),
+        shard("s-0", waits_for=("notify",), parked={"notify": 3}, parked_queues=2),
         shard("late", owner=None, lag_seconds=90_000.0, lost=9, time_to_loss_seconds=20.0),
         parked={"notify": 12},
-        stuck_lanes=3,
+        stuck_queues=3,
         workers=workers,
         unread_shards=("late",),
         needs_rebuild=("BrandLikes",),
-        fan_outs=(FanOutStatus("lane", "notify", "serving", 1_500_000, 2, 3, 0, 0.6, 480.0, 2e3),),
+        fan_outs=(FanOutStatus("q1", "notify", "serving", 1_500_000, 2, 3, 0, 0.6, 480.0, 2e3),),
         operations=(OperationStatus("rebuild", "BrandLikes", "scanning", share=0.25, left=6e3),),
     )
     waits = (Waiting("1", "ValueError", 3, 0),)

@@ -73,4 +73,4 @@ def test_the_packaged_functions_keep_the_table_exact_under_the_real_runtime_clie
         assert seconds < 5
         with function(f"{FUNCTIONS}.maintenance", environment, tmp_path / "m.log") as api:
             counts, _ = api.invoke({"source": "aws.events"})
-            assert counts == {"lanes": 0, "stuck": 0, "done": 0, "failed": 0}
+            assert counts == {"queues": 0, "stuck": 0, "done": 0, "failed": 0}

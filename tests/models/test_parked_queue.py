@@ -94,7 +94,7 @@ class Driver:
             return self.effect(change.new.number)
 
         (self.handler,) = self.app.handlers
-        self.lane = queue_name(self.handler.name, self.key)
+        self.queue = queue_name(self.handler.name, self.key)
 
     def effect(self, number):
         return Add(Seen.key(name=self.note, number=number), times=1)
@@ -176,11 +176,11 @@ class Driver:
     # -- redrivers ---------------------------------------------------------------------------------
 
     async def reads(self, n):
-        await self.bench.actors[n].begins(self.redrivers[n].redrive(self.lane))
+        await self.bench.actors[n].begins(self.redrivers[n].redrive(self.queue))
 
     async def fails_again(self, n):
         self.broken = True
-        report = await self.bench.actors[n].does(self.redrivers[n].redrive(self.lane))
+        report = await self.bench.actors[n].does(self.redrivers[n].redrive(self.queue))
         self.broken = False
         assert report.failed
 
@@ -206,7 +206,7 @@ class Driver:
         at = cursor.position
         passed = LAST - 1 if (self.shard, at) == ("c", START) else 0 if at == START else int(at)
         owner = None if shard == "finished" else (self.knows(), self.actor.waiting is not None)
-        queue = await self.store.item("lane", self.lane)
+        queue = await self.store.item("lane", self.queue)
         ends = queue and (int(queue["head"]["S"]), int(queue["tail"]["S"]))
         redrivers = tuple(map(self.at, self.bench.actors[:OWNER]))
         return (
@@ -221,7 +221,7 @@ class Driver:
         )
 
     def knows(self):
-        hold = self.stage.queued_keys.queues.get(self.lane)
+        hold = self.stage.queued_keys.queues.get(self.queue)
         return 0 if hold is None else UNREAD if hold.tail is None else int(hold.tail)
 
     def parked(self):

@@ -132,7 +132,7 @@ def cancelled(harness, down):
     harness.settle()
     app = harness.app
     (under_way,) = harness._run(list_fan_outs(app, harness._aws))
-    operate(harness, cancel_fan_out, under_way.lane)
+    operate(harness, cancel_fan_out, under_way.queue)
     assert not harness.parked()
     harness.advance("5m")
     down.clear()

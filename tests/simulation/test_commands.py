@@ -415,7 +415,7 @@ def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(m
         for n in (1, 2):
             harness.put(operators.Deal(deal="d", n=n))
         harness.settle()
-        (queue,) = {parked.lane for parked in harness.parked()}
+        (queue,) = {parked.queue for parked in harness.parked()}
 
         async def harness_cancels():
             overtaken.append("begun")

@@ -97,7 +97,7 @@ def test_it_names_the_entity_and_who_listens_with_queue_and_condition(shop):
     shipped = listening["shop/shipped"]
     assert shipped.when == "became('status', 'SHIPPED')"
     assert shipped.kinds == ("modified",)
-    assert shipped.lane == queue_name("shipped", ItemKey("ORDER#7", "ORDER"))
+    assert shipped.queue == queue_name("shipped", ItemKey("ORDER#7", "ORDER"))
     assert found.held == ()
 
 

@@ -293,12 +293,12 @@ def test_a_cancelled_fan_out_stops_and_the_next_change_of_its_item_is_next(harne
     harness.delete(Deal.key(deal="1"))
     harness.put(Deal(deal="1", brand="none"))
     harness.advance("1s")
-    assert with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.lane))
+    assert with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.queue))
     served = len(notes(harness))
     harness.advance("5s")
     assert len(notes(harness)) <= served + 50
     assert not harness.parked(), "the next one's turn has come at once"
-    assert not with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.lane))
+    assert not with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.queue))
 
 
 def looked(harness):

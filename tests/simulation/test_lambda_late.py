@@ -116,7 +116,7 @@ def test_a_late_change_holds_nothing_up_and_is_never_applied():
     async def check(world, environment, stream, records, runs):
         await process_late(environment, given_up(stream, records[:1], payload=True))
         await anyio.sleep(3_600)
-        assert await maintain(environment) == {"lanes": 1, "stuck": 1, "done": 0, "failed": 0}
+        assert await maintain(environment) == {"queues": 1, "stuck": 1, "done": 0, "failed": 0}
         (report,) = await redrive(environment.app, environment.aws, clock=world.clock)
         assert report.stuck
         assert report.failure.kind == "Late"

@@ -105,7 +105,7 @@ def test_a_large_audience_is_served_over_several_runs_each_within_its_time():
                 served.append(len(begin_with(world, "MESSAGE#")))
                 await anyio.sleep(57)
                 assert len(served) < 9
-        assert counts == {"lanes": 1, "stuck": 0, "done": 1, "failed": 0}
+        assert counts == {"queues": 1, "stuck": 0, "done": 1, "failed": 0}
         assert len(served) >= 3
         assert served == sorted(set(served))
         assert served[-1] == 600
@@ -176,7 +176,7 @@ def test_parked_changes_heal_in_order_and_their_items_flow_again():
             await deliver(environment, stream)
             assert seen == []
             await anyio.sleep(60)
-            assert await maintain(environment) == {"lanes": 1, "stuck": 0, "done": 3, "failed": 0}
+            assert await maintain(environment) == {"queues": 1, "stuck": 0, "done": 3, "failed": 0}
             put(world, Deal(deal="d1", brand="d"))
             await deliver(environment, stream)
         assert seen == ["a", "b", "c", "d"]
@@ -251,7 +251,7 @@ def test_stuck_and_broken_queues_stop_no_other_one():
             down[0] = False
             await anyio.sleep(20)
             counts = await maintain(environment)
-            assert counts["lanes"] == 10
+            assert counts["queues"] == 10
             assert counts["stuck"] == 1
             assert counts["done"] in (8, 9)
             assert len(await parked_queues(environment.store)) == 10 - counts["done"]

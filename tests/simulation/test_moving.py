@@ -197,7 +197,7 @@ def test_lambda_goes_on_with_half_of_a_change_with_queues_and_with_an_audience()
 
     with repeatable(1):
         moved = run_virtually(main)
-    assert (moved.host, moved.shards, moved.lanes) == ("lambda", 1, 2)
+    assert (moved.host, moved.shards, moved.queues) == ("lambda", 1, 2)
 
 
 class Thawing(Process):

@@ -145,7 +145,7 @@ def test_a_function_sets_a_record_aside_once_and_does_the_rest_of_its_batch(flaw
             }
             counts = await maintain(environment, 30)
         assert times(world) == {"a": 1, "c": 1}
-        assert (counts["lanes"], counts["stuck"]) == (1, 1)
+        assert (counts["queues"], counts["stuck"]) == (1, 1)
         (parked,) = await parked_in(world, app)
         assert (parked.error, parked.handler) == ("Unreadable", "(unreadable)")
         assert registry.total("streamkit_unreadable_total") == 1

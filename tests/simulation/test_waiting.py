@@ -94,4 +94,4 @@ def test_who_only_parks_holds_nothing_up(harness_of):
     harness.put(Order(number=1))
     harness.advance("2m")
     status = status_of(harness)
-    assert (status.held_lanes, [s.waits_for for s in status.shards if s.waits_for]) == (1, [])
+    assert (status.parked_queues, [s.waits_for for s in status.shards if s.waits_for]) == (1, [])

@@ -116,7 +116,7 @@ def test_colours_are_for_terminals_and_no_color_switches_them_off(terminal, monk
         ({"generation": None}, ("worker",)),
         ({"workers": ()}, ("worker",)),
         ({"paused": 1}, ("consumers resume",)),
-        ({"stuck_lanes": 1}, ("parked list", "--stuck")),
+        ({"stuck_queues": 1}, ("parked list", "--stuck")),
         ({}, ("parked list",)),
         ({"parked": {}, "needs_rebuild": ("Sales",)}, ("aggregate rebuild", "Sales")),
         ({"parked": {}, "unread_shards": ("s",)}, ("status", "--watch")),

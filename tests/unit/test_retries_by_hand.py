@@ -423,7 +423,7 @@ async def test_discarding_a_whole_queue_drops_all_of_it_and_no_other(world):
     first, second = await parked_queues(await world.store(app))
     (report,) = await discard(app, world.aws, Selection(queues=frozenset({first.name})), whole=True)
     assert report.done == 2
-    assert {change.lane for change in await world.parked(app)} == {second.name}
+    assert {change.queue for change in await world.parked(app)} == {second.name}
     assert world.journal(1) == world.journal(2) == ""
 
 
@@ -519,7 +519,7 @@ async def test_every_filter_narrows_what_is_meant(world, chosen, found):
     queues = await chosen.choose(store)
     assert len(queues) == found
     reports = await redrive(app, world.aws, chosen)
-    assert {report.lane for report in reports} == {queue.name for queue in queues}
+    assert {report.queue for report in reports} == {queue.name for queue in queues}
     reports = await discard(app, world.aws, chosen)
     assert [report.done for report in reports] == [1] * found
     assert len(await parked_queues(store)) == 3 - found
@@ -533,7 +533,7 @@ async def test_a_hand_redrive_says_whether_the_queue_is_tried_again_on_its_own(w
     assert [report.due is None for report in reports] == stuck
     queues = {queue.name: queue for queue in await parked_queues(await world.store(app))}
     for report in reports:
-        queue = queues[report.lane]
+        queue = queues[report.queue]
         assert (queue.tries, queue.stuck, queue.due) == (1, report.stuck, report.due or 0)
 
 

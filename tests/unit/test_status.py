@@ -198,9 +198,9 @@ async def test_parked_changes_are_counted_where_they_were_parked_and_held_queues
     world.control.split("shop")
     await world.work()
     status = await world.status()
-    assert (status.parked, status.held_lanes) == ({"seen": 2}, 1)
+    assert (status.parked, status.parked_queues) == ({"seen": 2}, 1)
     assert [shard.parked for shard in status.shards] == [{"seen": 2}, {}, {}]
-    assert [shard.held_lanes for shard in status.shards] == [1, 1, 1]
+    assert [shard.parked_queues for shard in status.shards] == [1, 1, 1]
 
 
 async def test_other_code_than_the_generations_is_said_to_be_other(world):

@@ -72,13 +72,13 @@ class Reader(HTMLParser):
 def shard(name, depth=0, **facts):
     known = {"parent": None, "state": "active", "owner": "host/1/worker", "epoch": 3}
     known |= {"generation": 1, "position": "", "lag_seconds": 7.0, "lag": "at most"}
-    known |= {"held_lanes": 0, "parked": {}, "lost": 0, "time_to_loss_seconds": 80_000.0}
+    known |= {"parked_queues": 0, "parked": {}, "lost": 0, "time_to_loss_seconds": 80_000.0}
     return ShardStatus(name=name, depth=depth, **known | facts)
 
 
 def status(*shards, **facts):
     known = {"generation": 4, "current": True, "needs_rebuild": (), "workers": (), "parked": {}}
-    known |= {"held_lanes": 0, "stuck_lanes": 0, "lag_seconds": 7.0, "since": 0, "lost": 0}
+    known |= {"parked_queues": 0, "stuck_queues": 0, "lag_seconds": 7.0, "since": 0, "lost": 0}
     known |= {"time_to_loss_seconds": 80_000.0, "paused": 0, "fan_outs": (), "unread_shards": ()}
     fields = Status.__dataclass_fields__.keys()
     extra = dict.fromkeys(fields - known.keys() - {"consumer", "table", "stream", "shards"})
@@ -102,7 +102,7 @@ def view(found=None, *, report=None, **facts):
 def test_shards_stand_as_the_tree_of_their_splits_with_what_is_known_here():
     found = status(
         shard("shard-0", state="finished"),
-        shard("shard-1", depth=1, held_lanes=2, parked={"notify": 3}),
+        shard("shard-1", depth=1, parked_queues=2, parked={"notify": 3}),
         shard("shard-2", depth=1),
     )
     rows = Reader(page(view(found), asked=Asked(finished=True))).rows
@@ -165,7 +165,7 @@ def test_a_worker_without_heartbeats_is_called_silent_and_not_active():
 
 def test_what_an_operator_has_to_see_is_on_the_page():
     found = status(
-        shard("shard-1", lag="lost"), needs_rebuild=("notify",), stuck_lanes=3, parked={"notify": 5}
+        shard("shard-1", lag="lost"), needs_rebuild=("notify",), stuck_queues=3, parked={"notify": 5}
     )
     text = page(
         view(found, spending=Spending("deals", 2, 900, {"read": 1e6, "write": 2e6, "stream": 1e6})),

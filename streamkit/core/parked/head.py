@@ -176,8 +176,8 @@ async def stay(
     Returns:
         Whether it was written: False if another process changed the queue meanwhile.
     """
-    source = GuardSource(head.position, head.lane, QUEUE)
-    change = store.space.update("parked", head.lane, head.position)
+    source = GuardSource(head.position, head.queue, QUEUE)
+    change = store.space.update("parked", head.queue, head.position)
     change.sets |= {
         "error": {"S": failure.kind},
         "detail": {"S": failure.told(head.payload)},
@@ -188,7 +188,7 @@ async def stay(
     if not head.attempts:  # parked without a run, or queued behind another change
         as_read = any_of(attempts.not_exists(), as_read)
     change.guards += [(Guard(present), source), (Guard(as_read), source)]
-    queue = store.space.update("lane", head.lane)
+    queue = store.space.update("lane", head.queue)
     queue.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}
     queue.removes |= {"due", "stuck"} - queue.sets.keys()
     queue.guards.append((Guard(Attr("head").eq(head.position)), source))
@@ -198,18 +198,18 @@ async def stay(
 
 def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
     """Return the action that makes the next change the first one, or ends the queue."""
-    source = GuardSource(head.position, head.lane, QUEUE)
+    source = GuardSource(head.position, head.queue, QUEUE)
     begun = Attr("generation")  # a rewind may have dropped it, and a later change begun it again
     same = begun.eq(held.generation) if held.generation else begun.not_exists()
     is_first = Attr("head").eq(head.position) & same
     if head.next is not None:
-        action = space.update("lane", head.lane)
+        action = space.update("lane", head.queue)
         action.sets["head"] = {"S": head.next}
         # Nothing is known yet about the next change.
         action.removes |= {"due", "tries", "stuck", "token", "served", "apart"}
         action.guards.append((Guard(is_first), source))
         return action
-    action = space.delete("lane", head.lane)
+    action = space.delete("lane", head.queue)
     is_last = Attr("tail").eq(head.position) & Attr("chunk").eq(held.chunk)
     action.guards.append((Guard(is_first & is_last), source))
     return action
@@ -230,8 +230,8 @@ async def _unhold(
 
 def _removal(space: ControlSpace, head: Parked) -> list[Action]:
     """Return the actions that delete a parked change, IF it is there, and its record's parts."""
-    parked = space.delete("parked", head.lane, head.position)
-    source = GuardSource(head.position, head.lane, QUEUE)
+    parked = space.delete("parked", head.queue, head.position)
+    source = GuardSource(head.position, head.queue, QUEUE)
     parked.guards.append((Guard(present), source))
     parts = (str(number) for number in range(head.parts))
-    return [parked, *(space.delete("part", head.lane, head.position, n) for n in parts)]
+    return [parked, *(space.delete("part", head.queue, head.position, n) for n in parts)]

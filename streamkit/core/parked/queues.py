@@ -86,7 +86,7 @@ class Selection:
         if not self._asks_first:
             return queues
         items = await store.items([("parked", queue.name, queue.head) for queue in queues])
-        taken = {first.lane for first in map(read_parked, items) if self.takes_first(first)}
+        taken = {first.queue for first in map(read_parked, items) if self.takes_first(first)}
         return [queue for queue in queues if queue.name in taken]
 
 
@@ -147,8 +147,8 @@ async def list_parked(store: CursorStore, queues: list[ParkedQueue] | None = Non
         items = await store.items([("parked", *place) for place in wanted])
         layer = [replace(read_parked(item), record=b"") for item in items]
         for parked in layer:
-            found[parked.lane].append(parked)
-        wanted = [(parked.lane, parked.next) for parked in layer if parked.next is not None]
+            found[parked.queue].append(parked)
+        wanted = [(parked.queue, parked.next) for parked in layer if parked.next is not None]
     return [parked for changes in found.values() for parked in changes]
 
 

@@ -19,14 +19,14 @@ class MoveRefused(Refusal):
 class Moved:
     """A consumer that has changed hosts, with the number of its shards and records.
 
-    `records` counts those that the mover has read; `lanes` counts parked queues, which stay parked.
+    `records` counts those that the mover has read; `queues` counts parked queues, which stay parked.
     """
 
     consumer: str
     host: str
     shards: int
     records: int
-    lanes: int
+    queues: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

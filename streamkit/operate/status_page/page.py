@@ -157,7 +157,7 @@ def _tiles(view: ConsumerView, asked: Asked) -> Markup:
     report, status = view.report, view.status
     left = report.time_to_loss if status is None else status.time_to_loss_seconds
     parked = sum(status.parked.values()) if status else report.parked
-    stuck = status.stuck_lanes if status else report.stuck
+    stuck = status.stuck_queues if status else report.stuck
     unread = max(report.unread, len(status.unread_shards) if status else 0)
     speed = asked.history.points(f"{report.consumer}:changes")
     tiles = [

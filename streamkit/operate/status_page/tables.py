@@ -71,7 +71,7 @@ def _shard(shard: ShardStatus, report: WorkerReport, asked: Asked, *, tree: bool
         (chart(points, f"seconds behind, {shard.name}", small=True), ""),
         (state or shard.state, ""),
         (short(shard.owner or UNKNOWN), ""),
-        (shard.held_lanes, "number"),
+        (shard.parked_queues, "number"),
         (sum(shard.parked.values()), "number"),
         (shard.epoch, "number"),
         class_="done" if shard.state == "finished" else None,
@@ -142,7 +142,7 @@ def parked_table(view: ConsumerView, status: Status, asked: Asked) -> Markup:
     errors = [
         row(
             (element("code", one.handler), ""),
-            (one.lane, "tree"),
+            (one.queue, "tree"),
             (one.error, ""),
             (one.detail if asked.proof else None, "text"),
             (one.attempts, "number"),
@@ -251,7 +251,7 @@ def explanation_table(found: Explanation) -> Markup:
         row(
             (element("code", f"{one.consumer}/{one.handler}"), ""),
             (one.state, ""),
-            (one.lane, "tree"),
+            (one.queue, "tree"),
             (len(one.parked), "number"),
             (one.parked[0].error if one.parked else None, ""),
         )
