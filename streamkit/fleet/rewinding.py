@@ -18,7 +18,7 @@ import random
 import uuid
 from dataclasses import replace
 
-from streamkit.core.parked.head import leave
+from streamkit.core.parked.head import take_off
 from streamkit.core.parked.queues import ParkedQueue, parked_queues, read_head
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors, every_cursor
@@ -150,7 +150,7 @@ async def _drop_parked(store: CursorStore, newest: Generation) -> None:
     rng, schemas = random.Random(), {store.space.schema.name: store.space.schema}
     for queue in await parked_queues(store, await every_cursor(store)):
         while (found := await read_head(store, queue.name)) and _is_older(found[0], newest):
-            await leave(store, schemas, *found, (), rng, SystemClock())
+            await take_off(store, schemas, *found, (), rng, SystemClock())
 
 
 def _is_older(queue: ParkedQueue, newest: Generation) -> bool:

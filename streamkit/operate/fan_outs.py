@@ -165,11 +165,11 @@ async def cancel_fan_out(app: App, aws: Aws, queue: str, *, clock: Clock | None 
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
     store = await open_store(app, aws)
-    held = [found for found in await parked_queues(store) if found.name == queue]
-    if not fan_outs(app, held, await list_parked(store, held)):
+    chosen = [found for found in await parked_queues(store) if found.name == queue]
+    if not fan_outs(app, chosen, await list_parked(store, chosen)):
         return False
     # Discard the queue as it was read: by now the next fan-out of its item may be the first in it.
-    report = await discard_queue(store, held[0], random.Random(), clock or SystemClock())
+    report = await discard_queue(store, chosen[0], random.Random(), clock or SystemClock())
     return bool(report.done)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.head import leave
+from streamkit.core.parked.head import take_off
 from streamkit.core.parked.queues import ParkedQueue, Selection, list_parked, read_head, show
 from streamkit.core.routes import Channels
 from streamkit.core.tables import open_store, survey
@@ -113,7 +113,7 @@ async def open_redriver(
 
 async def discard_queue(
     store: CursorStore,
-    held: ParkedQueue,
+    chosen: ParkedQueue,
     rng: random.Random,
     clock: Clock,
     before: float | None = None,
@@ -124,22 +124,22 @@ async def discard_queue(
 
     Args:
         store: the consumer's control items.
-        held: the queue, as it was chosen.
+        chosen: the queue, as it was read when it was chosen.
         rng: jitter of repetitions.
         clock: time.
         before: keep changes that were parked from then on, in epoch seconds.
         whole: also drop the changes behind the first one.
     """
-    report = QueueReport(held.name, held.handler)
+    report = QueueReport(chosen.name, chosen.handler)
     schemas = {store.space.schema.name: store.space.schema}
     while True:
-        found = await read_head(store, held.name)
+        found = await read_head(store, chosen.name)
         if found is None:
             return report
         queue, first = found
         young = before is not None and first.at >= before
-        overtaken = not report.done and queue.head != held.head  # another change than was chosen
+        overtaken = not report.done and queue.head != chosen.head  # another change than was chosen
         if young or overtaken or (report.done and not whole):
             return replace(report, due=None if queue.stuck else queue.due, stuck=queue.stuck)
-        if await leave(store, schemas, queue, first, (), rng, clock) is None:
+        if await take_off(store, schemas, queue, first, (), rng, clock) is None:
             report = replace(report, done=report.done + 1)

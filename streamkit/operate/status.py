@@ -63,10 +63,10 @@ class WorkerStatus:
 class ShardStatus:
     """One shard's cursor.
 
-    `depth` is its generation in the tree of splits that is still known. `parked_queues` includes the
-    queues that its parents had parked; `parked` counts by handler what was parked here. `lost` is
-    when records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0:
-    never). `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
+    `depth` is its generation in the tree of splits that is still known. `parked_queues` counts its
+    queues and those of its parents; `parked` counts by handler what was parked here. `lost` is when
+    records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
+    `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
     it succeeds, because of `on_failure="block"` or an open breaker.
     """
 

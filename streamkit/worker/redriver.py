@@ -21,7 +21,7 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
 from streamkit.core.loop import CommitLoop
 from streamkit.core.outcome import PendingChange
-from streamkit.core.parked.head import Head, leave, stay
+from streamkit.core.parked.head import Head, postpone, take_off
 from streamkit.core.parked.payload import whole_record
 from streamkit.core.parked.queues import ParkedQueue, read_head
 from streamkit.core.parking import LATE, UNREADABLE, Failure, Parked, next_due
@@ -112,43 +112,43 @@ class Redriver:
         parts = (self.store, self.tables.schemas, self.rng, self.clock)
         self._broadcaster = Broadcaster(*parts, self.set_aside)
 
-    async def redrive(self, queue: str) -> QueueReport:
+    async def redrive(self, name: str) -> QueueReport:
         """Run the queue's changes, first to last, until it is empty or one fails or is not due.
 
         Raises:
             ClientError: the table throttled, or did not answer, for half a minute.
             InvariantError: the queue names a change that is not there.
         """
-        report = QueueReport(queue, "")
+        report = QueueReport(name, "")
         while True:
-            found = await read_head(self.store, queue)
+            found = await read_head(self.store, name)
             if found is None:
                 return report
-            held, head = found
+            queue, head = found
             report = replace(report, handler=head.handler)
-            if self.automatic and (held.stuck or held.due > self.clock.time()):
-                return _waits(report, held)
+            if self.automatic and (queue.stuck or queue.due > self.clock.time()):
+                return _waits(report, queue)
             if head.build:
                 self._builds = (await look(self.store)).builds
-            step = await self._redrive_one(held, head)
+            step = await self._redrive_one(queue, head)
             if isinstance(step, Failure):
-                return await self._failed(report, held, head, step)
+                return await self._failed(report, queue, head, step)
             if isinstance(step, float):
                 return replace(report, due=self.clock.time() + step, serving=True)
             if step == "done":
                 report = replace(report, done=report.done + 1)
 
     async def _failed(
-        self, report: QueueReport, held: ParkedQueue, head: Parked, failure: Failure
+        self, report: QueueReport, queue: ParkedQueue, head: Parked, failure: Failure
     ) -> QueueReport:
         """Record that the first change failed again, unless another process changed the queue."""
-        tries = held.tries + 1 if self.automatic else 1
+        tries = queue.tries + 1 if self.automatic else 1
         handler = self._handler(head)
         due = None
         if handler is not None:
             spread = self.rng.uniform(*_SPREAD)
             due = next_due(handler.policy, failure, tries, self.clock.time(), spread)
-        if not await stay(self.store, head, failure, tries, due, self.rng):
+        if not await postpone(self.store, head, failure, tries, due, self.rng):
             return replace(report, failure=failure, due=int(self.clock.time()))
         return replace(report, failure=failure, due=due, stuck=due is None)
 
@@ -164,7 +164,7 @@ class Redriver:
             self._in_builds[place] = found.in_build(build)
         return self._in_builds[place]
 
-    async def _redrive_one(self, held: ParkedQueue, head: Parked) -> Step:
+    async def _redrive_one(self, queue: ParkedQueue, head: Parked) -> Step:
         if head.error == UNREADABLE:
             text = f"the record cannot be read ({head.detail}): look at it, and discard it"
             return _never_heals(UNREADABLE, text)
@@ -197,27 +197,27 @@ class Redriver:
             )
         pending, _, _ = await dispatcher.dispatch(Page((record,)), head.shard)
         if not pending:  # the handler's `when` does not hold (any more): done without effects
-            return await self._leave_undone(held, head)
+            return await self._leave_undone(queue, head)
         failure = pending[0].outcomes[0].failure
         if failure is not None:  # its `when` failed, or it has too many hops
             return failure
         if handler.broadcast is not None:
-            return await self._fan_out(dispatcher, handler, pending[0], held, head)
-        return await self._settle(dispatcher, pending[0], held, head)
+            return await self._fan_out(dispatcher, handler, pending[0], queue, head)
+        return await self._settle(dispatcher, pending[0], queue, head)
 
     async def _fan_out(
         self,
         dispatcher: Dispatcher,
         handler: Handler,
         change: PendingChange,
-        held: ParkedQueue,
+        queue: ParkedQueue,
         head: Parked,
     ) -> Step:
         """Continue serving the audience of a change, until another fan-out's turn has come."""
         try:
             typed = dispatcher.change_of(change, handler, head.shard)
             by_hand = not self.automatic
-            fanned = FanOutChange.of(handler, typed, change, held, head, by_hand=by_hand)
+            fanned = FanOutChange.of(handler, typed, change, queue, head, by_hand=by_hand)
             step, pause = await self._broadcaster.advance(fanned, dispatcher, whole=by_hand)
         except AwsError as error:
             if trouble_of(error) not in (ErrorKind.INVALID, ErrorKind.MISSING):
@@ -229,33 +229,33 @@ class Redriver:
             dispatcher.failures.raised(handler, error)
             return Failure.of(error, 1)
         if step == "served":
-            return await self._leave_undone(held, head)
+            return await self._leave_undone(queue, head)
         if step == "overtaken":
-            now = await self.store.item("lane", held.name)
-            same = now is not None and now["head"]["S"] == held.head
+            now = await self.store.item("lane", queue.name)
+            same = now is not None and now["head"]["S"] == queue.head
             return _ASIDE_SECONDS if self.automatic and same else "overtaken"
         return step if isinstance(step, Failure) else pause
 
-    async def _leave_undone(self, held: ParkedQueue, head: Parked) -> Step:
+    async def _leave_undone(self, queue: ParkedQueue, head: Parked) -> Step:
         """Take a change without effects off its queue."""
         schemas = self.tables.schemas
-        sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
+        sent = await take_off(self.store, schemas, queue, head, (), self.rng, self.clock)
         return "done" if sent is None else "overtaken"
 
     async def _settle(
-        self, dispatcher: Dispatcher, change: PendingChange, held: ParkedQueue, head: Parked
+        self, dispatcher: Dispatcher, change: PendingChange, queue: ParkedQueue, head: Parked
     ) -> Step:
         """Commit an outcome; run it again as long as its conditions require it."""
         (outcome,) = change.outcomes
         outcome.to = head.to
         space, schemas = self.store.space, self.tables.schemas
-        fence = Head(self.store, schemas, held, head, self.rng, self.clock)
+        fence = Head(self.store, schemas, queue, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
         queued, pacing = QueuedKeys(self.store, planner.queues), Pacing(Pace(), self.rng)
         loop = CommitLoop(fence, dispatcher, planner, queued, schemas, pacing)
         loop.pending.append(change)
         await loop.run()
-        return loop.failure or fence.step or await self._leave_undone(held, head)
+        return loop.failure or fence.step or await self._leave_undone(queue, head)
 
     def _skips(self, handler: Handler, head: Parked) -> bool:
         """Return whether a change may be dropped here: it was deferred, and has not failed yet."""
@@ -294,6 +294,6 @@ def _never_heals(kind: str, detail: str) -> Failure:
     return Failure(kind, detail, 0, heals=False)
 
 
-def _waits(report: QueueReport, held: ParkedQueue) -> QueueReport:
+def _waits(report: QueueReport, queue: ParkedQueue) -> QueueReport:
     """Complete the report on a queue whose first change is not tried now."""
-    return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)
+    return replace(report, due=None if queue.stuck else queue.due, stuck=queue.stuck)

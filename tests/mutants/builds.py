@@ -187,8 +187,8 @@ MUTANTS = (
     Mutant(
         "dropping-unfenced",
         "kinds/aggregate/reset.py",
-        "held, first), (self._fence,)",
-        "held, first), ()",
+        "parked, first), (self._fence,)",
+        "parked, first), ()",
         "one who froze while it dropped what was parked drops what was parked since",
         test="tests/simulation/test_rebuild_freezes.py::test_who_drops_what_is_parked_and_thaws_later_drops_nothing_that_was_parked_since",
     ),

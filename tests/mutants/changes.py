@@ -266,7 +266,7 @@ MUTANTS = (
         "worker/pipeline.py",
         "        await self.stage.queued_keys.load(self.cursor.chunks)\n",
         "",
-        "a new owner does not know which queues are held",
+        "a new owner does not know which queues there are",
         "C7",
         test="tests/simulation/test_protocol.py::test_a_held_queue_is_held_in_the_child_and_by_the_next_owner",
     ),
@@ -309,10 +309,10 @@ MUTANTS = (
     Mutant(
         "redrive-checks-neither",
         "core/parked/head.py",
-        "        everything = [advance, *unhold, *removal, *effects]\n",
+        "        everything = [advance, *unlist, *removal, *effects]\n",
         "        for action in (advance, *removal):\n"
         "            action.guards.clear()\n"
-        "        everything = [advance, *unhold, *removal, *effects]\n",
+        "        everything = [advance, *unlist, *removal, *effects]\n",
         "a redrive checks neither the queue's head nor that its change is still parked",
         "C2 C4",
         test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
@@ -335,7 +335,7 @@ MUTANTS = (
         "            sent = await transact(store.dynamodb, schemas, effects, rng)\n"
         "            if sent is not None:\n"
         "                return sent\n"
-        "            everything = [advance, *unhold, *removal]\n"
+        "            everything = [advance, *unlist, *removal]\n"
         "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "the effects of a redrive and the end of its parking are two transactions",
         "C2",
@@ -344,9 +344,9 @@ MUTANTS = (
     Mutant(
         "chunk-cleared-while-held",
         "core/parked/head.py",
-        "        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again\n",
+        "        unlist.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was listed again\n",
         "        del gone\n",
-        "a queue held again meanwhile is taken off its holds after a large redrive",
+        "a queue that is listed again meanwhile is taken off its list after a large redrive",
         "C5",
         test="tests/unit/test_parked_head.py::test_a_queue_that_is_held_again_meanwhile_stays_on_its_holds",
     ),

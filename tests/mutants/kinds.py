@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "recipients-queues-unknown",
         "kinds/fan_out/place.py",
-        "            self.set_aside(self.held.name, won.queued)\n",
+        "            self.set_aside(self.queue.name, won.queued)\n",
         "            pass\n",
         "parked recipients are not tried again before their shard has another owner",
         test="tests/simulation/test_fan_out_adversary.py::test_a_recipient_that_failed_is_tried_again_on_its_own",
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "cancel-looks-again",
         "operate/fan_outs.py",
-        "discard_queue(store, held[0], ",
+        "discard_queue(store, chosen[0], ",
         "discard_queue(store, (await parked_queues(store))[0], ",
         "a cancel that was overtaken cancels the next fan-out of its item",
         test="tests/simulation/test_commands.py::test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone",

@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "fan-out-parks-where-it-was",
         "kinds/fan_out/place.py",
-        ' & Attr("chunk").eq(held.chunk)\n',
+        ' & Attr("chunk").eq(self.queue.chunk)\n',
         "\n",
         "recipients whom a fan-out parks after it was moved are never found again",
         test="tests/simulation/test_moving_rivals.py::test_recipients_that_are_parked_while_a_fan_out_changes_hosts_are_found_again",

@@ -172,7 +172,7 @@ def test_v4_a_redrive_that_stood_still_runs_nothing_in_the_generation_after_it(h
     async def late(aws):
         store = await open_store(harness.app, aws)
         schemas = {harness.app.table: harness.tables.table}
-        return await head.leave(store, schemas, *found, (), random.Random(), clock)
+        return await head.take_off(store, schemas, *found, (), random.Random(), clock)
 
     assert harness.operate(late) is not None
     assert len(harness.parked()) == 2

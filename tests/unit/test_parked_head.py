@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from streamkit.aws import connect
-from streamkit.core.parked.head import leave, stay
+from streamkit.core.parked.head import postpone, take_off
 from streamkit.core.parked.queues import read_head
 from streamkit.core.parking import Failure, ParkedRecord, park, queue_behind
 from streamkit.local.engine import Engine
@@ -74,15 +74,15 @@ async def count(store):
     return int(reply["Item"]["n"]["N"]) if "Item" in reply else 0
 
 
-async def take_off(store, found, items):
-    return await leave(store, SCHEMAS, *found, adds(items), random.Random(0), SystemClock())
+async def taken_off(store, found, items):
+    return await take_off(store, SCHEMAS, *found, adds(items), random.Random(0), SystemClock())
 
 
 @SIZES
 async def test_two_who_read_the_same_change_apply_it_once(store, items):
     found = await read_head(store, "lane")
-    assert await take_off(store, found, items) is None
-    assert isinstance(await take_off(store, found, items), RefusedCommit)
+    assert await taken_off(store, found, items) is None
+    assert isinstance(await taken_off(store, found, items), RefusedCommit)
     assert await count(store) == 1
     assert await store.item("lane", "lane") is None
     assert "lanes" not in await store.item("holds", "s.0")
@@ -92,8 +92,8 @@ async def test_two_who_read_the_same_change_apply_it_once(store, items):
 async def test_one_who_was_overtaken_does_not_take_the_next_change_off(store, items):
     await apply(store, queue_behind(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
     found = await read_head(store, "lane")
-    assert await take_off(store, found, items) is None
-    assert isinstance(await take_off(store, found, items), RefusedCommit)
+    assert await taken_off(store, found, items) is None
+    assert isinstance(await taken_off(store, found, items), RefusedCommit)
     assert await count(store) == 1
     _, head = await read_head(store, "lane")
     assert head.position == "2".zfill(40)
@@ -103,8 +103,8 @@ async def test_a_failure_that_is_written_down_late_is_not_written_down_again(sto
     """Its queue may be due again by then, or have been redriven by a person."""
     _, head = await read_head(store, "lane")
     failure = Failure("ValueError", "no")
-    assert await stay(store, head, failure, 1, 500, random.Random(0))
-    assert not await stay(store, head, failure, 1, None, random.Random(0))
+    assert await postpone(store, head, failure, 1, 500, random.Random(0))
+    assert not await postpone(store, head, failure, 1, None, random.Random(0))
     queue, head = await read_head(store, "lane")
     assert (queue.due, queue.stuck, head.attempts) == (500, False, 2)
 
@@ -113,10 +113,10 @@ async def test_a_failure_that_is_written_down_late_is_not_written_down_again(sto
 async def test_a_change_that_is_queued_meanwhile_keeps_its_queue(store, items):
     found = await read_head(store, "lane")
     await apply(store, queue_behind(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
-    assert isinstance(await take_off(store, found, items), RefusedCommit)
+    assert isinstance(await taken_off(store, found, items), RefusedCommit)
     assert await count(store) == 0
     found = await read_head(store, "lane")
-    assert await take_off(store, found, items) is None
+    assert await taken_off(store, found, items) is None
     _, head = await read_head(store, "lane")
     assert head.position == "2".zfill(40)
 
@@ -133,7 +133,7 @@ async def test_a_queue_that_is_held_again_meanwhile_stays_on_its_holds(items):
         return response
 
     async with opened(intercept=intercept) as store:
-        assert await take_off(store, await read_head(store, "lane"), items) is None
+        assert await taken_off(store, await read_head(store, "lane"), items) is None
         assert again
         assert (await store.item("holds", "s.0"))["lanes"] == {"SS": ["lane"]}
         _, head = await read_head(store, "lane")

@@ -165,7 +165,10 @@ def test_a_worker_without_heartbeats_is_called_silent_and_not_active():
 
 def test_what_an_operator_has_to_see_is_on_the_page():
     found = status(
-        shard("shard-1", lag="lost"), needs_rebuild=("notify",), stuck_queues=3, parked={"notify": 5}
+        shard("shard-1", lag="lost"),
+        needs_rebuild=("notify",),
+        stuck_queues=3,
+        parked={"notify": 5},
     )
     text = page(
         view(found, spending=Spending("deals", 2, 900, {"read": 1e6, "write": 2e6, "stream": 1e6})),

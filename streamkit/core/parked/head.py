@@ -45,7 +45,7 @@ class Head:
 
     store: CursorStore
     schemas: Mapping[str, TableSchema]
-    held: ParkedQueue
+    queue: ParkedQueue
     head: Parked
     rng: random.Random
     clock: Clock
@@ -66,8 +66,8 @@ class Head:
         Approximate effects go into the same transaction: there is room for them, so they are exact.
         """
         effects, plan.plain = [*plan.actions, *plan.plain], []
-        sent = await leave(
-            self.store, self.schemas, self.held, self.head, effects, self.rng, self.clock
+        sent = await take_off(
+            self.store, self.schemas, self.queue, self.head, effects, self.rng, self.clock
         )
         if sent is None:
             self.step = "done"
@@ -89,10 +89,10 @@ class Head:
         """Do nothing: `step` says it."""
 
 
-async def leave(
+async def take_off(
     store: CursorStore,
     schemas: Mapping[str, TableSchema],
-    held: ParkedQueue,
+    queue: ParkedQueue,
     head: Parked,
     effects: Sequence[Action],
     rng: random.Random,
@@ -103,22 +103,22 @@ async def leave(
     A concurrent change of its item's high-water mark does not refuse it: the mark is read again.
     """
     while True:
-        unhold = await _unhold(store, held, head, clock)
-        advance, removal = _advance(store.space, held, head), _removal(store.space, head)
-        everything = [advance, *unhold, *removal, *effects]
+        unlist = await _unlist(store, queue, head, clock)
+        advance, removal = _advance(store.space, queue, head), _removal(store.space, head)
+        everything = [advance, *unlist, *removal, *effects]
         size = sum(action.size() for action in everything) + len(head.record)
         if len(everything) > ACTIONS_MAX or size > BYTES_MAX:
-            return await _leave_alone(store, schemas, held, head, effects, rng, clock)
+            return await _take_off_alone(store, schemas, queue, head, effects, rng, clock)
         # If the process dies here, the change is still first, or gone with its effects applied.
         sent = await transact(store.dynamodb, schemas, everything, rng)
         if not _outdated(sent):
             return sent
 
 
-async def _leave_alone(
+async def _take_off_alone(
     store: CursorStore,
     schemas: Mapping[str, TableSchema],
-    held: ParkedQueue,
+    queue: ParkedQueue,
     head: Parked,
     effects: Sequence[Action],
     rng: random.Random,
@@ -129,7 +129,7 @@ async def _leave_alone(
     The queue's condition is enough, because positions are never used twice. A crash before the rest
     only costs space, and the list of queued keys is an upper bound.
     """
-    advance = _advance(store.space, held, head)
+    advance = _advance(store.space, queue, head)
     sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)
     if sent is not None:
         return sent
@@ -139,10 +139,10 @@ async def _leave_alone(
         for action in some:
             action.guards.clear()
         await transact(store.dynamodb, schemas, some, rng)
-    while unhold := await _unhold(store, held, head, clock):
-        gone = [(Guard(absent), GuardSource(head.position, held.name, QUEUE))]
-        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again
-        if not _outdated(await transact(store.dynamodb, schemas, unhold, rng)):
+    while unlist := await _unlist(store, queue, head, clock):
+        gone = [(Guard(absent), GuardSource(head.position, queue.name, QUEUE))]
+        unlist.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was listed again
+        if not _outdated(await transact(store.dynamodb, schemas, unlist, rng)):
             return None
     return None
 
@@ -155,7 +155,7 @@ def _outdated(sent: RefusedCommit | Invalid | None) -> bool:
     return MARK_GUARD in effects and QUEUE not in effects
 
 
-async def stay(
+async def postpone(
     store: CursorStore,
     head: Parked,
     failure: Failure,
@@ -196,11 +196,11 @@ async def stay(
     return await transact(store.dynamodb, schemas, [queue, change], rng) is None
 
 
-def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
+def _advance(space: ControlSpace, queue: ParkedQueue, head: Parked) -> Action:
     """Return the action that makes the next change the first one, or ends the queue."""
     source = GuardSource(head.position, head.queue, QUEUE)
     begun = Attr("generation")  # a rewind may have dropped it, and a later change begun it again
-    same = begun.eq(held.generation) if held.generation else begun.not_exists()
+    same = begun.eq(queue.generation) if queue.generation else begun.not_exists()
     is_first = Attr("head").eq(head.position) & same
     if head.next is not None:
         action = space.update("lane", head.queue)
@@ -210,20 +210,20 @@ def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
         action.guards.append((Guard(is_first), source))
         return action
     action = space.delete("lane", head.queue)
-    is_last = Attr("tail").eq(head.position) & Attr("chunk").eq(held.chunk)
+    is_last = Attr("tail").eq(head.position) & Attr("chunk").eq(queue.chunk)
     action.guards.append((Guard(is_first & is_last), source))
     return action
 
 
-async def _unhold(
-    store: CursorStore, held: ParkedQueue, head: Parked, clock: Clock
+async def _unlist(
+    store: CursorStore, queue: ParkedQueue, head: Parked, clock: Clock
 ) -> list[Action]:
     """Return the actions that take a queue that ends off its chunk, and off its item's mark."""
     if head.next is not None:
         return []
-    action = store.space.update("holds", held.chunk)
-    action.subtractions["lanes"] = {"SS": [held.name]}
-    if held.chunk not in LAMBDA_CHUNKS:
+    action = store.space.update("holds", queue.chunk)
+    action.subtractions["lanes"] = {"SS": [queue.name]}
+    if queue.chunk not in LAMBDA_CHUNKS:
         return [action]
     return [action, *await let_go(store, head, clock.time())]
 

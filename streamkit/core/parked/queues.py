@@ -166,7 +166,7 @@ async def show(store: CursorStore, queue: str, position: str | None = None) -> P
     return None if found is None else found[1]
 
 
-async def read_head(store: CursorStore, queue: str) -> tuple[ParkedQueue, Parked] | None:
+async def read_head(store: CursorStore, name: str) -> tuple[ParkedQueue, Parked] | None:
     """Return a queue and its first change, with its record; None if nothing is parked in it.
 
     Raises:
@@ -174,17 +174,17 @@ async def read_head(store: CursorStore, queue: str) -> tuple[ParkedQueue, Parked
     """
     before: str | None = None
     for _ in range(_READS_MAX):
-        item = await store.item("lane", queue)
+        item = await store.item("lane", name)
         if item is None:
             return None
-        held = read_queue(item)
-        head = await _read(store, queue, held.head)
+        queue = read_queue(item)
+        head = await _read(store, name, queue.head)
         if head is not None:
-            return held, head
-        if held.head == before:
+            return queue, head
+        if queue.head == before:
             break  # the same head twice: this is no read between two writes
-        before = held.head
-    raise InvariantError(f"queue {queue}: its first parked change is missing")
+        before = queue.head
+    raise InvariantError(f"queue {name}: its first parked change is missing")
 
 
 async def _read(store: CursorStore, queue: str, position: str) -> Parked | None:

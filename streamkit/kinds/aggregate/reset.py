@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.aws import Aws
-from streamkit.core.parked.head import leave
+from streamkit.core.parked.head import take_off
 from streamkit.core.parked.queues import parked_queues, read_head
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard
@@ -88,9 +88,9 @@ class Reset:
     async def _drop(self, queue: str) -> None:
         """Drop the parked changes of a queue, first to last."""
         while (found := await read_head(self.store, queue)) is not None:
-            held, first = found
-            place, fence = (self.store, self.tables, held, first), (self._fence,)
-            sent = await leave(*place, fence, self.rng, self.clock)
+            parked, first = found
+            place, fence = (self.store, self.tables, parked, first), (self._fence,)
+            sent = await take_off(*place, fence, self.rng, self.clock)
             if isinstance(sent, RefusedCommit) and any(s.effect == LEASE for s in sent.sources):
                 raise LeaseLost("another step of the build was taken")
 

@@ -97,10 +97,10 @@ class Broadcaster:
         Returns:
             The progress, and in how many seconds to go on.
         """
-        name, held = fanned.handler.name, fanned.held
+        name, queue = fanned.handler.name, fanned.queue
         until = math.inf if whole else self.clock.monotonic() + _SLICE_SECONDS
-        place = FanOutPlace(self.store, self.tables, held, fanned.head, self.rng, self.set_aside)
-        ahead = _Ahead(held.token)
+        place = FanOutPlace(self.store, self.tables, queue, fanned.head, self.rng, self.set_aside)
+        ahead = _Ahead(queue.token)
         while not ahead.done:
             pause = max(self._paced.get(name, 0.0) - self.clock.monotonic(), 0.0)
             if self.clock.monotonic() + pause > until:
@@ -118,7 +118,7 @@ class Broadcaster:
             if loop.left:
                 return loop.failure or "more", 0.0
         served = place.reached.served
-        log.often("fan_out.served", by=name, handler=name, queue=held.name, served=served)
+        log.often("fan_out.served", by=name, handler=name, queue=queue.name, served=served)
         return "served", 0.0
 
     def _pace(self, fanned: FanOutChange, served: int) -> None:

@@ -55,7 +55,7 @@ class FanOutPlace:
 
     store: CursorStore
     schemas: Mapping[str, TableSchema]
-    held: ParkedQueue
+    queue: ParkedQueue
     head: Parked
     rng: random.Random
     set_aside: Callable[[str, Mapping[str, QueuedKey]], object]
@@ -66,8 +66,8 @@ class FanOutPlace:
 
     def __post_init__(self) -> None:
         """Start at the place in the queue item."""
-        held = self.held
-        self.written = self.reached = Reached(held.token, held.served, held.apart)
+        queue = self.queue
+        self.written = self.reached = Reached(queue.token, queue.served, queue.apart)
 
     def number(self, recipients: Iterable[Recipient]) -> list[tuple[str, Recipient]]:
         """Return recipients, each with a position that no other one of the audience has."""
@@ -99,7 +99,7 @@ class FanOutPlace:
         if verdict is None:
             self.written = reached
             return Applied(plan)
-        mine = GuardSource(self.head.position, self.held.name, QUEUE)
+        mine = GuardSource(self.head.position, self.queue.name, QUEUE)
         if isinstance(verdict, RefusedCommit) and mine in verdict.sources:
             self.overtaken = True
             return Overtaken(())
@@ -115,7 +115,7 @@ class FanOutPlace:
     def adopted(self, won: Batch) -> None:
         """Report the recipients for whom the change is parked."""
         if won.queued:
-            self.set_aside(self.held.name, won.queued)
+            self.set_aside(self.queue.name, won.queued)
 
     def _behind(self, plan: Batch, pending: Sequence[PendingChange]) -> Reached:
         """Return the place behind the recipients of a plan."""
@@ -127,16 +127,15 @@ class FanOutPlace:
         self, reached: Reached, actions: Sequence[Action]
     ) -> RefusedCommit | Invalid | None:
         """Write effects and the place that they reach, IF the queue item is where it was."""
-        held = self.held
-        queue = self.store.space.update("lane", held.name)
-        queue.sets |= {"token": {"S": reached.token or ""}, "served": {"N": str(reached.served)}}
+        write = self.store.space.update("lane", self.queue.name)
+        write.sets |= {"token": {"S": reached.token or ""}, "served": {"N": str(reached.served)}}
         if reached.apart:
-            queue.sets["apart"] = {"N": str(reached.apart)}
-        source = GuardSource(self.head.position, held.name, QUEUE)
+            write.sets["apart"] = {"N": str(reached.apart)}
+        source = GuardSource(self.head.position, self.queue.name, QUEUE)
         # Its parked recipients are listed in the same chunk, so the chunk must not have changed.
-        is_first = Attr("head").eq(self.head.position) & Attr("chunk").eq(held.chunk)
-        queue.guards.append((Guard(is_first & _is_at(self.written)), source))
-        return await transact(self.store.dynamodb, self.schemas, [queue, *actions], self.rng)
+        is_first = Attr("head").eq(self.head.position) & Attr("chunk").eq(self.queue.chunk)
+        write.guards.append((Guard(is_first & _is_at(self.written)), source))
+        return await transact(self.store.dynamodb, self.schemas, [write, *actions], self.rng)
 
 
 def _is_at(place: Reached) -> ConditionBase:

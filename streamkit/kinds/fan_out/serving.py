@@ -56,7 +56,7 @@ class FanOutChange:
     broadcast: Broadcast
     change: Change[Any]
     pending: PendingChange
-    held: ParkedQueue
+    queue: ParkedQueue
     head: Parked
     breaks: bool
 
@@ -66,7 +66,7 @@ class FanOutChange:
         handler: Handler,
         change: Change[Any],
         pending: PendingChange,
-        held: ParkedQueue,
+        queue: ParkedQueue,
         head: Parked,
         *,
         by_hand: bool,
@@ -83,7 +83,7 @@ class FanOutChange:
         policy = replace(policy, on_failure=on_failure, breaker=False)
         # Each recipient has a queue of its own; the handler's `when` was evaluated before.
         handler = replace(handler, policy=policy, commutes=True, when=None)
-        return cls(handler, broadcast, change, pending, held, head, breaks)
+        return cls(handler, broadcast, change, pending, queue, head, breaks)
 
     def pending_changes(self, numbered: Iterable[tuple[str, Recipient]]) -> list[PendingChange]:
         """Return recipients as pending changes, at their positions; their handlers must run."""
@@ -107,7 +107,7 @@ class FanOutChange:
 
     def queue_of(self, recipient: str) -> str:
         """Return the name of the queue in which the change is parked for one recipient alone."""
-        text = f"{self.held.name}\0{self.head.position}\0{recipient}"
+        text = f"{self.queue.name}\0{self.head.position}\0{recipient}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
     def parked(self, recipient: str, failure: Failure, now: float) -> ParkedRecord:
@@ -128,7 +128,7 @@ class FanOutChange:
             due=next_due(policy, failure, 0, now),
             payload=payload,
             to=recipient,
-            generation=self.held.generation,
+            generation=self.queue.generation,
         )
 
 
@@ -172,13 +172,13 @@ class RecipientPlanner(Planner):
         key: ItemKey,  # noqa: ARG002
         outcome: Outcome,
         draft: Draft,
-        held: dict[str, QueuedKey],
+        queued: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park the change for one recipient alone."""
         queue, head = self.fanned.queue_of(outcome.to), self.fanned.head
         if outcome.failure is None or queue in self.queues or queue in draft.queued:
             return []  # the audience has it twice, and it is parked already
-        chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
-        held[queue] = QueuedKey(chunk, head.position)
+        chunk = self.fanned.queue.chunk  # recipients are listed in the fan-out's chunk
+        queued[queue] = QueuedKey(chunk, head.position)
         parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
         return park(self.space, queue, parked, chunk)

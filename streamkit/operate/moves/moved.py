@@ -19,7 +19,7 @@ class MoveRefused(Refusal):
 class Moved:
     """A consumer that has changed hosts, with the number of its shards and records.
 
-    `records` counts those that the mover has read; `queues` counts parked queues, which stay parked.
+    `records` counts those that the mover has read; `queues` counts parked queues, which stay so.
     """
 
     consumer: str
