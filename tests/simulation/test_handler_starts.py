@@ -224,7 +224,9 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
     assert found[0].left > 0
     assert status(harness, app).operations == ()
     assert behind == {"notes.tally"}
-    rates = {name for name, worker in workers.items() if worker._crew.shards.rate is not None}
+    rates = {
+        name for name, worker in workers.items() if worker._crew.shards._factory._rate is not None
+    }
     assert rates == {"notes.tally"}
     harness.settle()
     assert seen(harness) == [0, 1, 2, 3]
