@@ -61,7 +61,7 @@ class Listening:
     `queue` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
     change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
 
-    `state` says what will happen to the item's next change: `held` or `stuck`, it waits behind
+    `state` says what will happen to the item's next change: `parked` or `stuck`, it waits behind
     parked ones; `paused`; `waits`, because the shard that carries it, or a parent, waits for the
     handlers in `waits_for`; `may wait`, where some open shards do, and `records` did not show which
     one carries the item; `unknown`, on functions with a handler that blocks; else `free`.
@@ -106,9 +106,9 @@ class Explanation:
     data: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
-    def held(self) -> tuple[Listening, ...]:
+    def waiting(self) -> tuple[Listening, ...]:
         """The handlers for which changes of the item are parked."""
-        return tuple(one for one in self.listening if one.state in ("held", "stuck"))
+        return tuple(one for one in self.listening if one.state in ("parked", "stuck"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

@@ -36,8 +36,8 @@ _EMPTY_MAX = 5
 class Sighting:
     """A change of the item in the stream, or in the archive.
 
-    `states` says for each consumer what became of it: `held for` or `stuck for` handlers that have
-    parked it; `done`, if the written position, or on Lambda the item's high-water mark, is past it;
+    `states` says for each consumer what became of it: `parked for` or `stuck for` some handlers;
+    `done`, if the written position, or on Lambda the item's high-water mark, is past it;
     `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
     written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
     or `origin only`: no handler receives such a change. `runs` are the handlers of the app as it is
@@ -86,7 +86,7 @@ class ItemView:
         """
         queue = self.queues.get(queue_name(handler.name, self.key))
         if queue is not None:
-            return ("stuck" if queue.stuck else "held"), ()
+            return ("stuck" if queue.stuck else "parked"), ()
         if self.paused:
             return "paused", ()
         if self._on_lambda:
@@ -100,7 +100,7 @@ class ItemView:
 
     def became(self, shard: str, record: Record) -> str:
         """Return what the consumer did with a change of the item."""
-        for word, stuck in (("stuck", True), ("held", False)):
+        for word, stuck in (("stuck", True), ("parked", False)):
             names = sorted(
                 {p.handler for p in self._parked(record) if self.queues[p.queue].stuck is stuck}
             )

@@ -98,12 +98,12 @@ def test_it_names_the_entity_and_who_listens_with_queue_and_condition(shop):
     assert shipped.when == "became('status', 'SHIPPED')"
     assert shipped.kinds == ("modified",)
     assert shipped.queue == queue_name("shipped", ItemKey("ORDER#7", "ORDER"))
-    assert found.held == ()
+    assert found.waiting == ()
 
 
 def test_a_parked_change_shows_where_it_is_held_and_why(shop):
     found = explained(shop, "ORDER#13", "ORDER")
-    (held,) = found.held
+    (held,) = found.waiting
     assert (held.handler, held.state, held.due) == ("shipped", "stuck", None)
     assert [change.error for change in held.parked] == ["PoisonChange"] * 2
 
@@ -207,7 +207,7 @@ def test_what_waits_behind_a_parked_change_is_held_and_not_done(harness_of):
     harness.put(Order(number=1, status="SHIPPED"))
     harness.advance("1s")
     found = explained(harness, "ORDER#1", "ORDER", records=True)
-    assert states(found) == ["held for told"] * 2
+    assert states(found) == ["parked for told"] * 2
 
 
 def test_a_recipient_for_whom_a_change_is_parked_keeps_it_from_being_done(harness_of):
@@ -250,7 +250,7 @@ def test_a_queue_is_not_free_while_the_shard_before_it_waits_for_a_handler(harne
     found = explained(harness, "ORDER#1", "ORDER", records=True)
     assert (told(found).state, told(found).waits_for) == ("waits", ("waits",))
     assert states(found) == ["to come"]
-    assert found.held == ()
+    assert found.waiting == ()
     down.clear()
     harness.settle()
     harness.advance("10s")

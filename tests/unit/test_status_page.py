@@ -26,7 +26,7 @@ from streamkit.operate.status_page.views import Asked, ConsumerView, HandlerView
 from streamkit.worker.report import WorkerReport
 
 SHARD_HEADS = [
-    *("shard", "behind", "last hour", "state", "owner", "held items", "parked", "epoch"),
+    *("shard", "behind", "last hour", "state", "owner", "queues", "parked", "epoch"),
 ]
 EVIL = "<script>alert('x')</script>\"&"
 

@@ -37,7 +37,7 @@ def shards_table(shards: Sequence[ShardStatus], report: WorkerReport, asked: Ask
     else:
         shown = sorted(open_, key=lambda shard: -(_lag(shard, report) or 0.0))
     rows = [_shard(one, report, asked, tree=asked.finished) for one in shown[:_ROWS_MAX]]
-    heads = ("shard", "#behind", "last hour", "state", "owner", "#held items", "#parked", "#epoch")
+    heads = ("shard", "#behind", "last hour", "state", "owner", "#queues", "#parked", "#epoch")
     box = element("input", name="shards", value=asked.shards, placeholder="shard or owner")
     keep = [
         element("input", type="hidden", name=name, value=text)
