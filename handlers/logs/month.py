@@ -21,7 +21,8 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.consumers import pause_consumer, resume_consumer
-from streamkit.operate.restore import TABLE, RestoreWish, restore_into_engine
+from streamkit.operate.restore import restore_into_engine
+from streamkit.operate.restore_target import TABLE, RestoreWish
 from streamkit.settings import Settings
 from streamkit.testing import Harness
 from streamkit.testing.archives import MemoryArchive

@@ -14,7 +14,8 @@ from streamkit.cli.running import app_named, exit_with, with_aws
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.operate.restore import Restored, RestoreWish
+    from streamkit.operate.restore import Restored
+    from streamkit.operate.restore_target import RestoreWish
 
 archive = typer.Typer(
     help="Check the archive of an app, and restore its table from it.",
@@ -107,7 +108,7 @@ def restore(  # noqa: PLR0913 - each is an option
     must be empty. A restore into a table that was stopped is begun again with the same command.
     Exits with 5 if it is refused, and with 6 if the archive lacks changes.
     """
-    from streamkit.operate.restore import RestoreWish
+    from streamkit.operate.restore_target import RestoreWish
 
     if to_local is (to_table is not None):
         raise typer.BadParameter("give either --to-local or --to-table NAME")

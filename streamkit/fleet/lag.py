@@ -15,7 +15,8 @@ from typing import Literal
 
 import anyio
 
-from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader
+from streamkit.archive.long_pages import ArchiveWriter, LongPages
+from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws, AwsError
 from streamkit.core.consumer import Consumer

@@ -23,7 +23,8 @@ import msgspec
 from streamkit.app import App
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import ORIGIN, DamagedLink, Link, records_of
-from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader, NotDecided
+from streamkit.archive.long_pages import ArchiveWriter, LongPages, NotDecided
+from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey

@@ -25,49 +25,35 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import AppTables, describe
-from streamkit.effects import Guard
-from streamkit.fleet.members import new_worker_name
+from streamkit.core.tables import describe
 from streamkit.model.codec import decode, encode, wire_image
-from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import NoMetrics
 from streamkit.observe.repeats import counted_as
 from streamkit.operate.past import PastChanges, open_past
-from streamkit.operate.restore_base import exported, exported_at, is_own, scanned
-from streamkit.progress.actions import (
-    BYTES_MAX,
-    OURS,
-    Action,
-    ItemRef,
-    Verb,
-    Wire,
-    item_ref,
+from streamkit.operate.restore_base import exported, is_own, scanned
+from streamkit.operate.restore_target import (
+    _MARK,
+    TABLE,
+    RestoreRefused,
+    RestoreWish,
+    begin_restore,
+    check_wish,
 )
+from streamkit.progress.actions import BYTES_MAX, Action, ItemRef, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock, utc
-from streamkit.progress.control import ControlSpace
-from streamkit.progress.cursor import CursorStore
-from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.fenced import TOGETHER
 from streamkit.progress.metering import meter
-from streamkit.progress.operation import Refusal
 from streamkit.progress.pacing import UnitRate
 from streamkit.progress.transaction import transact
 from streamkit.stream.decode import Record
 
-TABLE = "table"
-"""The base that is the app's table as it is now."""
 _HELD_MAX = 20 * TOGETHER
-_MARK = "restore"
 _SETTLED_SECONDS = 5.0
 """A change that a scan has read is in the stream by then."""
 
-Tell = Callable[[str], None]
 Apply = Callable[[Sequence[Action]], Awaitable[object]]
-
-
-class RestoreRefused(Refusal):
-    """A table cannot be restored so; nothing was changed. `reasons` are for people."""
 
 
 @dataclass(slots=True)
@@ -106,21 +92,6 @@ class Restored:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class RestoreWish:
-    """What is to be restored: the moment `at` in epoch seconds, and the base.
-
-    `base` is empty for none, `TABLE`, or the folder of an export to S3, as it was downloaded.
-    `units` are the most write units a second into another table, None for no limit.
-    """
-
-    at: float
-    base: str = ""
-    allow_loss: bool = False
-    tell: Tell = lambda _: None
-    units: float | None = None
-
-
 async def restore_table(
     app: App, aws: Aws, into: str, wanted: RestoreWish, clock: Clock | None = None
 ) -> Restored:
@@ -137,8 +108,8 @@ async def restore_table(
         raise RestoreRefused([f"{into} is a table of {app.name}: restore into another one"])
     async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
         target = await describe(aws, into, type_attribute=None)
-        _check(past, tables.table, target, wanted)
-        mark = await _begun(aws, tables, target, past.archive.stream, wanted)
+        check_wish(past, tables.table, target, wanted)
+        mark = await begin_restore(aws, tables, target, past.archive.stream, wanted)
         meters = Meters(NoMetrics(), _MARK)
         apply = _paced(mark.apply, aws, meters, wanted.units, past.clock)
         with counted_as(meters):
@@ -185,7 +156,7 @@ async def restore_into_engine(
         request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])
         await local.dynamodb.create_table(**request)
         target = await describe(local, app.table, type_attribute=None)
-        _check(past, tables.table, target, wanted)
+        check_wish(past, tables.table, target, wanted)
         rng = random.Random()
 
         async def apply(actions: Sequence[Action]) -> None:
@@ -210,69 +181,6 @@ def _copied(described: Mapping[str, Any]) -> dict[str, Any]:
         if described.get(member):
             request[member] = [{name: one[name] for name in wanted} for one in described[member]]
     return request | {"BillingMode": "PAY_PER_REQUEST"}
-
-
-def _check(
-    past: PastChanges, source: TableSchema, target: TableSchema, wanted: RestoreWish
-) -> None:
-    """Refuse what would end wrong.
-
-    Raises:
-        RestoreRefused: with the reasons.
-    """
-    reasons = []
-    keys = [(one.pk, one.pk_type, one.sk, one.sk_type) for one in (source, target)]
-    if keys[0] != keys[1]:
-        reasons.append(f"{target.name} has other keys than {source.name}")
-    if wanted.at > past.clock.time():
-        reasons.append(f"{utc(wanted.at).isoformat()} is in the future")
-    if wanted.at < past.began and not wanted.allow_loss:
-        reasons.append(
-            f"the archive begins at {utc(past.began).isoformat()}; what changed before is not known"
-        )
-    if wanted.base not in ("", TABLE):
-        made = exported_at(Path(wanted.base))
-        if made is None:
-            reasons.append(f"{wanted.base} has no manifest-summary.json with an exportTime")
-        elif made < past.began:
-            reasons.append(f"the export is older than the archive: {utc(made).isoformat()}")
-    if reasons:
-        raise RestoreRefused(reasons)
-
-
-async def _begun(
-    aws: Aws, tables: AppTables, target: TableSchema, stream: str, wanted: RestoreWish
-) -> Fenced:
-    """Mark the target as this run's; continue a restore of the same that was stopped.
-
-    A target whose partition key is no string cannot hold a mark. Then it is in the table that holds
-    the app's control items, under the target's name.
-
-    Raises:
-        RestoreRefused: the target has items, or something else is restored into it.
-        LeaseLost: another run was faster.
-    """
-    inside, what = target.pk_type == "S", f"{stream} at {wanted.at} on {wanted.base}"
-    space = ControlSpace.of(target if inside else tables.control, _MARK, stream)
-    run, store = new_worker_name(), CursorStore(aws.dynamodb, space)
-    names = (_MARK,) if inside else (_MARK, target.name)
-    there = await store.item(*names)
-    if there is None:
-        found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=1)
-        if found["Items"]:
-            raise RestoreRefused(
-                [f"{target.name} is not empty; or a restore into it has just been finished"]
-            )
-    elif there["what"]["S"] != what:
-        raise RestoreRefused(
-            [f"{target.name} holds a part of another restore, of {there['what']['S']}"]
-        )
-    mark = space.update(*names)
-    mark.sets |= {"what": {"S": what}, "run": {"S": run}}
-    still = absent if there is None else Attr("run").eq(there["run"]["S"])
-    mark.guards.append((Guard(still), OURS))
-    await store.write(mark)
-    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
-from streamkit.archive.reader import ArchiveWriter
+from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked

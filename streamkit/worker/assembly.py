@@ -12,8 +12,8 @@ import anyio.abc
 from streamkit.app import App
 from streamkit.archive.completeness import beginning
 from streamkit.archive.lineage import LongLineage, RecordedLineage
+from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.archive.objects import Flush, Objects
-from streamkit.archive.reader import ArchiveWriter
 from streamkit.archive.shards import ArchivedShards
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import anyio.abc
 
-from streamkit.archive.reader import CopyReader, LongPages, LongReader
+from streamkit.archive.long_pages import LongPages
+from streamkit.archive.reader import CopyReader, LongReader
 from streamkit.archive.tail import Tail
 from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.dispatch import Dispatcher

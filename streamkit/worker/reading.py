@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.archive.objects import Flush
-from streamkit.archive.reader import ArchiveWriter
 from streamkit.archive.shards import ArchivedShards
 from streamkit.progress.pacing import ByteBudget, Pace
 from streamkit.stream.asking import AskRate

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from streamkit.archive.link import key_of
+from streamkit.archive.long_pages import ArchiveWriter, LongPages
 from streamkit.archive.objects import Flush
-from streamkit.archive.reader import ArchiveWriter, CopyReader, LongPages, LongReader
+from streamkit.archive.reader import CopyReader, LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.tail import Tail
 from streamkit.core.outcome import PendingChange

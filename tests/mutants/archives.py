@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-reader-decides-beside-a-live-writer",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "        over = until is None and self._writer.is_over is not None and await self._writer.is_over()\n",
         "        over = until is None and self._writer.is_over is not None\n",
         "a reader names a loss of what the writer has read, and not stored yet",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-command-decides",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "        unseen = cursor is None and self._gone and self._writer.is_over is not None\n",
         "        unseen = cursor is None and self._gone\n",
         "a command that only looks records a hole",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-hole-where-the-reader-stands",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "        begin, last, until = await self.chain.end_before(position), BEYOND, 0.0\n",
         "        begin, last, until = position, BEYOND, 0.0\n",
         "a hole that is no link of the chain: readers behind it wait, and a late writer is not refused",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-seen-of-another-position",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "        elif until == position and not text and cursor is not None:\n",
         "        elif not text and cursor is not None:\n",
         "a reader believes what the writer has seen at another position",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-reader-asks-for-ever",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "            self._hole = position  # nothing is lost: the oldest record is the next one\n",
         "            pass\n",
         "a reader that stands right before the oldest record asks the stream for ever",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-nobody-decides",
-        "archive/reader.py",
+        "archive/long_pages.py",
         "        if over or unseen:\n",
         "        if unseen:\n",
         "a reader waits for ever for a writer that is dead",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-of-a-zombie",
-        "operate/restore.py",
+        "operate/restore_target.py",
         '    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))\n',
         '    return Fenced(store, Attr("run").exists() | absent, random.Random(), names, (target,))\n',
         "a restore that stood still writes old items over those of the run that finished it",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "restores-share-a-mark",
-        "operate/restore.py",
+        "operate/restore_target.py",
         "    names = (_MARK,) if inside else (_MARK, target.name)\n",
         "    names = (_MARK,)\n",
         "a restore into one table of number keys shuts out one into another table",

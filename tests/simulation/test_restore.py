@@ -15,13 +15,8 @@ from streamkit.core.table_shape import TableShape
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.operate.restore import (
-    TABLE,
-    RestoreRefused,
-    RestoreWish,
-    restore_into_engine,
-    restore_table,
-)
+from streamkit.operate.restore import restore_into_engine, restore_table
+from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import RARELY, Note, app_of, put

@@ -6,7 +6,8 @@ import pytest
 
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN
-from streamkit.archive.reader import ArchiveWriter, LongPages, LongReader
+from streamkit.archive.long_pages import ArchiveWriter, LongPages
+from streamkit.archive.reader import LongReader
 from streamkit.errors import RetentionLost
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.archives import MemoryArchive

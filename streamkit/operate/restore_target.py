@@ -1,0 +1,108 @@
+"""The target of a restore: whether a table may take one, and the mark of the run that writes it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamkit.aws import Aws
+from streamkit.core.tables import AppTables
+from streamkit.effects import Guard
+from streamkit.fleet.members import new_worker_name
+from streamkit.model.conditions import Attr, absent
+from streamkit.model.schema import TableSchema
+from streamkit.operate.past import PastChanges
+from streamkit.operate.restore_base import exported_at
+from streamkit.progress.actions import OURS
+from streamkit.progress.clock import utc
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
+from streamkit.progress.operation import Refusal
+
+TABLE = "table"
+"""The base that is the app's table as it is now."""
+_MARK = "restore"
+Tell = Callable[[str], None]
+
+
+class RestoreRefused(Refusal):
+    """A table cannot be restored so; nothing was changed. `reasons` are for people."""
+
+
+@dataclass(frozen=True)
+class RestoreWish:
+    """What is to be restored: the moment `at` in epoch seconds, and the base.
+
+    `base` is empty for none, `TABLE`, or the folder of an export to S3, as it was downloaded.
+    `units` are the most write units a second into another table, None for no limit.
+    """
+
+    at: float
+    base: str = ""
+    allow_loss: bool = False
+    tell: Tell = lambda _: None
+    units: float | None = None
+
+
+def check_wish(
+    past: PastChanges, source: TableSchema, target: TableSchema, wanted: RestoreWish
+) -> None:
+    """Refuse what would end wrong.
+
+    Raises:
+        RestoreRefused: with the reasons.
+    """
+    reasons = []
+    keys = [(one.pk, one.pk_type, one.sk, one.sk_type) for one in (source, target)]
+    if keys[0] != keys[1]:
+        reasons.append(f"{target.name} has other keys than {source.name}")
+    if wanted.at > past.clock.time():
+        reasons.append(f"{utc(wanted.at).isoformat()} is in the future")
+    if wanted.at < past.began and not wanted.allow_loss:
+        reasons.append(
+            f"the archive begins at {utc(past.began).isoformat()}; what changed before is not known"
+        )
+    if wanted.base not in ("", TABLE):
+        made = exported_at(Path(wanted.base))
+        if made is None:
+            reasons.append(f"{wanted.base} has no manifest-summary.json with an exportTime")
+        elif made < past.began:
+            reasons.append(f"the export is older than the archive: {utc(made).isoformat()}")
+    if reasons:
+        raise RestoreRefused(reasons)
+
+
+async def begin_restore(
+    aws: Aws, tables: AppTables, target: TableSchema, stream: str, wanted: RestoreWish
+) -> Fenced:
+    """Mark the target as this run's; continue a restore of the same that was stopped.
+
+    A target whose partition key is no string cannot hold a mark. Then it is in the table that holds
+    the app's control items, under the target's name.
+
+    Raises:
+        RestoreRefused: the target has items, or something else is restored into it.
+        LeaseLost: another run was faster.
+    """
+    inside, what = target.pk_type == "S", f"{stream} at {wanted.at} on {wanted.base}"
+    space = ControlSpace.of(target if inside else tables.control, _MARK, stream)
+    run, store = new_worker_name(), CursorStore(aws.dynamodb, space)
+    names = (_MARK,) if inside else (_MARK, target.name)
+    there = await store.item(*names)
+    if there is None:
+        found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=1)
+        if found["Items"]:
+            raise RestoreRefused(
+                [f"{target.name} is not empty; or a restore into it has just been finished"]
+            )
+    elif there["what"]["S"] != what:
+        raise RestoreRefused(
+            [f"{target.name} holds a part of another restore, of {there['what']['S']}"]
+        )
+    mark = space.update(*names)
+    mark.sets |= {"what": {"S": what}, "run": {"S": run}}
+    still = absent if there is None else Attr("run").eq(there["run"]["S"])
+    mark.guards.append((Guard(still), OURS))
+    await store.write(mark)
+    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
