@@ -268,7 +268,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Return its name in its app."""
+        """Return the name of the sink in its app."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

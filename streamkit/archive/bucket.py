@@ -69,7 +69,7 @@ class BucketArchive:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Objects]:
-        """Open it."""
+        """Yield the objects of the bucket, through a client of its own."""
         keys = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
         async with open_client("s3", read_seconds=_READ_SECONDS) as client:
             yield _Bucket(client, self.bucket, self.prefix, keys if self.kms_key else {})

@@ -44,7 +44,7 @@ class DirectoryArchive:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Objects]:
-        """Open it."""
+        """Yield the objects below the folder."""
         yield _Files(Path(self.path))
 
 

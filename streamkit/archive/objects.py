@@ -54,7 +54,7 @@ class Archive(Protocol):
 
     @property
     def place(self) -> str:
-        """Return where it is, for people."""
+        """Return where the archive is, for people."""
 
     @property
     def flush(self) -> Flush:

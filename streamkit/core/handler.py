@@ -243,5 +243,5 @@ runs."""
 
 
 def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
-    """Run the handler itself."""
+    """Return the handler itself: it runs as it is registered."""
     return handler

@@ -242,7 +242,7 @@ class CommitLoop:
         return True
 
     async def _wait(self) -> None:
-        """Wait while the first change cannot go on, as a blocking handler does; or leave it."""
+        """Pause before the first change is tried again; leave it if this loop may not wait."""
         self.left = not self.patient or self.stopping.is_set()
         if not self.left:
             await self._pause(throttled=True)

@@ -97,7 +97,7 @@ def widened(query: Query[Any]) -> Query[Any]:
 
 
 def part_of(ref: ItemRef) -> bool:
-    """Return whether an item is a part of a group, other than its first."""
+    """Return whether an item is a further part of a group that is spread over several items."""
     return is_part(str((ref.sk or ref.pk)[1]))
 
 

@@ -181,5 +181,8 @@ class CommitStage:
 
     @property
     def _known(self) -> int:
-        """Return up to when all records are read *and* done; pending changes hold it back."""
+        """Return the time up to which all records are read and done (epoch seconds).
+
+        While changes are pending, it is the time that the cursor has stored.
+        """
         return self.cursor.seen if self.pending else self.seen

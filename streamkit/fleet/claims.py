@@ -63,7 +63,7 @@ class Claims:
         return name not in self._used
 
     def claim(self, cursor: Cursor, now: float) -> None:
-        """Claim a lease."""
+        """Claim the lease of a cursor until its deadline; `now` is monotonic seconds."""
         self._used.add(cursor.name)
         self._mine[cursor.name] = (token(cursor), now + self.times * self.deadline_seconds)
 

@@ -115,9 +115,11 @@ async def begin_rewind(
 async def finish_rewind(store: CursorStore, newest: Generation) -> int:
     """Delete what older generations left, and create the cursors with which this one begins.
 
-    It is safe to repeat. Returns the number of cursors deleted.
+    It is safe to repeat, also for a process that stood still meanwhile: if the consumer was deleted
+    and begun again under the same name, nothing is done.
 
-    A process that stood still may find another consumer of the name, whose generations start at 1.
+    Returns:
+        The number of cursors that were deleted.
     """
     fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
 

@@ -98,7 +98,7 @@ class Sharing:
         """Take and claim the shards of this worker.
 
         Args:
-            everyone: the members, including dead ones, as read before this.
+            everyone: the members, dead ones too, as they were read before this call.
         """
         held_by_first = self.co_location()
         self._co_located = None if held_by_first is None else frozenset(held_by_first)

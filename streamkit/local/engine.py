@@ -82,7 +82,7 @@ class Engine:
         region: the Region in ARNs and stream records.
         shards: how many shards a new stream has.
         settings: how streams behave.
-        commons: of the engine that this one stands beside, in another Region or account.
+        commons: what this engine shares with an engine of another Region or account.
 
     Attributes:
         tables: the tables by name.

@@ -27,7 +27,7 @@ class Expiries:
         self._entries = SortedEntries()
 
     def change(self, place: Place, old: Row | None, new: Row | None) -> None:
-        """Follow a change of an item."""
+        """Move an item that was changed to the place of its new expiry."""
         before = None if old is None else self._entry(place, old[0])
         after = None if new is None else self._entry(place, new[0])
         if before == after:

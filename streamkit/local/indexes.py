@@ -91,7 +91,7 @@ class TableIndex:
         return units + (0 if after is None else write_units(new_size))
 
     def change(self, table_place: Place, old: Row | None, new: Row | None) -> None:
-        """Follow a change of an item."""
+        """Apply a change of an item: its entry is added, moved, replaced or removed."""
         before = None if old is None else self.place(old[0], table_place)
         after = None if new is None else self.place(new[0], table_place)
         if old is not None and before is not None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
             ...
 
         def not_exists(self) -> ConditionBase:
-            """Hold if it does not."""
+            """Hold if the item does not have the attribute."""
             ...
 
         def size(self) -> AttributeBase:

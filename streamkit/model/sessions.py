@@ -98,5 +98,5 @@ else."""
 
 
 def own_region() -> str | None:
-    """Return AWS_REGION, as other SDKs and AWS's hosts do; botocore reads AWS_DEFAULT_REGION."""
+    """Return the Region in AWS_REGION, which AWS's hosts set and botocore does not read."""
     return os.environ.get("AWS_REGION")

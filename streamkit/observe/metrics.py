@@ -145,7 +145,7 @@ class Counter(Protocol):
     """A number that only grows."""
 
     def add(self, amount: float = 1.0, /) -> None:
-        """Count more."""
+        """Add an amount to the counter."""
 
 
 class Gauge(Protocol):

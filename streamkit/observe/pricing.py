@@ -81,7 +81,7 @@ class Flushes(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Seconds after which it is stored."""
+        """The seconds after which a link is stored although it is not full."""
 
     @property
     def size(self) -> int:

@@ -23,7 +23,7 @@ class Number:
     value: float = 0.0
 
     def add(self, amount: float = 1.0, /) -> None:
-        """Count more."""
+        """Add an amount to the value."""
         self.value += amount
 
     def set(self, value: float, /) -> None:
@@ -39,7 +39,7 @@ class Spread:
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
 
     def record(self, value: float, /) -> None:
-        """Add one value."""
+        """Count one value in the bucket that it belongs to."""
         self.total += value
         self.counts[bisect_left(SECONDS, value)] += 1
 

@@ -106,7 +106,7 @@ class Commanded(Protocol):
 
     @property
     def audit(self) -> Audit:
-        """Its trail."""
+        """The audit trail of the state, oldest entry first."""
         ...
 
     @property

@@ -46,7 +46,7 @@ class MemoryArchive:
 
     @property
     def place(self) -> str:
-        """Return where it is."""
+        """Return a name for the archive, for people."""
         return "memory"
 
     @property
@@ -70,7 +70,7 @@ class MemoryArchive:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Objects]:
-        """Open it."""
+        """Yield the objects, which are this one's own."""
         yield self
 
     async def create(self, name: str, body: bytes) -> bool:

@@ -54,7 +54,7 @@ class Comparison:
         return self.compared > 0 and not self.differences
 
     def compare(self, what: str, found: object, wanted: object) -> None:
-        """Compare one thing."""
+        """Compare one thing, and count it."""
         self.compared += 1
         if found != wanted:
             self.differences.append(f"{what}: found {_told(found)}, expected {_told(wanted)}")

@@ -62,7 +62,7 @@ class Crew:
         await self.coordinator.heartbeat.join(self._facts)
 
     def start(self) -> None:
-        """Begin everything."""
+        """Start the tasks of the crew."""
         start, shards = self.shards.group.start_soon, self.shards
         machine, dispatcher = shards.machine, shards.dispatcher
         start(self.coordinator.heartbeat.beat_for_ever, self._facts)

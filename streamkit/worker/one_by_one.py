@@ -39,7 +39,7 @@ class OneByOne:
     suspects: bool = False
 
     def begin(self) -> None:
-        """Look into the cursor for what has become of earlier owners."""
+        """Suspect the shard if its cursor says that earlier owners died on it, again and again."""
         cursor = self.stage.cursor
         self.suspects = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
         if self.suspects:

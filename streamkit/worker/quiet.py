@@ -30,7 +30,7 @@ class QuietPages:
 
     @property
     def number(self) -> int:
-        """Return how many there are."""
+        """Return how many quiet pages in a row were read since this worker's last write."""
         return self._pages if self._since == self.writes.number else 0
 
     def note(self, page: Page, traffic: int) -> None:

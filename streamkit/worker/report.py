@@ -66,11 +66,11 @@ class Reporting(Protocol):
 
     @property
     def meters(self) -> Meters:
-        """Return its instruments."""
+        """Return the instruments of the worker."""
 
     @property
     def report(self) -> WorkerReport:
-        """Return its state."""
+        """Return the state of the worker."""
 
 
 def report_of(consumer: str, leadership: Leadership, shards: ShardSet) -> WorkerReport:

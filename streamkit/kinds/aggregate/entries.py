@@ -77,7 +77,7 @@ class Ranking:
 
 
 def source_of_entry(key: Key[Any]) -> Source:
-    """Return the keys of a source item."""
+    """Return the source item that an entry names: partition key, and sort key or empty text."""
     return key.pk, key.sk or ""
 
 

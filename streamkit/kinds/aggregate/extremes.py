@@ -58,7 +58,7 @@ class Extreme(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Value:
-        """What its entries are ordered by."""
+        """The value by which entries are ordered."""
 
     def shown(self, item: Any) -> Any:
         """Return what an item's entry shows."""

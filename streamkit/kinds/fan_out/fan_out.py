@@ -235,7 +235,7 @@ def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
 
 
 def serving(handler: Handler, recipient: Recipient) -> Handler:
-    """Return a plain handler that serves one recipient of a fan-out, as it was read."""
+    """Return a plain handler that serves one recipient, who was read with the audience."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler
@@ -249,7 +249,7 @@ def serving(handler: Handler, recipient: Recipient) -> Handler:
 
 
 def serving_one(handler: Handler, name: str) -> Handler:
-    """Return a plain handler that serves one recipient of a fan-out, found by its name."""
+    """Return a plain handler that serves one recipient, whom it reads by name when it runs."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler

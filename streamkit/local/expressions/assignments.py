@@ -26,7 +26,7 @@ class ReadPath:
         self.path = path
 
     def compute(self, item: Item, values: Values) -> AttributeValue:
-        """Read it."""
+        """Return the value at the path."""
         value = self.path.read(item, values)
         if value is None:
             raise validation(
@@ -44,7 +44,7 @@ class Given:
         self.literal = literal
 
     def compute(self, _item: Item, values: Values) -> AttributeValue:
-        """Look it up."""
+        """Return the request's value."""
         return values[self.literal.reference]
 
 
@@ -59,7 +59,7 @@ class PlusMinus:
         self._right = right
 
     def compute(self, item: Item, values: Values) -> AttributeValue:
-        """Calculate with 38 digits."""
+        """Return the sum or difference, exact to 38 digits."""
         left = self._left.compute(item, values).get("N")
         right = self._right.compute(item, values).get("N")
         if left is None or right is None:

@@ -34,7 +34,7 @@ class Exists(Leaf):
         return None if isinstance(self.operands[0], Path) else needs_path(self.name)
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Look whether the item has the path."""
+        """Return whether the item has the path, or has it not, as the function asks."""
         return (self.operands[0].read(item, values) is not None) is self._when_there
 
 
@@ -60,7 +60,7 @@ class AttributeType(Leaf):
         return None
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Look at the type of the item's value."""
+        """Return whether the item's value has the type."""
         value = self.operands[0].read(item, values)
         wanted = self.operands[1].read(item, values)
         return value is not None and wanted is not None and wanted["S"] in value
@@ -79,7 +79,7 @@ class BeginsWith(Leaf):
         return self._only_types(_PREFIXED, values)
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Compare the beginning."""
+        """Return whether the value begins with the prefix."""
         value, prefix = (operand.read(item, values) for operand in self.operands)
         return value is not None and prefix is not None and begins_with(value, prefix)
 
@@ -102,7 +102,7 @@ class Contains(Leaf):
         super().__init__(name, operands, count=2)
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Look for the part."""
+        """Return whether the value contains the part."""
         value, part = (operand.read(item, values) for operand in self.operands)
         return value is not None and part is not None and contains(value, part)
 

@@ -106,7 +106,7 @@ class Equality(Leaf):
         self._when_equal = name == "="
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Compare by value."""
+        """Return whether the values are equal, or for `<>` whether they are not."""
         left = self._left.read(item, values)
         right = self._right.read(item, values)
         same = left is not None and right is not None and equal(left, right)
@@ -129,7 +129,7 @@ class Ordering(Leaf):
         return self._only_types(ORDERED, values)
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Compare by order."""
+        """Return whether the values stand in this order; values of two types never do."""
         left = self._left.read(item, values)
         right = self._right.read(item, values)
         if left is None or right is None:
@@ -155,7 +155,7 @@ class Between(Leaf):
         return wrong
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Compare with both bounds."""
+        """Return whether the value is between the bounds, or equals one."""
         subject, low, high = (operand.read(item, values) for operand in self.operands)
         if subject is None or low is None or high is None:
             return False
@@ -196,7 +196,7 @@ class In(Leaf):
         self._options = options
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Look for an equal option."""
+        """Return whether the value equals one of the options."""
         subject = self._subject.read(item, values)
         if subject is None:
             return False
@@ -214,7 +214,7 @@ class Junction:
         self.parts = parts
 
     def matches(self, item: Item, values: Values) -> bool:
-        """Stop at the first part that decides."""
+        """Return whether the parts hold; the first part that decides ends the look."""
         decisive = self.name == "OR"
         for part in self.parts:
             if part.matches(item, values) is decisive:

@@ -218,5 +218,5 @@ class Marking:
 
 
 def _positions(done: Iterable[str]) -> list[str]:
-    """Return the position that a cursor's names of finished handlers contain, if there are any."""
+    """Return the positions of the changes whose handlers a cursor lists as done: one, or none."""
     return sorted({mark.partition(":")[0] for mark in done})

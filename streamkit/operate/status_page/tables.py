@@ -20,7 +20,7 @@ _NAME_MAX = 18
 
 
 def address(asked: Asked, **changes: str) -> str:
-    """Return the address of the page with what was asked for, and some changes."""
+    """Return the link to the page as it was asked for, with some parameters changed."""
     finished = "1" if asked.finished else ""
     known = {"shards": asked.shards, "finished": finished, "errors": asked.errors}
     query = urlencode({name: text for name, text in (known | changes).items() if text})
