@@ -14,8 +14,8 @@ from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.kinds.aggregate.backfill import BackfillCounts
+    from streamkit.kinds.aggregate.comparison import GroupDifference, Verification
     from streamkit.kinds.aggregate.rebuild import Rebuilt
-    from streamkit.kinds.aggregate.verification import GroupDifference, Verification
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(

@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "extremes-without-the-lease",
-        "kinds/aggregate/backfill.py",
+        "kinds/aggregate/backfilled_extremes.py",
         "actions = [*draft.actions.values(), lease]",
         "actions = [*draft.actions.values()]",
         "a scanner that froze writes the extremes of items that are gone",
@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "extremes-that-do-not-fit",
-        "kinds/aggregate/backfill.py",
+        "kinds/aggregate/backfilled_extremes.py",
         "if not draft.offer(writes, checks):",
         "if draft.offer(writes, checks) is None:",
         "extremes that fit in no transaction are called computed",
@@ -219,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         "group-is-not-at-rest",
-        "kinds/aggregate/verification.py",
+        "kinds/aggregate/comparison.py",
         "            at_rest = before.marks.get(place) == after.marks.get(place)\n",
         "            at_rest = True\n",
         "a group whose items change between the two readings is called wrong",
@@ -430,7 +430,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-needs-every-field",
-        "kinds/aggregate/verification.py",
+        "kinds/aggregate/comparison.py",
         "item = self.table.entity_of(source, raw, fields)",
         "item = self.table.entity_of(source, raw)",
         "a verification calls a group wrong that counts an item of which another field does not fit",

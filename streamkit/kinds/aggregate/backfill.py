@@ -5,8 +5,8 @@
 In: a segment of the source's table under lease. Out: its items are in the aggregate and in the
 ledger, each once, whether the scan or a change reaches it first. Each commit moves the segment's
 cursor, so that a crash leaves no item out and counts none twice, and a scanner that lost its
-segment is refused; a new build deletes the segments of the one before. Extremes are not added up:
-each group that has an item is computed from its items, IF nothing is contributed to it meanwhile.
+segment is refused; a new build deletes the segments of the one before. Extremes are not added up,
+see `backfilled_extremes`.
 
 On failure: an item that does not fit its entity, or that the aggregate's own code refuses, is left
 out, and the number of these stays in the table with the build: the aggregate is not complete until
@@ -25,22 +25,19 @@ from streamkit.aws import Aws, fetch_all
 from streamkit.changes import ItemKey
 from streamkit.core.draft import Draft
 from streamkit.core.ledger import entry_ref, written
-from streamkit.core.reading import ReadTracker
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard
-from streamkit.errors import ConfigurationError, DecodeError, LeaseLost
+from streamkit.errors import ConfigurationError, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
+from streamkit.kinds.aggregate.backfilled_extremes import BackfilledExtremes
 from streamkit.kinds.aggregate.contributions import between, contributions, placed_by
 from streamkit.kinds.aggregate.counting import entry_text
-from streamkit.kinds.aggregate.extremes import extremes_of
-from streamkit.kinds.aggregate.ranked import recomputed
 from streamkit.model.builds import Build
 from streamkit.model.codec import decode
 from streamkit.model.conditions import absent
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
 from streamkit.progress.actions import (
-    OURS,
     Action,
     GuardSource,
     ItemRef,
@@ -52,19 +49,16 @@ from streamkit.progress.actions import (
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.commit import Applied
 from streamkit.progress.compile import compile_effect
-from streamkit.progress.cursor import CursorStore, lease_guard
+from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Turn
 from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.segment import LeasedSegment
-from streamkit.progress.transaction import transact
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.table import Table
 
 PAGE_ITEMS = 300
 """Items of one page; DynamoDB ends a page at 1 MB anyway."""
 _ITEMS = "items"
-_RECOMPUTES_MAX = 50
-"""How often at most a group is computed again because changes of it came in between."""
 
 
 def left_out_name(aggregate: str, build: int) -> tuple[str, ...]:
@@ -133,7 +127,6 @@ class Backfill:
     rng: random.Random
     page_items: int = PAGE_ITEMS
     counts: BackfillCounts = field(default_factory=BackfillCounts)
-    _computed: set[Key[Any]] = field(default_factory=set)
     _turn: Turn = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,6 +134,8 @@ class Backfill:
         self._source, self._fields = source_of(self.aggregate), fields_read(self.aggregate)
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
         self._turn = Turn(self.clock)
+        place = (self.aws, self.store, self.tables, self.clock, self.rng)
+        self._extremes = BackfilledExtremes(self.aggregate, *place)
 
     @property
     def pages(self) -> ScanPages:
@@ -187,13 +182,8 @@ class Backfill:
 
     def _placed(self, groups: Mapping[Key[Any], Mapping[str, Any]], writer: str) -> list[Action]:
         """Return the actions that add contributions to their groups."""
-        effects = placed_by(
-            self.aggregate,
-            between({}, groups),
-            writer,
-            uuid.uuid4().hex,
-            utc(self.clock.time()),
-        )
+        adds, now = between({}, groups), utc(self.clock.time())
+        effects = placed_by(self.aggregate, adds, writer, uuid.uuid4().hex, now)
         name = self.aggregate.__name__
         return [
             compile_effect(effect, self.tables.own, GuardSource("", name, number))
@@ -210,8 +200,8 @@ class Backfill:
         The commits that move the segment also add up the items that are left out: so each counts
         once.
         """
-        for key in self._groups_with_extremes(page.found):
-            await self._compute(segment, key)
+        for key in self._extremes.due(one.groups for one in page.found):
+            await self._extremes.compute(segment, key)
         left = page.found if self.aggregate.__measures__ else []
         left = await self._uncounted(left)
         missing: set[ItemRef] = set()
@@ -283,6 +273,8 @@ class Backfill:
     ) -> bool:
         """Commit; return False if something has changed and the commit has to be planned again."""
         actions = list(draft.actions.values())
+        # If the process dies here, the segment stands before these items or behind them, with their
+        # entries: the next scanner reads which of the two, and goes on from there.
         verdict = await segment.commit(place, actions)
         if isinstance(verdict, Applied):
             return True
@@ -306,51 +298,3 @@ class Backfill:
         gone = refs - {item_ref(schema, item) for item in there}
         self.counts.missing += len(gone - missing)
         missing |= gone
-
-    # -- extremes ------------------------------------------------------------------------------
-
-    def _groups_with_extremes(self, found: Sequence[_Counted]) -> list[Key[Any]]:
-        if not extremes_of(self.aggregate):
-            return []
-        keys = dict.fromkeys(key for one in found for key in one.groups)
-        return [key for key in keys if key not in self._computed]
-
-    async def _compute(self, segment: LeasedSegment, key: Key[Any]) -> None:
-        """Compute a group from its items, under the segment's lease.
-
-        Raises:
-            LeaseLost: another process has the segment, or changes of the group kept coming.
-            ConfigurationError: it does not fit in one transaction, or is refused.
-        """
-        space = self.store.space
-        for _ in range(_RECOMPUTES_MAX):
-            tracker = ReadTracker()
-            table = Table(self.aws.dynamodb, self.tables.own, tracker, self.tables)
-            effects = await recomputed(self.aggregate, key, table, utc(self.clock.time()))
-            if not effects:
-                return
-            draft = Draft()
-            source = GuardSource("", self.aggregate.__name__, 0)
-            writes = [compile_effect(effect, self.tables.own, source) for effect in effects]
-            checks = [
-                Action(read.ref, Verb.CHECK, guards=[(Guard(c), source) for c in read.conditions])
-                for read in tracker.reads
-                if read.conditions
-            ]
-            if not draft.offer(writes, checks):
-                raise ConfigurationError(
-                    f"{self.aggregate.__name__}: the extremes of group {key.digest} do not fit in"
-                    " one transaction; keep fewer of them, or less of each"
-                )
-            lease = Action(space.ref("cursor", segment.cursor.name), Verb.CHECK)
-            lease.guards.append(lease_guard(segment.cursor))
-            actions = [*draft.actions.values(), lease]
-            sent = await transact(self.aws.dynamodb, self.tables, actions, self.rng)
-            if sent is None:
-                self._computed.add(key)
-                return
-            if isinstance(sent, Invalid):
-                raise ConfigurationError(f"{self.aggregate.__name__}: {sent.code}")
-            if OURS in sent.sources:
-                raise LeaseLost(f"segment {segment.cursor.name} was taken")
-        raise LeaseLost(f"group {key.digest} kept changing while it was computed")
