@@ -92,7 +92,8 @@ class DeclaredMigrations:
         function: Callable[..., Any] | None,
         given: dict[str, Any],
     ) -> None:
-        from streamkit.kinds.migration import MigrationOptions, read_migration
+        from streamkit.kinds.migration import MigrationOptions
+        from streamkit.kinds.migration_function import read_migration
 
         after = given["after"]
         options = given | {"after": (after,) if isinstance(after, str) else tuple(after)}

@@ -18,7 +18,8 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.entity import Entity, spec_of
-from streamkit.kinds.migration import Migration, MigrationOptions, read_migration
+from streamkit.kinds.migration import Migration, MigrationOptions
+from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.failing import describe
 from streamkit.migrate.sampling import Wanted, take_sample
 from streamkit.migrate.transform import Image, Transform, plain

@@ -11,7 +11,8 @@ from typing import Any
 
 from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, built_key
-from streamkit.kinds.migration import Migration, MigrationOptions, read_migration
+from streamkit.kinds.migration import Migration, MigrationOptions
+from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.sources import Sources, TransformError
 from streamkit.migrate.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode

@@ -5,7 +5,8 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
-from streamkit.kinds.migration import MigrationOptions, read_migration
+from streamkit.kinds.migration import MigrationOptions
+from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.transform import Transform, TransformError, plain, wire
 from streamkit.model.schema import IndexSchema, TableSchema
 
