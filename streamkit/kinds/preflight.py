@@ -6,9 +6,8 @@ the first change.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from streamkit.changes import Kind
 from streamkit.core.cascades import cycles
@@ -19,24 +18,13 @@ from streamkit.core.tables import AppTables
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
+from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
+from streamkit.kinds.key_checks import check_keys
 from streamkit.kinds.mirror import CopyEntry
-from streamkit.model.declaration import Declaration
-from streamkit.model.key_fields import KeyFields
-from streamkit.model.keys import Index
-from streamkit.model.schema import KeyAttributes, TableSchema
-from streamkit.model.templates import KeyTemplate
+from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
-from streamkit.stream.decode.fast import stored_kind
 from streamkit.stream.decode.keyed import key_reader
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is wrong, or may be wrong."""
-
-    severity: Literal["error", "warning"]
-    text: str
 
 
 def findings(app: Consumer, tables: AppTables, resources: tuple[Any, ...] = ()) -> list[Finding]:
@@ -75,104 +63,13 @@ def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
         spec = spec_of(entity)
         if schema.sk is not None and spec.sk is None:
             yield Finding("error", f"{spec.declaration}: {schema.name} has a sort key; declare sk=")
-        for index in spec.indexes.values():
-            yield from _index(entity, index, schema)
-        yield from _number(spec.declaration, spec.pk, (schema.pk, schema.pk_type))
-        if schema.sk is not None and schema.sk_type is not None:
-            yield from _number(spec.declaration, spec.sk, (schema.sk, schema.sk_type))
+        yield from check_keys(entity, schema)
     try:
         app.router(schema)
     except DeclarationError as error:
         yield Finding("error", str(error))
     if schema.type_attribute is None:
         yield from _overlaps(app, schema)
-
-
-def _index(entity: type[Entity], index: Index, schema: TableSchema) -> Iterator[Finding]:
-    """Find what is wrong with an index of an entity, in its table."""
-    try:
-        keys = index.key_attributes(schema)
-    except DeclarationError as error:
-        yield Finding("error", str(error))
-        return
-    for key, there in zip((index.pk, index.sk), keys, strict=True):
-        if isinstance(key, KeyFields):
-            yield from _key_fields(entity, index, key, there)
-        else:
-            yield from _number(index.declaration, key, there[0] if there else None)
-    known = schema.indexes.get(index.name)
-    if known is None:
-        yield Finding(
-            "warning",
-            f"{index.declaration}: {schema.name} has no index {index.name}; items get its"
-            " attributes, and nobody can query it: correct the name, or add the index to the table",
-        )
-    elif (known.pk, known.sk) != keys:
-        wanted, has = (" and ".join(name for name, _ in one) for one in (sum(keys, ()), known.keys))
-        yield Finding(
-            "error",
-            f"{index.declaration}: it stores {wanted}, and {index.name} of {schema.name} has the"
-            f" keys {has}; items would be missing in the index: correct pk_attribute= and"
-            " sk_attribute=, or leave them out",
-        )
-    elif not known.is_active:
-        yield Finding(
-            "warning",
-            f"{index.declaration}: {index.name} of {schema.name} is being created; nobody can query"
-            " it until its IndexStatus is ACTIVE",
-        )
-
-
-def _number(
-    declared: Declaration, template: KeyTemplate | None, attribute: tuple[str, str] | None
-) -> Iterator[Finding]:
-    """Find templates that build no number, or not as DynamoDB returns it, for a key that is one."""
-    if template is None or attribute is None or attribute[1] != "N":
-        return
-    if not template.placeholders:
-        builds = _as_returned(template.text)
-    else:
-        (first, *more) = template.placeholders
-        builds = not (more or template.literal_length or first.is_numeric)
-    if not builds:
-        yield Finding(
-            "error",
-            f"{declared}: the key {attribute[0]!r} is a number, and {template.text!r} builds"
-            ' none as DynamoDB stores it; use a single field without a format, as in "{number}"',
-        )
-
-
-def _key_fields(
-    entity: type[Entity], index: Index, key: KeyFields, there: KeyAttributes
-) -> Iterator[Finding]:
-    """Find fields that are not stored as the attributes of the index's key."""
-    stored = attribute_names(entity)
-    wanted, names = [stored[name] for name in key.fields], [name for name, _ in there]
-    if wanted != names:
-        yield Finding(
-            "error",
-            f"{index.declaration}: {index.name} has the key attributes {', '.join(names)}, and"
-            f" {key.text} of {entity.__name__} are stored as {', '.join(wanted)}; name the fields"
-            " in the order of the index, or give them aliases",
-        )
-        return
-    for name, (attribute, kind) in zip(key.fields, there, strict=True):
-        held = stored_kind(entity.model_fields[name])
-        if held not in (None, kind):
-            yield Finding(
-                "error",
-                f"{index.declaration}: {attribute} of {index.name} is of type {kind}, and"
-                f" {entity.__name__} stores {name} as {held}; DynamoDB would refuse its items",
-            )
-
-
-def _as_returned(text: str) -> bool:
-    """Return whether DynamoDB returns a number as this text."""
-    try:
-        number = Decimal(text).normalize()
-    except ArithmeticError:
-        return False
-    return number.is_finite() and f"{number:f}" == text
 
 
 def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:

@@ -15,8 +15,9 @@ from streamkit.core.handler import Handler
 from streamkit.core.tables import AppTables, survey
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
+from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
-from streamkit.kinds.preflight import Finding, findings
+from streamkit.kinds.preflight import findings
 from streamkit.migrate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema

@@ -15,7 +15,7 @@ from streamkit.core.matching import Matcher
 from streamkit.core.overlaps import most_specific
 from streamkit.entity import spec_of
 from streamkit.errors import DecodeError
-from streamkit.kinds.preflight import Finding
+from streamkit.kinds.finding import Finding
 from streamkit.model.codec import key_digest
 from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from streamkit.app import App
 from streamkit.core.table_shape import IndexShape, TableShape, entities_of
 from streamkit.core.tables import AppTables
-from streamkit.kinds.preflight import Finding
+from streamkit.kinds.finding import Finding
 from streamkit.model.schema import IndexSchema, KeyAttributes, TableSchema
 
 

@@ -14,7 +14,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
-from streamkit.kinds.preflight import Finding
+from streamkit.kinds.finding import Finding
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses

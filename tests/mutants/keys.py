@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-fields-of-any-type",
-        "kinds/preflight.py",
+        "kinds/key_checks.py",
         "        if held not in (None, kind):\n",
         "        if False:\n",
         "a worker starts although the index refuses every item that it puts",

@@ -6,7 +6,8 @@ import pytest
 
 from streamkit import App, Entity, Index, Set
 from streamkit.core.tables import AppTables
-from streamkit.kinds.preflight import Finding, findings
+from streamkit.kinds.finding import Finding
+from streamkit.kinds.preflight import findings
 from streamkit.model.schema import IndexSchema, TableSchema
 
 
