@@ -25,7 +25,6 @@ read the other; what they `get` is checked as well, so that the value is that of
     async def by_shelf(shelf: Shelf, box: Box, table: Table) -> Set[Box] | None: ...
 """
 
-import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -36,54 +35,22 @@ from streamkit.changes import Change, Kind
 from streamkit.core.handler import AUDIENCE, Broadcast, Handler, Policy
 from streamkit.core.writes import ANY_KIND
 from streamkit.effects import Add, AddToSet, Delete, Effect, Put, RemoveFromSet, Set, as_effects
-from streamkit.entity import Entity, Key, Query, built_key
+from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
+from streamkit.kinds.copy_directory import CopyEntry, directory_of, entry_of
 from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out.fan_out import Inline
 from streamkit.kinds.on import names_of, needs_of
-from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Scan, wire_key
-from streamkit.model.schema import TableSchema
+from streamkit.model.keys import Scan
 from streamkit.model.when import When
-from streamkit.progress.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX, Wire
+from streamkit.progress.actions import Wire
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]
 """What happens to the copies of a source that does not exist, or not any more."""
 
 _ALIVE = frozenset({Kind.INSERTED, Kind.MODIFIED})
-
-
-class CopyEntry(Entity, pk=f"{ENTRY_PREFIX}{{mirror}}#{{source}}", sk="{copied}"):
-    """A copy in the directory of its source: hashes of both keys, and the copy's key itself.
-
-    If one of its attributes has the name of a key of the table or of an index, the attributes get
-    names that nothing else uses; the values that are then only in the key are read from there.
-    """
-
-    mirror: str
-    source: str
-    copied: str = ""
-    pk: str
-    sk: str | None = None
-
-    def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
-        """Return the whole item as a put takes it."""
-        if (schema.reserved_attributes | {schema.ttl}).isdisjoint(CopyEntry.model_fields):
-            return super().attributes(schema)
-        pk, sk = built_key(self)
-        item = {**wire_key(schema, CopyEntry, pk, sk), _OWN_PK: encode(self.pk)}
-        return item if self.sk is None else {**item, _OWN_SK: encode(self.sk)}
-
-
-_OWN_PK, _OWN_SK = f"{CONTROL_ATTRIBUTE}copy_pk", f"{CONTROL_ATTRIBUTE}copy_sk"
-
-
-@CopyEntry.upcast
-def _with_plain_names(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry's values where its attributes have names of their own."""
-    return {"pk": item[_OWN_PK], "sk": item.get(_OWN_SK)} if _OWN_PK in item else item
 
 
 @dataclass
@@ -119,7 +86,7 @@ class Mirror:
         item: Any = change.old if change.new is None else change.new
         sources = as_sources(self.copies(item))
         if any(source.index is not None for source in sources):
-            return [self._directory(item.item_key), *sources]
+            return [directory_of(self.name, item.item_key), *sources]
         return sources
 
     async def serve(
@@ -135,18 +102,13 @@ class Mirror:
         self, change: Change[Any], token: str | None, table: Table, limit: int
     ) -> AudiencePage:
         """Read the keys of copies after a token, as an audience; each has the name of its copy."""
-        copies = frozenset({self.copy_entity})
-        reader = AudienceReader(self.audience, self.copy_entity, copies)
+        reader = AudienceReader(self.audience, self.copy_entity, frozenset({self.copy_entity}))
         page = await reader.page(change, token, table, limit)
         found = [self._of_copy(one) for one in page.recipients]
         behind = (one.to for one in found if one.stored is None)  # found through an index
         read = await table.stored(behind)
-        return replace(
-            page,
-            recipients=[
-                replace(one, to=FoundCopy(one.to, one.stored or read.get(one.to))) for one in found
-            ],
-        )
+        copies = [(one, FoundCopy(one.to, one.stored or read.get(one.to))) for one in found]
+        return replace(page, recipients=[replace(one, to=copy) for one, copy in copies])
 
     def _of_copy(self, found: Recipient) -> Recipient:
         if not isinstance(found.to, CopyEntry):
@@ -190,9 +152,9 @@ class Mirror:
         if old == new:
             return effects
         if old is not None and change.old is not None and await self._has_directory(old, table):
-            effects.append(Delete(self._entry(old, change.old.item_key).item_key))
+            effects.append(Delete(entry_of(self.name, old, change.old.item_key).item_key))
         if new is not None and change.new is not None and await self._has_directory(new, table):
-            effects.append(Put(self._entry(new, change.new.item_key)))
+            effects.append(Put(entry_of(self.name, new, change.new.item_key)))
         return effects
 
     async def _has_directory(self, source: Key[Any], table: Table) -> bool:
@@ -260,18 +222,6 @@ class Mirror:
             result = await result
         return as_effects(result)
 
-    def _directory(self, source: Key[Any]) -> Query[CopyEntry]:
-        return CopyEntry.query(mirror=self.name, source=_hashed(source))
-
-    def _entry(self, source: Key[Any], copied: Key[Any]) -> CopyEntry:
-        return CopyEntry(
-            mirror=self.name,
-            source=_hashed(source),
-            copied=_hashed(copied),
-            pk=copied.pk,
-            sk=copied.sk,
-        )
-
 
 def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[Handler, Handler]:
     """Make the two handlers of a mirror: for its source's changes, and for its copies'."""
@@ -331,17 +281,8 @@ def read_mirror(
         )
     if gone not in ("keep", "delete"):
         raise DeclarationError(f"{declared}: gone={gone!r}: keep or delete")
-    source_entity, copy_entity = found
-    return Mirror(
-        name or function.__name__,
-        function,
-        copies,
-        source,
-        source_entity,
-        copy_entity,
-        gone,
-        tuple(needs_of(parameters[2:], hints, declared)),
-    )
+    name, needs = name or function.__name__, needs_of(parameters[2:], hints, declared)
+    return Mirror(name, function, copies, source, found[0], found[1], gone, tuple(needs))
 
 
 def _changes(effect: Effect, item: Entity) -> bool:
@@ -351,8 +292,3 @@ def _changes(effect: Effect, item: Entity) -> bool:
     if not isinstance(effect, Set) or effect.key != item.item_key:
         return True
     return any(getattr(item, name) != value for name, value in effect.fields.items())
-
-
-def _hashed(key: Key[Any]) -> str:
-    text = json.dumps([key.pk, key.sk])
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

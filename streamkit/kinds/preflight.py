@@ -18,10 +18,10 @@ from streamkit.core.tables import AppTables
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
+from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.key_checks import check_keys
-from streamkit.kinds.mirror import CopyEntry
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.stream.decode.keyed import key_reader

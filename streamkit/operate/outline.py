@@ -19,8 +19,8 @@ from streamkit.effects import Effect
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.extremes import extremes_of
+from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.injection import OWN
-from streamkit.kinds.mirror import CopyEntry
 from streamkit.stream.start import start_text
 
 _TOOLS = frozenset(OWN)

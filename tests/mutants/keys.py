@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "descending-number-read-ascending",
-        "model/key_reader.py",
+        "model/key_texts.py",
         "    if placeholder.is_descending:\n",
         "    if not placeholder.spec:\n",
         "descending numbers are not read from keys",
@@ -149,7 +149,7 @@ MUTANTS = (
     # -- names that clash --------------------------------------------------------------------------
     Mutant(
         "directory-takes-the-tables-names",
-        "kinds/mirror.py",
+        "kinds/copy_directory.py",
         "        if (schema.reserved_attributes | {schema.ttl}).isdisjoint(CopyEntry.model_fields):\n",
         "        if schema.reserved_attributes:\n",
         "a mirror over an index parks every change where the table's keys are called pk and sk",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from streamkit import App, Entity, Inserted
 from streamkit.core.tables import AppTables
-from streamkit.kinds.mirror import CopyEntry
+from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.stream.decode import ImageDecoder

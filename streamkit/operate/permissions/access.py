@@ -28,8 +28,9 @@ from streamkit.effects import (
     Set,
 )
 from streamkit.entity import Entity, spec_of
+from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.migration import Migration
-from streamkit.kinds.mirror import CopyEntry, Mirror
+from streamkit.kinds.mirror import Mirror
 from streamkit.operate.permissions.document import literal
 from streamkit.operate.permissions.reach import Reach
 from streamkit.progress.actions import CONTROL_PREFIX
