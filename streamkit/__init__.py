@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streamkit.kinds.aggregate.measures import Avg, Count, Distinct, Sum
     from streamkit.kinds.migration import Item
     from streamkit.model.conditions import Attr, absent, present
-    from streamkit.model.keys import Scan
+    from streamkit.model.queries import Scan
     from streamkit.model.when import became, changed, crossed
     from streamkit.observe.metrics import Metrics
     from streamkit.observe.shards import ShardEvent
@@ -157,7 +157,7 @@ _MODULES = {
     "streamkit.kinds.aggregate.measures": "Avg Count Distinct Sum",
     "streamkit.kinds.migration": "Item",
     "streamkit.model.conditions": "Attr absent present",
-    "streamkit.model.keys": "Scan",
+    "streamkit.model.queries": "Scan",
     "streamkit.model.when": "became changed crossed",
     "streamkit.observe.metrics": "Metrics",
     "streamkit.observe.shards": "ShardEvent",

@@ -25,8 +25,9 @@ from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import StoredAs, dump_fields, validate_fields
-from streamkit.model.keys import Index, Key, Query, StoredKey, built_query, wire_key
+from streamkit.model.keys import Index, Key, StoredKey, wire_key
 from streamkit.model.parts import Parts
+from streamkit.model.queries import Query, built_query
 from streamkit.model.schema import TableSchema
 from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
 

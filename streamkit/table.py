@@ -36,7 +36,8 @@ from streamkit.core.tables import Tables
 from streamkit.entity import Entity
 from streamkit.model.codec import encode_key
 from streamkit.model.copies import COPY
-from streamkit.model.keys import Index, Key, Query, Scan
+from streamkit.model.keys import Index, Key
+from streamkit.model.queries import Query, Scan
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import ItemRef, Wire, item_ref
 from streamkit.stream.decode import ImageDecoder

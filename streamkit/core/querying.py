@@ -14,8 +14,8 @@ from streamkit.entity import Entity
 from streamkit.errors import DecodeError
 from streamkit.model.codec import AttributeValue, encode_key
 from streamkit.model.key_fields import KeyFields
-from streamkit.model.keys import Query, Scan
 from streamkit.model.parts import LAST_SUFFIX, is_part, without_suffix
+from streamkit.model.queries import Query, Scan
 from streamkit.model.schema import KeyAttributes, TableSchema
 from streamkit.progress.actions import ItemRef, Wire
 

@@ -31,7 +31,8 @@ from typing import Any, Final, Literal, get_type_hints
 from streamkit.core.writes import named_entities
 from streamkit.entity import Entity, Index
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Key, Query
+from streamkit.model.keys import Key
+from streamkit.model.queries import Query
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""

@@ -42,7 +42,7 @@ from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recip
 from streamkit.kinds.fan_out.fan_out import Inline
 from streamkit.kinds.on import names_of, needs_of
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Scan
+from streamkit.model.queries import Scan
 from streamkit.model.when import When
 from streamkit.progress.actions import Wire
 from streamkit.table import Table

@@ -23,7 +23,8 @@ from streamkit.core.table_shape import TableShape
 from streamkit.effects import Effect
 from streamkit.entity import Entity
 from streamkit.model.codec import encode
-from streamkit.model.keys import Key, Query
+from streamkit.model.keys import Key
+from streamkit.model.queries import Query
 from streamkit.observe.frames import user_traceback
 from streamkit.operate.redrive import redrive
 from streamkit.progress.actions import CONTROL_ATTRIBUTE

@@ -105,10 +105,10 @@ PURE = """
     kinds.aggregate.aggregate kinds.aggregate.buckets kinds.aggregate.contributions
     kinds.aggregate.entries kinds.aggregate.extremes kinds.aggregate.measures
     kinds.aggregate.options kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation
-    model.builds model.keys model.origin model.parts model.schema model.spec model.templates
-    model.when observe.pricing progress.actions progress.compile progress.control progress.fold
-    progress.lease progress.updates sinks.body sinks.envelope sinks.notes sinks.versions
-    stream.lineage stream.start
+    model.builds model.keys model.origin model.parts model.queries model.schema model.spec
+    model.templates model.when observe.pricing progress.actions progress.compile
+    progress.control progress.fold progress.lease progress.updates sinks.body sinks.envelope
+    sinks.notes sinks.versions stream.lineage stream.start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

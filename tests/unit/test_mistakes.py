@@ -27,7 +27,7 @@ from streamkit import (
 from streamkit.archive import DirectoryArchive
 from streamkit.effects import as_effects
 from streamkit.kinds.fan_out.audience import as_sources
-from streamkit.model.keys import Scan
+from streamkit.model.queries import Scan
 from streamkit.testing import inserted
 
 

@@ -28,8 +28,9 @@ from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.aggregate.measures import MEASURES, Avg, Distinct, Measure, adds_up
 from streamkit.kinds.aggregate.options import Missing, Options
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Key, Query
+from streamkit.model.keys import Key
 from streamkit.model.parts import Parts
+from streamkit.model.queries import Query
 
 E = TypeVar("E", bound=Entity)
 

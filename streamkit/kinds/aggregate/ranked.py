@@ -50,7 +50,8 @@ from streamkit.kinds.aggregate.extremes import (
 )
 from streamkit.model.codec import encode_key
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Key, Query
+from streamkit.model.keys import Key
+from streamkit.model.queries import Query
 from streamkit.progress.actions import item_ref
 from streamkit.table import Table
 

@@ -22,7 +22,7 @@ from streamkit.core.querying import page_request
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode
-from streamkit.model.keys import Scan
+from streamkit.model.queries import Scan
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.table import Table

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from streamkit.app import App
 from streamkit.effects import Effect
 from streamkit.entity import Entity
-from streamkit.model.keys import Scan
+from streamkit.model.queries import Scan
 
 _OWN = "streamkit"
 _FOREIGN = frozenset(sys.stdlib_module_names) | {
