@@ -92,7 +92,7 @@ def often(
         return
     meters, now = current.get(), loop.time()
     key = (meters.consumer if meters is not None else "", event, by)
-    courses = _courses.setdefault(loop, {})
+    courses = _courses_of(loop)
     course = courses.get(key)
     if course is not None:
         course.note(fields, count, now)
@@ -105,6 +105,16 @@ def often(
     course.pending = 0
     say(event, **fields)
     course.timer = loop.call_later(every, _tick, loop, courses, key)
+
+
+def _courses_of(loop: asyncio.AbstractEventLoop) -> dict[_Key, _Course]:
+    courses = _courses.get(loop)
+    if courses is None:
+        # A timer refers to its loop, and fields to what a handler was at: nothing would be freed.
+        for closed in [one for one in _courses if one.is_closed()]:
+            del _courses[closed]
+        courses = _courses[loop] = {}
+    return courses
 
 
 @contextmanager

@@ -1,5 +1,9 @@
 """What repeats at the rate of changes is said once and summed up: nothing is uncounted."""
 
+import asyncio
+import gc
+import weakref
+
 import anyio
 import structlog
 from structlog.testing import capture_logs
@@ -176,3 +180,16 @@ def test_an_outage_that_many_changes_meet_is_some_lines(harness_of):
     assert said[-1]["times"] > 1000
     assert said[-1]["over"]
     assert harness.parked() == []
+
+
+def test_a_loop_that_has_ended_keeps_nothing_of_what_happened_in_it_once_another_counts():
+    loops = []
+
+    async def work():
+        await happens(3)
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+
+    for _ in range(3):
+        run_virtually(work)
+    gc.collect()
+    assert [loop() is None for loop in loops] == [True, True, False]
