@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
-    help="List an app's aggregates; verify one against its source, or rebuild it.",
+    help="List an app's aggregates; verify, rebuild or pause one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -127,14 +127,15 @@ def rebuild(
     in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Count an aggregate anew, exactly, from all items of its table, while they are written.
+    """Count an aggregate anew, exactly, while its items are written.
 
-    Workers must run meanwhile. If Lambda functions run the app, it first waits until all
-    invocations that began before have ended. Until it ends, the aggregate holds less than it will.
-    If it is killed, the same command continues where it stopped, on any machine; several processes
-    share the scan. Changes that were parked for the aggregate are dropped, because the scan counts
-    their items. Items that do not fit are left out: it says how many, and exits with 5; `list`
-    shows the aggregate as `left out some` until a rebuild leaves out none.
+    It reads all items of the table. Workers must run meanwhile. If Lambda functions run the app, it
+    first waits until all invocations that began before have ended. Until it ends, the aggregate
+    holds less than it will. If it is killed, the same command continues where it stopped, on any
+    machine; several processes share the scan. Changes that were parked for the aggregate are
+    dropped, because the scan counts their items. Items that do not fit are left out: it says how
+    many, and exits with 5; `list` shows the aggregate as `left out some` until a rebuild leaves out
+    none.
 
     Costs: it reads the whole table twice with strong consistency: a read unit for each 2 KB. Each
     item that is counted costs two write units and a read unit, and a deletion days later; its group
@@ -169,10 +170,11 @@ def pause(
     app: RequiredApp,
     name: NameArgument,
 ) -> None:
-    """Let a rebuild wait until it is resumed; its processes take no step, and stop reading.
+    """Let a rebuild wait until it is resumed.
 
-    They wait, and so does a `rebuild` that begins meanwhile. Workers go on, and count changes for
-    the rebuild; until it ends, the aggregate holds less than it will.
+    Its processes take no step and stop reading. They wait, and so does a `rebuild` that begins
+    meanwhile. Workers go on, and count changes for the rebuild; until it ends, the aggregate holds
+    less than it will.
     """
     pause_named(app, f"rebuild {name}", paused=True)
 
@@ -182,7 +184,10 @@ def resume(
     app: RequiredApp,
     name: NameArgument,
 ) -> None:
-    """Let a paused rebuild go on, on the processes that wait, or with the same command."""
+    """Continue a paused rebuild.
+
+    The processes that wait go on. If none does any more, run the same `rebuild` again.
+    """
     pause_named(app, f"rebuild {name}", paused=False)
 
 

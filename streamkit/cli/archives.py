@@ -102,11 +102,12 @@ def restore(  # noqa: PLR0913 - each is an option
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Restore an app's table as it was at a moment, into another table or the local engine.
+    """Restore an app's table as it was at a moment.
 
-    Without --base the result has only items that have changed since the archive began. The target
-    must be empty. A restore into a table that was stopped is begun again with the same command.
-    Exits with 5 if it is refused, and with 6 if the archive lacks changes.
+    It is restored into another table, or into the local engine; the target must be empty. Without
+    --base the result has only items that have changed since the archive began. If a restore into
+    a table was stopped, the same command begins it again. Exits with 5 if it is refused, and with 6
+    if the archive lacks changes.
     """
     from streamkit.operate.restore_target import RestoreWish
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamkit.operate.rewind import Rewound
 
 consumers = typer.Typer(
-    help="List the consumers of a table; pause, resume or delete one.",
+    help="List the consumers of a table; pause, move or delete one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -40,7 +40,7 @@ AllowLossOption = Annotated[
 def list_(
     table: TableArgument, *, control_table: ControlOption = None, json: JsonOption = False
 ) -> None:
-    """List the consumers of a table, including those of its former streams."""
+    """List the consumers of a table, also those of former streams."""
     from streamkit.operate.consumers import list_consumers
 
     found = with_aws(lambda aws: list_consumers(aws, table, control_table))
@@ -88,7 +88,7 @@ OnlyOption = Annotated[
 def pause(
     app: AppArgument = None, *, listener: ListenerOption = None, only: OnlyOption = None
 ) -> None:
-    """Stop the work of a consumer until it is resumed, on workers or on Lambda.
+    """Stop the work of a consumer until it is resumed.
 
     Workers finish the commits that they have begun, and keep their shards. Lambda functions return
     every batch undone, so that it comes again. Parked changes wait too. AWS trims changes 24 hours
@@ -105,7 +105,7 @@ def pause(
 def resume(
     app: AppArgument = None, *, listener: ListenerOption = None, only: OnlyOption = None
 ) -> None:
-    """Let a paused consumer, or its operation, continue where it stopped."""
+    """Continue a paused consumer, or its paused operation."""
     _set_paused(app, listener, only, paused=False)
 
 
@@ -158,11 +158,12 @@ def delete(
         bool, typer.Option("--yes", help="Delete it; without this nothing is deleted.")
     ] = False,
 ) -> None:
-    """Delete everything that streamkit stores for a consumer, including its parked changes.
+    """Delete all that streamkit stores for a consumer.
 
-    Stop its workers first. On Lambda disable its mapping and wait for the time-out of its function,
-    because a function that is invoked afterwards begins anew. What its handlers wrote stays,
-    including aggregates: delete their items before the app starts again.
+    That includes its parked changes. Stop its workers first. On Lambda disable its mapping and wait
+    for the time-out of its function, because a function that is invoked afterwards begins anew.
+    What its handlers wrote stays, including aggregates: delete their items before the app starts
+    again.
     """
     from streamkit.operate.consumers import delete_consumer
 

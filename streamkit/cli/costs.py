@@ -60,13 +60,14 @@ def cost(
     json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Print what an app's fleet costs: a month as estimated, and a day as its workers counted it.
+    """Print what an app's fleet costs.
 
-    The estimate follows from --preset and all other settings of a worker; what handlers write and
-    read comes on top. The counts are the units that all calls of the running workers have used
-    since they began, including what handlers write and read, for the app and for each listener.
-    They are extrapolated to a day, with an error within which 95 of 100 such days would be, if the
-    rest of the day is like the sample.
+    A month is estimated, and a day is extrapolated from what the workers have counted. The estimate
+    follows from --preset and all other settings of a worker; what handlers write and read comes on
+    top. The counts are the units that all calls of the running workers have used since they began,
+    including what handlers write and read, for the app and for each listener. They are extrapolated
+    to a day, with an error within which 95 of 100 such days would be, if the rest of the day is
+    like the sample.
     """
     chosen = settings(**given)
     counted: Sequence[Spending] = ()

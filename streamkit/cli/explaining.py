@@ -37,7 +37,7 @@ def explain(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Explain an item: its entity, the handlers that listen, parked changes, and its last writer.
+    """Explain an item: its handlers, parked changes and last writer.
 
     The app's listeners are included. --records reads each shard from its oldest record; AWS allows
     two readers of a shard, so it may slow down a worker. --history also reads every object of the

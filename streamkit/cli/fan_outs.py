@@ -18,7 +18,7 @@ fan_outs = typer.Typer(
 
 @fan_outs.command("list")
 def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
-    """List fan-outs with the recipients that are served, and the changes that wait behind."""
+    """List fan-outs: how far each is, and what waits behind it."""
     from streamkit.cli.describing import describe_fan_outs
     from streamkit.operate.fan_outs import list_fan_outs
 

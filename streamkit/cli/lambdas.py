@@ -31,7 +31,7 @@ def print_filter(
         ),
     ] = 5,
 ) -> None:
-    """Print the filter criteria of the app's event source mapping, as JSON.
+    """Print the filters of the app's event source mapping, as JSON.
 
     They let through every record that a handler listens to. They leave out streamkit's own records
     and as many others as possible; what they cannot leave out is printed on stderr.

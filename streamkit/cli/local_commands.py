@@ -22,7 +22,9 @@ def local(
         ),
     ] = 8000,
     shards: Annotated[int, typer.Option(min=1, help="Give a new stream this many shards.")] = 1,
-    seed: Annotated[int | None, typer.Option(help="Make ids and numbers repeatable.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Make ids and sequence numbers repeatable.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Keep all tables in this folder.")
     ] = None,
@@ -40,7 +42,10 @@ def local(
 def new(
     name: Annotated[str, typer.Argument(help="The name of the project, its package and its app.")],
 ) -> None:
-    """Write a project that runs: entities, a handler, tests, table definitions, a Makefile."""
+    """Write a project that runs, with tests and table definitions.
+
+    It has entities, a handler, and a Makefile with the usual commands.
+    """
     from streamkit.cli.new import describe_project, write_project
 
     here = Path.cwd()
@@ -60,10 +65,11 @@ def dev(
         Path, typer.Option("--data", metavar="DIR", help="Keep all tables in this folder.")
     ] = Path(".streamkit"),
 ) -> None:
-    """Run tables, a worker and the status page on this machine, until Ctrl-C.
+    """Run tables, a worker and the status page on this machine.
 
-    The worker starts again when a Python file below this folder changes. Missing tables are
-    created, with the keys PK and SK. When a handler raises, the traceback of your code is shown.
+    They run until Ctrl-C. The worker starts again when a file below this folder changes that the
+    app imports, or a migration. Missing tables are made as App(shape=...) says; without it, their
+    keys are PK and SK. When a handler raises, the traceback of your code is shown.
     """
     from streamkit.cli.dev import Development
 

@@ -47,11 +47,11 @@ def apply(
     segments: SegmentsOption = None,
     **given: Any,
 ) -> None:
-    """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
+    """Begin a migration if it was never begun, and join it.
 
-    Without ID it does that with all that are not done, in order. Exits as `join` does, and with 7
-    if one has to wait for a decision about another. What was begun before keeps its limits and
-    segments; what was rolled back is left alone.
+    It is `begin` and `join` in one. Without ID it does that with all that are not done, in order.
+    Exits as `join` does, and with 7 if one has to wait for a decision about another. What was begun
+    before keeps its limits and segments; what was rolled back is left alone.
     """
     from streamkit.migrate.order import order_of
 

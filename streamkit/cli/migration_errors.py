@@ -62,7 +62,7 @@ def list_(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the items that failed: how many for which reason, then each; keys are hashed."""
+    """List the items that failed, by reason; keys are hashed."""
     from streamkit.cli.migration_views import describe_errors
     from streamkit.migrate.mending import list_errors
 
@@ -78,7 +78,10 @@ def list_(
 
 @errors.command()
 def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
-    """Print one failed item as JSON, with its key and the message of the exception."""
+    """Print one failed item as JSON, with its key and message.
+
+    The message is that of the exception, which may hold item data.
+    """
     from streamkit.migrate.mending import list_errors
 
     loaded = app_with_migrations(app)
@@ -112,7 +115,10 @@ def retry(
         ),
     ] = None,
 ) -> None:
-    """Try items again once the code or the data is mended; exit with 7 if one fails."""
+    """Try failed items again; exit with 7 if one fails again.
+
+    Mend the code or the data first.
+    """
     from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.commands import open_book
     from streamkit.migrate.mending import retry_errors

@@ -38,10 +38,11 @@ def new(
         str, typer.Option("--sample", metavar="5%|N", help="Compare this share or number of items.")
     ] = "1000",
 ) -> None:
-    """Write the file of a new migration under the next number; it works unchanged.
+    """Write the file of a new migration, under the next number.
 
-    With --autogenerate it reads a sample, says what items lack that a put would store today, and
-    writes a draft for the entity with most to do. Exits with 0 and writes nothing if none differs.
+    It works unchanged. With --autogenerate it reads a sample, says what items lack that a put would
+    store today, and writes a draft for the entity with most to do. Exits with 0 and writes nothing
+    if none differs.
     """
     from streamkit.migrate.drafting import compare_entities
     from streamkit.migrate.sampling import read_wanted

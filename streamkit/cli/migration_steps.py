@@ -69,19 +69,23 @@ def join(
     number: NumberArgument,
     **manner: Any,
 ) -> None:
-    """Work on a migration that was begun, until it is done or waits for a decision.
+    """Work on a migration that was begun.
 
-    Any number of processes may join. A supervisor may run and restart this command: it begins
-    nothing, ends no pause, and repeats no blocked scan. Exits with 0 when the migration is done,
-    ready, soaking or rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun,
-    and 130 if it was stopped before the end.
+    The work ends when the migration is done, or waits for a decision. Any number of processes may
+    join. A supervisor may run and restart this command: it begins nothing, ends no pause, and
+    repeats no blocked scan. Exits with 0 when the migration is done, ready, soaking or rolled back,
+    7 if items failed, 8 if it is paused, 9 if it was never begun, and 130 if it was stopped before
+    the end.
     """
     loaded = app_with_migrations(app)
     change_and_join(loaded, number, None, **manner)
 
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
-    """Stop the scan of the table in every process; running processes still follow changes."""
+    """Stop the scan of the table in every process.
+
+    Running processes still follow changes.
+    """
     from streamkit.migrate.steps import pause as pause_it
 
     _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
@@ -127,7 +131,10 @@ def switch(
     anyway: AnywayOption = None,
     **manner: Any,
 ) -> None:
-    """Switch a migration that is ready to its new items, which count from then on."""
+    """Switch a migration that is ready to its new items.
+
+    They count from then on.
+    """
     from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.steps import switch as switch_it
@@ -154,7 +161,10 @@ def rollback(
     detach: DetachOption = False,
     **manner: Any,
 ) -> None:
-    """Roll a migration back: delete its copies, or undo it with its reverse=."""
+    """Roll a migration back.
+
+    Its copies are deleted, or what it did is undone with its reverse=.
+    """
     from streamkit.migrate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change)
@@ -170,7 +180,10 @@ def contract(
     anyway: AnywayOption = None,
     **manner: Any,
 ) -> None:
-    """Delete the old items of a migration that is soaking; after this there is no way back."""
+    """Delete the old items of a migration that is soaking.
+
+    After this there is no way back.
+    """
     from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.steps import contract as contract_it
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.state import State
 
 migrate = typer.Typer(
-    help="Bring items into a new shape while the table is read and written.",
+    help="Bring items into a new shape while the table is in use.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -63,7 +63,7 @@ def check(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the migrations with their states; exit with 5 if one is pending, or was changed.
+    """List migrations; exit with 5 if one is pending, or was changed.
 
     With --exit-code it exits with 0 only if all are done: for CI, before a release that needs them.
     """
@@ -108,9 +108,9 @@ def plan(
     json: JsonOption = False,
     **limits: Any,
 ) -> None:
-    """Print from a sample what a migration does, costs and breaks; nothing is written.
+    """Print from a sample what a migration does, costs and breaks.
 
-    Exits with 5 if it finds a problem.
+    Nothing is written. Exits with 5 if it finds a problem.
     """
     from streamkit.cli.migration_views import describe_plan
     from streamkit.migrate.commands import migration_of
@@ -155,7 +155,10 @@ def status(
     looks: LooksOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the progress of migrations: phase, speed, what slows them, and when the scan ends."""
+    """Show the progress of migrations.
+
+    That is the phase, the speed, what slows them, and when the scan ends.
+    """
     from streamkit.cli.migration_status import show_all, show_one, watch_one
     from streamkit.migrate.commands import migration_of
 
@@ -256,7 +259,10 @@ def stamp(
         str, typer.Option("--reason", help="Say how it was done; the reason is stored.")
     ],
 ) -> None:
-    """Note that migrations are done already by other means; no item is read or written."""
+    """Note that migrations are done already, by other means.
+
+    No item is read or written.
+    """
     from streamkit.migrate.squashing import stamp as stamp_it
 
     loaded = app_with_migrations(app)
@@ -278,10 +284,10 @@ def squash(
     *,
     to: Annotated[str, typer.Option("--to", metavar="ID", help="The number of the last one.")],
 ) -> None:
-    """Replace the files of migrations that are done everywhere by one that has their numbers.
+    """Replace the files of migrations that are done by one file.
 
-    It refuses while one of them is not done in this table; look at your other tables first, with
-    `migrate check --exit-code --to`.
+    It has their numbers. The command refuses while one of them is not done in this table; look at
+    your other tables first, with `migrate check --exit-code --to`.
     """
     from streamkit.migrate.squashing import squash as squash_them
 

@@ -71,11 +71,11 @@ def to_workers(
     ] = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Move an app from its Lambda functions to workers; start the workers afterwards.
+    """Move an app from its Lambda functions to workers.
 
-    It processes the changes that the functions have not done, shuts the functions out, and waits
-    until none can run any more. The application may write meanwhile. If it is interrupted, run the
-    same command again.
+    Start the workers afterwards. It processes the changes that the functions have not done, shuts
+    the functions out, and waits until none can run any more. The application may write meanwhile.
+    If it is interrupted, run the same command again.
     """
     from streamkit.operate.moves import move_to_workers
 
@@ -108,10 +108,10 @@ def to_lambda(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Move an app from its workers to Lambda functions; create the mapping afterwards.
+    """Move an app from its workers to Lambda functions.
 
-    Begin while the workers run, and stop them when it asks for it. Create the mapping at
-    TRIM_HORIZON. If it is interrupted, run the same command again.
+    Begin while the workers run, and stop them when it asks for it. Create the mapping afterwards,
+    at TRIM_HORIZON. If it is interrupted, run the same command again.
     """
     from streamkit.operate.moves import move_to_lambda
 

@@ -78,11 +78,6 @@ program.add_typer(lambdas, name="lambda")
 program.add_typer(migrate, name="migrate")
 for move in (import_kcl, to_workers, to_lambda, join):
     consumers.command()(move)
-program.command()(rewind)
-program.command()(replay)
-program.command()(cost)
-program.command()(explain)
-program.command()(iam)
 
 
 def run() -> None:
@@ -111,6 +106,10 @@ def options(
     pass
 
 
+for command in (new, dev, local, demo):
+    program.command()(command)
+
+
 @program.command()
 @with_settings
 def worker(
@@ -135,12 +134,12 @@ def worker(
     ] = False,
     **given: Any,
 ) -> None:
-    """Run apps with their listeners: read their streams and commit what handlers return.
+    """Run apps: read their streams and commit what handlers return.
 
-    Apps and listeners of one table share what they read, each at its own pace. The first SIGTERM or
-    SIGINT drains and releases within the grace period; the second stops at once. With --until-idle
-    it exits with 5 if changes are parked then, 8 if a consumer is paused, and 130 if it was stopped
-    before.
+    The listeners of an app run with it. Apps and listeners of one table share what they read, each
+    at its own pace. The first SIGTERM or SIGINT drains and releases within the grace period; the
+    second stops at once. With --until-idle it exits with 5 if changes are parked then, 8 if a
+    consumer is paused, and 130 if it was stopped before.
     """
     from streamkit.app import consumers_of
     from streamkit.cli.workers import run_workers
@@ -180,7 +179,8 @@ def status(
 
     --exit-code watches for at most a lease whether a worker is alive. It exits with 6 if records
     may have been lost, 8 if the consumer is paused, and 5 if no worker is alive, changes are parked
-    or held up, the lag is not known, or an aggregate needs a rebuild; the reasons are on stderr.
+    or wait behind others, the lag is not known, or an aggregate needs a rebuild; the reasons are on
+    stderr.
     """
     from streamkit.cli.describing import describe_status
     from streamkit.cli.following import after_status
@@ -267,5 +267,5 @@ def describe(
         describe_outline(found)
 
 
-for command in (local, new, dev, demo):
+for command in (explain, cost, iam, rewind, replay):
     program.command()(command)

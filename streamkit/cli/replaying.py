@@ -86,7 +86,7 @@ def replay(
     json: JsonOption = False,
     **choices: Any,
 ) -> None:
-    """Run handlers of an app again for the changes of some time, from its archive.
+    """Run handlers again for old changes, from the app's archive.
 
     A change runs only if its item is still as the change left it, which each transaction checks;
     the others are passed over and counted. Handlers that add up are refused: rebuild aggregates
