@@ -267,5 +267,5 @@ def describe(
         describe_outline(found)
 
 
-for command in (explain, cost, iam, rewind, replay):
-    program.command()(command)
+for later in (explain, cost, iam, rewind, replay):
+    program.command()(later)
