@@ -16,12 +16,10 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from streamkit.changes import Change
 from streamkit.entity import Entity, Key
-from streamkit.model.codec import AttributeValue
 from streamkit.model.conditions import Condition
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
@@ -33,8 +31,6 @@ Otherwise = Literal["park", "skip", "omit", "retry"]
 `omit`: this one effect is left out and the rest of the result is applied. `retry`: the handler
 runs again, a few times, with fresh reads; then the change is parked.
 """
-
-
 _OTHERWISE = get_args(Otherwise)
 
 
@@ -44,8 +40,8 @@ def _named(given: object) -> str:
 
 def _key_of(effect: object, key: Key[E_co]) -> Key[E_co]:
     if not isinstance(key, Key):
-        kind = type(effect).__name__
-        raise TypeError(f"{kind} takes a key, as in Order.key(...), not {_named(key)}")
+        text = f"{type(effect).__name__} takes a key, as in Order.key(...), not {_named(key)}"
+        raise TypeError(text)
     return key
 
 
@@ -111,13 +107,6 @@ class Put(Effect, Generic[E_co]):
         return self.entity.item_key
 
 
-@dataclass(frozen=True, slots=True)
-class Owned(Put[E_co]):
-    """Write the whole item, with text attributes `beside` its fields that name its source."""
-
-    beside: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class _FieldEffect(Effect, Generic[E_co]):
     key: Key[E_co]
@@ -125,19 +114,16 @@ class _FieldEffect(Effect, Generic[E_co]):
 
     def __init__(self, key: Key[E_co], /, **fields: Any) -> None:
         if key is not None:  # a migration's `Set` is for the item that it was given
-            self._check_fields(_key_of(self, key), fields)
+            unknown = fields.keys() - _key_of(self, key).entity.model_fields.keys()
+            if unknown:
+                names = ", ".join(sorted(unknown))
+                raise ValueError(
+                    f"{type(self).__name__}: {key.entity.__name__} has no field {names}"
+                )
         object.__setattr__(self, "guard", None)
         object.__setattr__(self, "table", None)
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "fields", fields)
-
-    def _check_fields(self, key: Key[E_co], fields: Mapping[str, Any]) -> None:
-        unknown = fields.keys() - key.entity.model_fields.keys()
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__}: {key.entity.__name__} has no field"
-                f" {', '.join(sorted(unknown))}"
-            )
 
 
 class Set(_FieldEffect[E_co]):
@@ -193,28 +179,6 @@ class Remove(Effect, Generic[E_co]):
         object.__setattr__(self, "names", names)
 
 
-@dataclass(frozen=True, slots=True)
-class Accumulate(Effect):
-    """Add amounts to attributes by their names in the table; aggregates use it.
-
-    `stored` is written along, in wire form. A `plain` one is no part of the transaction: it is sent
-    once the change is committed, and a failure is only logged.
-    """
-
-    key: Key[Any]
-    amounts: Mapping[str, Decimal]
-    stored: dict[str, AttributeValue] = field(default_factory=dict)
-    plain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Store(Effect):
-    """Set attributes by their names in the table, in wire form; None removes one."""
-
-    key: Key[Any]
-    attributes: Mapping[str, Mapping[str, Any] | None]
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class Check(Effect, Generic[E_co]):
     """Write nothing, but apply the result only if the condition holds for the item."""
@@ -254,13 +218,6 @@ class Completed(Effect):
     def to(self, table: str) -> Self:  # noqa: ARG002
         """Refuse: the record is kept with streamkit's own items."""
         raise TypeError("a Completed is kept with streamkit's own items, not in another table")
-
-
-@dataclass(frozen=True, slots=True)
-class Noted(Effect):
-    """Write one of streamkit's own items along; `action` says how, see `actions`."""
-
-    action: Any
 
 
 class Named(Protocol):
@@ -310,9 +267,7 @@ class Send(Effect):
 
     def addressed(self, recipient: str) -> Self:
         """Return the same for one recipient of a fan-out: its name is part of key and group."""
-        other = copy(self)
-        object.__setattr__(other, "recipient", recipient)
-        return other
+        return self._with("recipient", recipient)
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
         """Refuse: there is no item for a condition."""
@@ -342,7 +297,6 @@ def as_effects(result: Result) -> tuple[Effect, ...]:
     effects: tuple[Any, ...] = tuple(result) if several else (result,)
     for effect in effects:
         if not isinstance(effect, Effect):
-            raise TypeError(
-                f"a handler returns effects, as in Put(Order(...)), not {_named(effect)}"
-            )
+            given = _named(effect)
+            raise TypeError(f"a handler returns effects, as in Put(Order(...)), not {given}")
     return effects

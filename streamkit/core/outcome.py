@@ -15,13 +15,14 @@ from streamkit.core.parking import Failure
 from streamkit.core.reads import Read
 from streamkit.core.tables import Tables
 from streamkit.core.writes import check_writes, entity_of
-from streamkit.effects import Completed, Effect, Noted, Send
+from streamkit.effects import Completed, Effect, Send
 from streamkit.entity import Entity
 from streamkit.model.origin import APPLICATION, WriteOrigin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, GuardSource, ItemRef
 from streamkit.progress.compile import compile_effect
 from streamkit.progress.fold import merge_within
+from streamkit.progress.own_effects import Noted
 from streamkit.stream.decode import Record
 
 

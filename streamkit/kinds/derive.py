@@ -26,12 +26,13 @@ from typing import Any, Literal
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import AUDIENCE, Handler, Policy
 from streamkit.core.writes import ANY_KIND, named_entities
-from streamkit.effects import Delete, Effect, Otherwise, Owned
+from streamkit.effects import Delete, Effect, Otherwise
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError, Unavailable, UnknownTable
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
+from streamkit.progress.own_effects import Owned
 from streamkit.table import Table
 
 OWNER = "_sk_of"

@@ -15,10 +15,11 @@ from streamkit.core.handler import Handler
 from streamkit.core.outcome import Outcome
 from streamkit.core.tables import AppTables
 from streamkit.core.writes import entity_of
-from streamkit.effects import Accumulate, Effect, Send
+from streamkit.effects import Effect, Send
 from streamkit.fleet.lag import listeners
 from streamkit.operate.replay import made_of
 from streamkit.progress.clock import SystemClock
+from streamkit.progress.own_effects import Accumulate
 from streamkit.stream.decode import Record
 
 NOTHING = "nothing"

@@ -13,9 +13,10 @@ from typing import Any
 
 from streamkit.changes import CHANGE_TYPES, Change, Kind
 from streamkit.core.handler import AUDIENCE, DEFER, Handler
-from streamkit.effects import Accumulate, Add, Effect, Result, as_effects
+from streamkit.effects import Add, Effect, Result, as_effects
 from streamkit.errors import PoisonChange
 from streamkit.operate.rewind import counts_twice, effects_named
+from streamkit.progress.own_effects import Accumulate
 from streamkit.table import Table
 
 _LOOKS_BACK = "it looks at the old image: give --revision ATTRIBUTE, or --allow it"

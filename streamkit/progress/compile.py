@@ -8,25 +8,14 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from streamkit.effects import (
-    Accumulate,
-    Add,
-    AddToSet,
-    Check,
-    Delete,
-    Effect,
-    Owned,
-    Put,
-    RemoveFromSet,
-    Set,
-    Store,
-)
+from streamkit.effects import Add, AddToSet, Check, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.entity import attribute_names
 from streamkit.model.codec import decode
 from streamkit.model.conditions import check_condition
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, GuardSource, ItemRef, Verb, Wire, item_ref
+from streamkit.progress.own_effects import Accumulate, Owned, Store
 
 
 def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> Action:

@@ -107,8 +107,8 @@ PURE = """
     kinds.aggregate.options kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation
     model.builds model.keys model.origin model.parts model.queries model.schema model.spec
     model.templates model.when observe.pricing progress.actions progress.compile
-    progress.control progress.fold progress.lease progress.updates sinks.body sinks.envelope
-    sinks.notes sinks.versions stream.lineage stream.start
+    progress.control progress.fold progress.lease progress.own_effects progress.updates
+    sinks.body sinks.envelope sinks.notes sinks.versions stream.lineage stream.start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

@@ -15,11 +15,12 @@ from streamkit import (
     Set,
     absent,
 )
-from streamkit.effects import Accumulate, Guard
+from streamkit.effects import Guard
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS
 from streamkit.progress.compile import compile_effect
+from streamkit.progress.own_effects import Accumulate
 from streamkit.testing import inserted
 
 

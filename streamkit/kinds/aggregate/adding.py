@@ -10,7 +10,7 @@ from typing import Any
 
 from streamkit.changes import Change
 from streamkit.core.handler import Adder
-from streamkit.effects import Accumulate, Effect
+from streamkit.effects import Effect
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.kinds.aggregate.contributions import difference, placed
@@ -18,6 +18,7 @@ from streamkit.kinds.aggregate.measures import Count, Sum
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import NUMBERS
 from streamkit.model.keys import Key
+from streamkit.progress.own_effects import Accumulate
 
 Delta = tuple[Key[Any], Mapping[str, int | Decimal]]
 """What a change adds to one group, by attribute."""

@@ -12,13 +12,14 @@ from decimal import Decimal
 from typing import Any
 
 from streamkit.changes import Change
-from streamkit.effects import Accumulate, Effect, Otherwise
+from streamkit.effects import Effect, Otherwise
 from streamkit.entity import Entity
 from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.model.codec import NUMBERS, AttributeValue
 from streamkit.model.conditions import present
 from streamkit.model.keys import Key
 from streamkit.model.parts import part_of_shard
+from streamkit.progress.own_effects import Accumulate
 
 LAST_CHANGE = "_sk_last"
 """The attribute that holds the id of the last change that added, if emptied groups are removed."""

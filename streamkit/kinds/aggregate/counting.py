@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from streamkit.changes import Change
 from streamkit.core.handler import Handler
 from streamkit.core.ledger import LIVE, Ledger, written
-from streamkit.effects import Effect, Noted
+from streamkit.effects import Effect
 from streamkit.entity import Entity
 from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.kinds.aggregate.contributions import between, contributions, placed
@@ -39,6 +39,7 @@ from streamkit.model.builds import Build
 from streamkit.model.codec import decode, encode
 from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.keys import Key
+from streamkit.progress.own_effects import Noted
 
 if TYPE_CHECKING:
     from streamkit.table import Table

@@ -31,7 +31,7 @@ from typing import Any
 from streamkit.changes import Change
 from streamkit.core.handler import Handler
 from streamkit.core.querying import in_bounds
-from streamkit.effects import Accumulate, Effect, Store
+from streamkit.effects import Effect
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
@@ -53,6 +53,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
 from streamkit.model.queries import Query
 from streamkit.progress.actions import item_ref
+from streamkit.progress.own_effects import Accumulate, Store
 from streamkit.table import Table
 
 Ranked = type[Aggregate[Any]]
