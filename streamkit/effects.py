@@ -116,10 +116,8 @@ class _FieldEffect(Effect, Generic[E_co]):
         if key is not None:  # a migration's `Set` is for the item that it was given
             unknown = fields.keys() - _key_of(self, key).entity.model_fields.keys()
             if unknown:
-                names = ", ".join(sorted(unknown))
-                raise ValueError(
-                    f"{type(self).__name__}: {key.entity.__name__} has no field {names}"
-                )
+                bad = ", ".join(sorted(unknown))
+                raise ValueError(f"{type(self).__name__}: {key.entity.__name__} has no field {bad}")
         object.__setattr__(self, "guard", None)
         object.__setattr__(self, "table", None)
         object.__setattr__(self, "key", key)

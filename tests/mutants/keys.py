@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "audiences-take-all",
-        "table.py",
+        "core/wire_reads.py",
         "            return not (is_part or self._matcher(wanted.entity).is_anothers(item))\n",
         "            return not is_part\n",
         "a fan-out serves items of another entity whose keys begin alike",
