@@ -1,8 +1,8 @@
 """Count how often a batch was begun and not ended, to find the change that kills its function.
 
 A function that is killed reports nothing, and the mapping sends the same records again, for ever.
-So an invocation writes down that it begins with a record (a trial), and takes that back when it
-ends in order and asks for the record again. Several trials in a row mean that one of the next
+So an invocation writes down that it begins with a record (an attempt), and takes that back when it
+ends in order and asks for the record again. Several attempts in a row mean that one of the next
 records may be deadly: then they are processed one by one, each written down before it runs.
 
 Nothing is written for young records: a mapping that keeps up costs nothing extra, and a record that
@@ -21,7 +21,7 @@ from streamkit.stream.decode import Record
 YOUNG_SECONDS = 60.0
 """A younger record is not counted: this may be its first delivery."""
 SUSPICIOUS = 3
-"""After so many trials of a record in a row that did not end, records are processed one by one."""
+"""After so many attempts in a row at a record that did not end, records run one by one."""
 DEADLY = 2
 """A change that killed so many invocations while it ran alone is parked without being run."""
 
@@ -48,7 +48,7 @@ class AttemptCounts:
         return _number(await self._count(record, "alone"), "alone") - 1
 
     async def end(self, record: Record) -> None:
-        """Take the trials of a record back: what was begun with it has ended."""
+        """Take the attempts at a record back: what was begun with it has ended."""
         action = self.store.space.update(*self._path(record))
         action.sets |= {"tries": {"N": "0"}, "alone": {"N": "0"}}
         await self.store.write(action)

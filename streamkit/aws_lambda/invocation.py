@@ -40,7 +40,7 @@ _COMMIT_SECONDS = 2.0
 _COMMIT_SHARE = 0.25
 """The largest share of the time for that, for functions with a short time-out."""
 _LAST_SECONDS = 0.3
-"""The time in seconds to take back a trial when the rest was not enough."""
+"""The time in seconds to take back an attempt when the rest was not enough."""
 
 
 async def run_records(
@@ -76,7 +76,7 @@ async def run_records(
 
 
 class _Invocation:
-    """One invocation; `counted` is the trial that it began, while no record of it is done."""
+    """One invocation; `counted` is the attempt that it began, while no record of it is done."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _Invocation:
         self.deadline = (
             anyio.current_time() + seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
         )
-        self.trials = AttemptCounts(store, clock, environment.incarnation)
+        self.attempts = AttemptCounts(store, clock, environment.incarnation)
         self.counted: Record | None = None
         self.counting = Counting(builds, clock.time())
         self.batch = BatchRun(
@@ -131,17 +131,17 @@ class _Invocation:
         await shadows.compare(environment.aws.dynamodb, environment.tables.schemas)
 
     async def end(self) -> None:
-        """Take the trial back, unless a handler did not return: such a run counts as killed."""
+        """Take the attempt back, unless a handler did not return: such a run counts as killed."""
         if self.counted is not None and not self.batch.stalled:
             with anyio.move_on_after(_LAST_SECONDS):
-                await self.trials.end(self.counted)
+                await self.attempts.end(self.counted)
 
     async def _is_suspected(self) -> bool:
         """Count this invocation, if it may be a repetition; return whether too many were killed."""
         first = self.batch.left
-        if first is None or not self.trials.counts(first):
+        if first is None or not self.attempts.counts(first):
             return False
-        suspected = await self.trials.begin(first)
+        suspected = await self.attempts.begin(first)
         self.counted = first
         if suspected:
             log.warning("batch.suspected", records=len(self.batch.todo))
@@ -150,7 +150,7 @@ class _Invocation:
     async def _one(self) -> bool:
         """Process the next record alone; park it unrun if it has killed several functions."""
         batch, record = self.batch, self.batch.todo[0]
-        before = await self.trials.begin_alone(record)
+        before = await self.attempts.begin_alone(record)
         self.counted = record
         if before >= DEADLY:
             text = f"{before} invocations in a row ended while they ran this change"
