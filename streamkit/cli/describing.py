@@ -7,7 +7,8 @@ from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
-from streamkit.operate.status import ShardStatus, Status, WorkerStatus
+from streamkit.operate.shards import ShardStatus
+from streamkit.operate.status import Status, WorkerStatus
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 

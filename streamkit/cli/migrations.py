@@ -56,10 +56,7 @@ def check(
     *,
     to: ToOption = None,
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--exit-code", help="Exit with 5 also if one is not done yet, or was rolled back."
-        ),
+        bool, typer.Option("--exit-code", help="Exit with 5 if one is not done, or rolled back.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

@@ -21,7 +21,8 @@ from streamkit.cli.describing import describe_status
 from streamkit.cli.printing import is_rich, say, seconds
 from streamkit.operate.fan_outs import Audiences
 from streamkit.operate.remaining import catches_up_in
-from streamkit.operate.status import ShardStatus, Status, read_status
+from streamkit.operate.shards import ShardStatus
+from streamkit.operate.status import Status, read_status
 from streamkit.progress.clock import Clock, SystemClock, utc
 
 Look = Callable[[], Awaitable[Status]]

@@ -126,7 +126,7 @@ async def rewind(
     # Functions do not say in what generation they park.
     drops = despite.parked and newest.host != LAMBDA
     if not newest.rewinding:
-        reasons = [] if drops else _held_up_by(await _parked(store))
+        reasons = [] if drops else _of_parked(await _parked(store))
         reasons += _of_workers(await live_workers(store, clock, lease_seconds))
         reasons += _of_functions(newest, now, in_flight) if newest.host == LAMBDA else ()
         if reasons:
@@ -171,7 +171,7 @@ async def _sealed(
     queues = await _parked(store)
     if queues and not drops:
         await withdraw_rewind(store, asked)
-        raise RewindRefused(_held_up_by(queues))
+        raise RewindRefused(_of_parked(queues))
     return asked, queues
 
 
@@ -179,7 +179,7 @@ async def _parked(store: CursorStore) -> int:
     return len(await parked_queues(store, await every_cursor(store)))
 
 
-def _held_up_by(queues: int) -> list[str]:
+def _of_parked(queues: int) -> list[str]:
     text = f"{queues} queues hold parked changes; redrive or discard them first, or --drop-parked"
     return [text] if queues else []
 

@@ -21,7 +21,7 @@ from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import MemberList
 from streamkit.model.origin import read_origin
-from streamkit.operate.status import waits_by_shard
+from streamkit.operate.shards import waits_by_shard
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record

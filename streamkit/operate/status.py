@@ -8,8 +8,7 @@ Ages are differences between clocks of two machines; they only inform people, an
 them.
 """
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,21 +16,27 @@ from typing import Any
 from streamkit.app import App
 from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
-from streamkit.core.parking import Parked
+from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
-from streamkit.fleet.lag import Archived, Lag, listens, time_to_loss
+from streamkit.fleet.lag import Archived, listens
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
 from streamkit.operate.archives import open_archive
 from streamkit.operate.fan_outs import Audiences, FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
+from streamkit.operate.shards import (
+    ShardStatus,
+    by_handler,
+    shard_statuses,
+    time_left,
+    unowned,
+    worst_lag,
+)
 from streamkit.operate.unread import Unread
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Audit
 
@@ -57,34 +62,6 @@ class WorkerStatus:
     leads: bool
     throttled: int = 0
     silent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStatus:
-    """One shard's cursor.
-
-    `depth` is its generation in the tree of splits that is still known. `parked_queues` counts its
-    queues and those of its parents; `parked` counts by handler what was parked here. `lost` is when
-    records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
-    `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
-    it succeeds, because of `on_failure="block"` or an open breaker.
-    """
-
-    name: str
-    parent: str | None
-    depth: int
-    state: str
-    owner: str | None
-    epoch: int
-    generation: int
-    position: str
-    lag_seconds: float | None
-    lag: str
-    parked_queues: int
-    parked: dict[str, int]
-    lost: int
-    time_to_loss_seconds: float | None
-    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +145,7 @@ async def read_status(
         async with _archive_of(app, aws) as archive:
             arn = tables.table.stream_arn or ""
             await unread.look(aws, arn, listens(app, tables.table), archive)
-    lags, lag = unread.lags, _worst(cursors, unread.lags)
+    lags, lag = unread.lags, worst_lag(cursors, unread.lags)
     seen = await MemberList(store).look()
     queues = await parked_queues(store, cursors)
     parked = await list_parked(store, queues)
@@ -180,12 +157,12 @@ async def read_status(
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
         workers=_workers(seen.members, clock.time()),
-        shards=tuple(_shards(cursors, lags, queues, parked, seen.members)),
-        parked=_by_handler(parked),
+        shards=tuple(shard_statuses(cursors, lags, queues, parked, seen.members)),
+        parked=by_handler(parked),
         parked_queues=len(queues),
         stuck_queues=sum(queue.stuck for queue in queues),
         lag_seconds=lag,
-        time_to_loss_seconds=_least(cursors, lags),
+        time_to_loss_seconds=time_left(cursors, lags),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
         paused=seen.paused,
@@ -193,17 +170,10 @@ async def read_status(
             tables, fan_outs(app, queues, parked), clock.time()
         ),
         host=generation.host or WORKERS if generation else WORKERS,
-        unread_shards=tuple(_unowned(cursors, seen.members)),
+        unread_shards=tuple(unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag),
         audit=generation.audit if generation else (),
     )
-
-
-def _unowned(cursors: Mapping[str, Cursor], members: Mapping[str, Member]) -> Iterator[str]:
-    """Yield the open shards that no known worker owns."""
-    for _, cursor in in_tree_order(cursors):
-        if not cursor.finished and cursor.owner not in members:
-            yield cursor.name
 
 
 @asynccontextmanager
@@ -233,75 +203,3 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
         )
         for _, member in sorted(members.items())
     )
-
-
-def _shards(
-    cursors: Mapping[str, Cursor],
-    lags: Mapping[str, Lag],
-    queues: Sequence[ParkedQueue],
-    parked: Sequence[Parked],
-    members: Mapping[str, Member],
-) -> Iterator[ShardStatus]:
-    queues_of, waits = Counter(queue.chunk for queue in queues), waits_by_shard(cursors, members)
-    for depth, cursor in in_tree_order(cursors):
-        yield ShardStatus(
-            name=cursor.name,
-            parent=cursor.parent,
-            depth=depth,
-            state=cursor.state,
-            owner=cursor.owner,
-            epoch=cursor.epoch,
-            generation=cursor.generation,
-            position=cursor.position,
-            lag_seconds=lags[cursor.name].seconds,
-            lag=lags[cursor.name].measure,
-            parked_queues=sum(queues_of[chunk] for chunk in cursor.chunks),
-            parked=_by_handler(change for change in parked if change.shard == cursor.name),
-            lost=cursor.lost,
-            time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
-            waits_for=waits.get(cursor.name, ()),
-        )
-
-
-def waits_by_shard(
-    cursors: Mapping[str, Cursor], members: Mapping[str, Member]
-) -> dict[str, tuple[str, ...]]:
-    """Return the handlers that each shard waits for, as its owner reports them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, cursor in cursors.items():
-        owner = members.get(cursor.owner or "")
-        said = (text.split(" ", 1) for text in sorted(owner.waits if owner else ()))
-        if handlers := tuple(handler for shard, handler in said if shard == name):
-            found[name] = handlers
-    return found
-
-
-def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]:
-    """Yield each cursor after its parent, with its depth; siblings and roots by name."""
-    children: dict[str | None, list[Cursor]] = {}
-    for name in sorted(cursors):
-        cursor = cursors[name]
-        parent = cursor.parent if cursor.parent in cursors else None
-        children.setdefault(parent, []).append(cursor)
-    todo = [(0, cursor) for cursor in reversed(children.get(None, []))]
-    while todo:
-        depth, cursor = todo.pop()
-        yield depth, cursor
-        todo += [(depth + 1, child) for child in reversed(children.get(cursor.name, []))]
-
-
-def _by_handler(parked: Iterable[Parked]) -> dict[str, int]:
-    return dict(sorted(Counter(change.handler for change in parked).items()))
-
-
-def _worst(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
-    """Return the largest lag; None if there is no open shard, or the lag of one is unknown."""
-    seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
-    known = [value for value in seconds if value is not None]
-    return max(known) if known and len(known) == len(seconds) else None
-
-
-def _least(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
-    """Return the shortest time to a loss; None if no shard's is known."""
-    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not cursor.finished]
-    return min((seconds for seconds in left if seconds is not None), default=None)

@@ -29,7 +29,8 @@ from streamkit.local.transport import session_class
 from streamkit.migrate.state import State, StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
-from streamkit.operate.status import in_tree_order, read_status
+from streamkit.operate.shards import in_tree_order
+from streamkit.operate.status import read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry

@@ -13,8 +13,9 @@ from streamkit.migrate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.operations import OperationStatus
+from streamkit.operate.shards import ShardStatus
 from streamkit.operate.spending import Spending
-from streamkit.operate.status import ShardStatus, Status, WorkerStatus
+from streamkit.operate.status import Status, WorkerStatus
 from streamkit.operate.status_page.checks import Verdict
 from streamkit.operate.status_page.history import POINTS, STEP_SECONDS, History
 from streamkit.operate.status_page.markup import Markup, duration, element

@@ -7,7 +7,8 @@ from streamkit.changes import Kind
 from streamkit.observe.pricing import DOLLARS
 from streamkit.operate.explanation import Explanation
 from streamkit.operate.fan_outs import FanOutStatus
-from streamkit.operate.status import ShardStatus, Status
+from streamkit.operate.shards import ShardStatus
+from streamkit.operate.status import Status
 from streamkit.operate.status_page.charts import bar, chart
 from streamkit.operate.status_page.history import History
 from streamkit.operate.status_page.markup import UNKNOWN, Child, Markup, duration, element, together
