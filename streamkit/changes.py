@@ -64,7 +64,7 @@ class RecordLike(Protocol):
 
     @property
     def created_at(self) -> float:
-        """Return the seconds since 1970."""
+        """Return when the change was made, in seconds since 1970 UTC."""
 
 
 class ChangeSource(Protocol):

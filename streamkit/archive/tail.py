@@ -116,7 +116,7 @@ class Tail:
         return parts
 
     def go_to(self, position: str) -> None:
-        """Begin where another worker has stored up to; drop what is held before that."""
+        """Begin behind what another worker has stored, and drop the records before that."""
         if position > self.begin:
             self._lines = self._lines.behind(position)
             self.begin, self.last = position, max(self.last, position)

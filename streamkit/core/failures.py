@@ -96,7 +96,7 @@ class Failures:
 
     @property
     def waiting(self) -> frozenset[tuple[str, str]]:
-        """Return which handlers hold up which shards: `(handler, shard)`."""
+        """Return which handlers delay which shards, as pairs `(handler, shard)`."""
         return frozenset(self._waiting)
 
     def give_up(self, outcome: Outcome, failure: Failure, shard: str) -> None:

@@ -129,7 +129,7 @@ class Migration(MigrationOptions):
 
     @property
     def follows_target(self) -> bool:
-        """Whether changes in another table are followed, so that it can be rolled back."""
+        """Whether the migration follows changes in another table, so that it can be rolled back."""
         return self.moves and self.to is not None and self.reverse is not None
 
     @property

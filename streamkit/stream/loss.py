@@ -105,7 +105,7 @@ class Losses:
     _pauses: dict[str, float] = field(default_factory=dict)
 
     async def settle(self, lost: RetentionLost) -> float | None:
-        """Settle a loss; None means go on, seconds mean that the hook failed: ask again then.
+        """Settle a loss; return None to go on, or seconds after which a failed hook is asked again.
 
         The caller that goes on writes `lost` into the cursor with its next commit, which makes it
         durable.

@@ -51,7 +51,7 @@ class PollingPool:
             self.add(poll)
 
     def pause(self, *, paused: bool) -> None:
-        """Poll nothing more; or continue, with everything that is due by then."""
+        """Stop polling, or continue with everything that is due by then."""
         self.paused = paused
         self._sooner.set()
 

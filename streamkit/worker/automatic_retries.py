@@ -135,7 +135,7 @@ class QueueRetries:
         self._holders.remove(shard)
 
     def pause(self, *, paused: bool) -> None:
-        """Begin no more queues; or continue."""
+        """Stop beginning queues, or begin them again."""
         self._paused = paused
         self._woken.set()
 

@@ -25,7 +25,7 @@ class Path:
         self.missing = missing
 
     def references(self) -> tuple[str, ...]:
-        """Return the `#names` in it that the request does not define."""
+        """Return the `#names` in the operand that the request does not define."""
         return self.missing
 
     def read(self, item: Item, _values: Values) -> AttributeValue | None:

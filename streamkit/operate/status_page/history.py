@@ -36,7 +36,7 @@ class History:
         Args:
             now: epoch seconds.
             values: by name; NaN stands for unknown.
-            totals: sums that only grow, by name; what is kept is a second's part of their growth.
+            totals: sums that only grow, by name; their growth is kept, as an amount per second.
         """
         seconds, known = now - self._last, dict(values)
         if seconds > 0:
