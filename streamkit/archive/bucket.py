@@ -48,7 +48,7 @@ class BucketArchive:
         parts = urlsplit(self.url)
         if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
             raise DeclarationError(
-                f"BucketArchive({self.url!r}): s3://BUCKET or s3://BUCKET/PREFIX"
+                f"BucketArchive({self.url!r}): write s3://BUCKET or s3://BUCKET/PREFIX"
             )
 
     @property

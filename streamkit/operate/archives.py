@@ -26,7 +26,9 @@ async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
         ConfigurationError: the app has no archive, or its table has no stream.
     """
     if app.archive is None:
-        raise ConfigurationError(f"{app.declared} has no archive=")
+        raise ConfigurationError(
+            f"{app.declared} has no archive=: declare one, such as BucketArchive('s3://BUCKET')"
+        )
     tables = await survey(app, aws)
     label = tables.space(app.writer).label
     async with app.archive.opened() as objects:

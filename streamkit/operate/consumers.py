@@ -213,7 +213,10 @@ async def delete_consumer(
     ledgers = await open_ledgers(aws, table, control_table)
     found = await ledgers.entries(consumer)
     if not found:
-        raise ConfigurationError(f"table {table} knows no consumer {consumer!r}")
+        raise ConfigurationError(
+            f"table {table} knows no consumer {consumer!r}; `streamkit consumers list {table}`"
+            " names those that it knows"
+        )
     # Read before the look for workers: a consumer that is founded after this read has workers that
     # the look finds.
     newest = [await newest_generation(ledgers.store(entry)) for entry in found]

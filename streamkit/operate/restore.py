@@ -152,7 +152,9 @@ async def restore_into_engine(
     """
     async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
         if app.table in (await local.dynamodb.list_tables())["TableNames"]:
-            raise RestoreRefused([f"the engine has a table {app.table} already"])
+            raise RestoreRefused(
+                [f"the engine has a table {app.table} already: begin with another folder (--data)"]
+            )
         request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])
         await local.dynamodb.create_table(**request)
         target = await describe(local, app.table, type_attribute=None)

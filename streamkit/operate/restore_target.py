@@ -94,7 +94,7 @@ async def begin_restore(
         found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=1)
         if found["Items"]:
             raise RestoreRefused(
-                [f"{target.name} is not empty; or a restore into it has just been finished"]
+                [f"{target.name} is not empty, or was just restored; name an empty table"]
             )
     elif there["what"]["S"] != what:
         raise RestoreRefused(

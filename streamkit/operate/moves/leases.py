@@ -63,7 +63,9 @@ async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]
         except AwsError as error:
             if trouble_of(error) is not ErrorKind.MISSING:
                 raise
-            raise ConfigurationError(f"there is no table {table!r} of leases") from error
+            raise ConfigurationError(
+                f"there is no table {table!r}: name the KCL's lease table"
+            ) from error
         found = [item for item in reply["Items"] if _is_lease(item)]
         items += len(found)
         leases |= {lease.shard: lease for item in found for lease in _read(item, stream_arn)}
