@@ -200,7 +200,7 @@ class _Blaze:
         await self.application.open(self.aws, self.ran.schema, self.rng)
         with anyio.fail_after(_PATIENCE * max(1, len(steps))):
             await self._run(steps, acts, processes, segments, worker=worker)
-        self.ran.tables = {name: self.ran.world.items(name) for name in tables}
+        self.ran.tables.update({name: self.ran.world.items(name) for name in tables})
         return self.ran
 
     async def _run(
