@@ -1,6 +1,7 @@
 """`streamkit replay`: run handlers again for the changes of some time."""
 
 import inspect
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,6 +52,13 @@ _CHOICES: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "to_end": (
+        Annotated[
+            bool,
+            typer.Option("--to-end", help="Replay all changes since then, in order, to their end."),
+        ],
+        False,
+    ),
     "allow_loss": (
         Annotated[
             bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
@@ -75,7 +83,9 @@ def replay(
     since: Annotated[
         str, typer.Option("--from", help="Replay changes from this time on, with its zone.")
     ],
-    until: Annotated[str, typer.Option("--until", help="Replay changes up to this time.")],
+    until: Annotated[
+        str | None, typer.Option("--until", help="Replay changes up to this time.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; count what would be written.")
     ] = False,
@@ -89,19 +99,23 @@ def replay(
     """Run handlers again for old changes, from the app's archive.
 
     A change runs only if its item is still as the change left it, which each transaction checks;
-    the others are passed over and counted. Handlers that add up are refused: rebuild aggregates
-    instead. It may be stopped and begun again. Look first with --dry-run or --shadow. Exits with 5
-    if it is refused or a change failed, and with 6 if the archive lacks changes of that time.
+    the others are passed over and counted. With --to-end all changes run, in order, until nothing
+    is behind the app: targets go back meanwhile, so give the command again until it gets there.
+    Handlers that add up are refused: rebuild aggregates instead. It may be stopped and begun again.
+    Look first with --dry-run or --shadow. Exits with 5 if it is refused or a change failed, and
+    with 6 if the archive lacks changes of that time.
     """
     from streamkit.operate.replay import replay as replay_changes
     from streamkit.operate.replay_report import ReplayWish
 
     if dry_run and shadow:
         raise typer.BadParameter("give either --dry-run or --shadow")
+    if (until is None) != choices["to_end"]:
+        raise typer.BadParameter("give either --until or --to-end")
     loaded = app_named(app, listener)
     wish = ReplayWish(
         since=time_of(since, "--from").timestamp(),
-        until=time_of(until, "--until").timestamp(),
+        until=time.time() if until is None else time_of(until, "--until").timestamp(),
         mode="dry-run" if dry_run else "shadow" if shadow else "write",
         tell=tell,
         **{name: value for name, value in choices.items() if value is not None},
@@ -126,6 +140,8 @@ def _describe(done: "Replayed", *, show_list: bool) -> None:
     for name, one in done.handlers.items():
         for reason, count in (one.passed + one.failed).most_common():
             say(f"{name}: {count} changes: {reason}")
+    if done.under_way:
+        say("It is not at its end: mend what fails, then give the same command again.")
     for text in done.losses:
         say(f"lost: {text}")
     if show_list and done.listed:

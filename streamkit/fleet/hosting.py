@@ -3,8 +3,8 @@
 Workers know from their cursors what is done, functions from the items' high-water marks; neither
 reads what the other keeps. So the consumer's item names its host, from its founding or its first
 batch on, and the other host refuses to begin. `operate.moves` changes hosts; during a move the item
-names the direction instead. While a consumer is being deleted, or once its handler has joined the
-app, no host may begin.
+names the direction instead. While a consumer is being deleted or replays to the end, or once its
+handler has joined the app, no host may begin.
 
 The item also says that the consumer is paused: functions read it with each batch, and nothing else.
 Workers see the pause in their member list.
@@ -33,6 +33,7 @@ FROM_KCL: Final = "from kcl"
 DELETING: Final = "being deleted"
 JOINING: Final = "joining its app"
 JOINED: Final = "joined its app"
+REPLAYING: Final = "replaying to the end"
 
 FUNCTION_SECONDS = 900.0
 """The longest that Lambda lets a function run."""
@@ -45,6 +46,7 @@ _COMMANDS = {
     FROM_KCL: "it is being imported; `streamkit consumers import-kcl` finishes that",
     DELETING: "it is being deleted; `streamkit consumers delete` finishes that",
     JOINING: "its handler joins the app; `streamkit consumers join` finishes that, or gives it up",
+    REPLAYING: "changes run again in it; `streamkit replay ... --to-end` goes on with that",
     JOINED: "its handler has joined the app: deploy the version without its start=",
 }
 

@@ -224,34 +224,45 @@ async def delete_consumer(
         alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
         if alive:
             raise ConfigurationError(f"workers are alive, stop them first: {', '.join(alive)}")
-    return sum([await _delete(ledgers, *each) for each in zip(found, newest, strict=True)])
+    deleted = 0
+    for entry, known in zip(found, newest, strict=True):
+        try:
+            deleted += await erase_consumer(ledgers.store(entry), entry, known)
+        except LeaseLost:
+            raise ConfigurationError(
+                f"consumer {consumer} was changed or deleted by another command meanwhile; try"
+                " again"
+            ) from None
+    return deleted
 
 
-async def _delete(ledgers: Ledgers, entry: ConsumerEntry, newest: Generation | None) -> int:
+async def erase_consumer(
+    store: CursorStore, entry: ConsumerEntry, newest: Generation | None
+) -> int:
     """Prevent workers from starting, then delete from the leaves to the consumer's item.
 
-    `newest` is the consumer's item as it was when no worker of it was alive.
+    Args:
+        store: the consumer's control items.
+        entry: the consumer.
+        newest: its item as it was when no worker of it was alive.
+
+    Raises:
+        LeaseLost: it was changed or deleted meanwhile.
     """
-    store, rng = ledgers.store(entry), random.Random()
-    try:
-        if newest is None:  # only its entry in the directory is left
-            await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
-            return 0
-        if newest.host != DELETING:
-            newest = await begin_move(store, newest, DELETING)
-        # A worker may only seem to be dead. From here on its commits are refused, so that no change
-        # is parked after the capture.
-        await capture(store, newest, read=False)
-        erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
-        deleted = await erasing.all_but_the_consumer(newest)
-        last = [] if store.space.schema.sk else [store.space.delete("members")]
-        last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
-        await erasing.apply(last)
-    except LeaseLost:
-        raise ConfigurationError(
-            f"consumer {store.space.consumer} was changed or deleted by another command meanwhile;"
-            " try again"
-        ) from None
+    rng = random.Random()
+    if newest is None:  # only its entry in the directory is left
+        await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
+        return 0
+    if newest.host != DELETING:
+        newest = await begin_move(store, newest, DELETING)
+    # A worker may only seem to be dead. From here on its commits are refused, so that no change
+    # is parked after the capture.
+    await capture(store, newest, read=False)
+    erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
+    deleted = await erasing.all_but_the_consumer(newest)
+    last = [] if store.space.schema.sk else [store.space.delete("members")]
+    last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
+    await erasing.apply(last)
     return deleted + 1
 
 

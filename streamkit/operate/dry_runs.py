@@ -2,7 +2,7 @@
 
 In: an app with its listeners, and a record. Out: a text for each handler that listens: the effects
 that it returns, by their kinds, entities and fields, never their values. Handlers that are async or
-ask for something are not run: they may do I/O. The run is that of a replay (`replay.made_of`).
+ask for something are not run: they may do I/O. The run is that of a replay (`replayer.made_of`).
 """
 
 import random
@@ -17,7 +17,7 @@ from streamkit.core.tables import AppTables
 from streamkit.core.writes import entity_of
 from streamkit.effects import Effect, Send
 from streamkit.fleet.lag import listeners
-from streamkit.operate.replay import made_of
+from streamkit.operate.replayer import made_of
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.own_effects import Accumulate
 from streamkit.stream.decode import Record

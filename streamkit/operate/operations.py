@@ -1,7 +1,8 @@
 """List which commands in several phases are under way for a consumer, and their phases.
 
 In: an app, its consumer's generation, and clients. Out: one `OperationStatus` for each migration,
-rebuild, move, rewind or deletion that has not ended. The same command continues it, on any machine.
+rebuild, move, rewind, deletion or replay to the end that has not ended. The same command continues
+it, on any machine.
 A consumer that began in the past catches up by itself, and is listed until it has.
 On failure: the errors of a read of the table.
 """
@@ -13,16 +14,18 @@ from typing import Literal
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
+from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state import StateBook
 from streamkit.model.builds import pass_name
+from streamkit.operate.replay_report import replay_name
 from streamkit.progress.clock import utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import strided
 
-Kind = Literal["migration", "rebuild", "move", "rewind", "deletion", "catch-up"]
+Kind = Literal["migration", "rebuild", "move", "rewind", "deletion", "catch-up", "replay"]
 
 _SEGMENTS_SEEN = 256
 """Segments of a scan that are read to say how far it is."""
@@ -70,7 +73,23 @@ async def operations(
         return tuple(migrations)
     store = CursorStore(aws.dynamodb, tables.space(app))
     found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
-    return (*migrations, *found, *catching_up(app, newest, now, lag))
+    replays = await _replays(app, store)
+    return (*migrations, *found, *replays, *catching_up(app, newest, now, lag))
+
+
+async def _replays(app: App, store: CursorStore) -> list[OperationStatus]:
+    """Return the replay to the end that is under way: its consumer is in the directory until then.
+
+    A worker that shows the status may not read more of it.
+    """
+    name, mine = replay_name(app.name), store.space
+    there = [
+        one
+        for one in await entries(store.dynamodb, mine.schema)
+        if (one.table, one.consumer, one.label) == (app.table, name, mine.label)
+    ]
+    declared = any(child.name == name for child in app.listeners.values())
+    return [OperationStatus("replay", app.name, "to the end") for _ in there if not declared]
 
 
 async def _measured(

@@ -80,8 +80,8 @@ class PastChanges:
         self, shard: str, since: float = 0.0, until: float = _ENDLESS
     ) -> AsyncIterator[Page]:
         """Yield a shard's pages with records created from one moment on, up to another one."""
-        reader = await self._reader(shard, since)
-        async for page in self._read(reader):
+        reader = await self.reader(shard, since)
+        async for page in self.read(reader):
             if page.records[0].created_at > until:
                 return
             wanted = tuple(r for r in page.records if since <= r.created_at <= until)
@@ -140,7 +140,7 @@ class PastChanges:
             if link is None or link.kind == "end":
                 return []
             begin = link.last
-        async for page in self._read(self._reader_at(chain.shard, begin)):
+        async for page in self.read(self._reader_at(chain.shard, begin)):
             found += [record for record in page.records if record.created_at > after]
             if len(found) > TAIL_MAX:
                 raise ConfigurationError(
@@ -149,9 +149,11 @@ class PastChanges:
                 )
         return found[::-1]
 
-    async def _reader(self, shard: str, since: float) -> LongReader:
-        chain = self.archive.chain(shard)
-        begin = await _last_before(chain, since)
+    async def reader(self, shard: str, since: float, position: str = START) -> LongReader:
+        """Return the reader of a shard, behind a position, or for all changes since a moment."""
+        begin = position
+        if position == START:
+            begin = await _last_before(self.archive.chain(shard), since)
         reader = self._reader_at(shard, begin)
         if begin != START:
             reader.begin_in_archive()
@@ -164,7 +166,7 @@ class PastChanges:
         begin = Cursor(shard, position=position, since=since)
         return LongReader(pages, self.arn, begin, self.clock, self._rng)
 
-    async def _read(self, reader: LongReader) -> AsyncIterator[Page]:
+    async def read(self, reader: LongReader) -> AsyncIterator[Page]:
         """Yield the pages of a reader that have records, up to the tip or the end of its shard."""
         empty = undecided = 0
         while not reader.ended and empty < _EMPTY_MAX:

@@ -1,65 +1,39 @@
 """Replay: run handlers again for the changes of some time, from an archive, into the live table.
 
-    pages ─► chosen items ─► item still as the change left it? ─► run ─► commit, checked (`as_left`)
-                                no: passed over, and counted
+    bounded      `replayer`: some changes, each IF its item is still as the change left it
+    to the end   `replay_to_end`: all changes since a moment, in order, until it has done whatever
+                 the app has done; beside the live handlers
 
 In: an app with an archive, handlers, a range of time. Out: counts, and a list of what was passed
-over. `writes` commits what handlers return; `dry-run` only counts it; `shadow` compares it with the
-table. Every change runs by itself: through the dispatcher and the commit loop of workers, with a
-fence of its own. Mirrors run for all changes, because they read the latest state and check it.
-
-On failure: a change that fails is counted, and the next one runs. A replay has no position: what
-was done may be done again, so one that was stopped is begun again. Memory holds a page.
+over. On failure: a refusal names every reason; then nothing was changed.
 """
 
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-
-import anyio
 
 from streamkit.app import App
-from streamkit.aws import Aws, fetch_all
-from streamkit.changes import ItemKey
-from streamkit.core.dispatch import Dispatcher
-from streamkit.core.handler import Handler
-from streamkit.core.loop import CommitLoop
-from streamkit.core.outcome import Outcome, PendingChange
-from streamkit.core.parking import Failure, queue_name
-from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import QueuedKeys
-from streamkit.core.reading import Uncommitted
+from streamkit.aws import Aws
 from streamkit.core.routes import Channels
-from streamkit.core.runs import Tools
-from streamkit.core.shadow import differences
 from streamkit.core.tables import AppTables
 from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
-from streamkit.operate.as_left import ATTRIBUTES_MAX, CHANGED, PARKED, TOO_LARGE, AsLeft, Image
-from streamkit.operate.past import PastChanges, open_past
-from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayWish
-from streamkit.operate.replayable import AddsUp, AudienceTooLarge, LooksBack, not_replayed, replayed
-from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
+from streamkit.operate.past import open_past
+from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish
+from streamkit.operate.replay_to_end import ReplayToEnd
+from streamkit.operate.replayable import not_replayed
+from streamkit.operate.replayer import Replayer, ReplayParts
+from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.machine import Machine
-from streamkit.progress.operation import Refusal
-from streamkit.progress.pacing import Pace, Pacing
 from streamkit.sinks.outlets import open_outlets
-from streamkit.stream.decode import Page, Record
 
-_AT_ONCE = 16
-"""Items of a page whose changes run at once."""
-_PASSED = {
-    LooksBack.__name__: "it looks at the old image",
-    AddsUp.__name__: "it returned an effect that adds up",
-    AudienceTooLarge.__name__: "its recipients do not fit in one transaction",
-}
-
-
-class ReplayRefused(Refusal):
-    """A replay would end wrong; nothing was changed. `reasons` are for people."""
+_LATEST = "it reads the latest state, whatever the order: replay it without --to-end"
+_MANY = (
+    "its recipients may be too many for one transaction, and a replay to the end must not stop half"
+    " way; replay it without --to-end"
+)
 
 
 async def replay(
@@ -80,7 +54,8 @@ async def replay(
         clock: time, for simulations.
 
     Raises:
-        ReplayRefused: a handler must not run again, or the archive begins later.
+        ReplayRefused: a handler must not run again, the archive begins later, or a replay to the
+            end cannot begin, or go on.
         RetentionLost: the archive lacks changes of that time.
         ConfigurationError: there is no archive, or the app does not fit its table.
     """
@@ -90,8 +65,10 @@ async def replay(
     async with open_past(app, aws, machine.clock, allow_loss=wish.allow_loss) as (past, tables):
         if wish.since < past.began and not wish.allow_loss:
             raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])
-        async with open_replayer(app, machine, tables, wish) as replayer:
-            return await replayer.run(past)
+        async with _opened(app, machine, tables, wish) as parts:
+            if wish.to_end and wish.mode == "write":
+                return await ReplayToEnd(parts, past).run()
+            return await Replayer(parts).run(past)
 
 
 def _refused(app: App, wish: ReplayWish) -> list[str]:
@@ -109,225 +86,31 @@ def _refused(app: App, wish: ReplayWish) -> list[str]:
                 handler,
                 app.name,
                 allowed=allowed,
-                revision=bool(wish.revision),
+                revision=bool(wish.revision) or wish.to_end,
                 writes=wish.mode == "write",
             )
+            if wish.to_end and (handler.broadcast is not None or handler.converges):
+                reasons.append(f"{handler.declared}: {_LATEST if handler.converges else _MANY}")
             reasons += [f"{handler.declared}: {reason}" for reason in found]
     return reasons
 
 
 @asynccontextmanager
-async def open_replayer(
+async def _opened(
     app: App, machine: Machine, tables: AppTables, wish: ReplayWish
-) -> AsyncIterator["Replayer"]:
+) -> AsyncIterator[ReplayParts]:
     """Open what the app's handlers need, for a replay.
 
     Raises:
         ConfigurationError: the app does not fit its table, or may not use it.
     """
     aws = machine.aws
-    async with app.resources() as resources, open_outlets(app.sinks, machine.clock) as outlets:
-        require(findings(app, tables, resources))
-        space = tables.space(app)
-        tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, space)
-        channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
-        yield Replayer(app, machine, tables, tools, channels, wish)
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """One handler of a replay; `checked` says that its item must be as its change left it."""
-
-    handler: Handler
-    dispatcher: Dispatcher
-    checked: bool
-
-
-@dataclass
-class Replayer:
-    """Runs handlers for old changes, each change and handler by itself."""
-
-    app: App
-    machine: Machine
-    tables: AppTables
-    tools: Tools
-    channels: Channels
-    wish: ReplayWish
-
-    def __post_init__(self) -> None:
-        """Prepare the handlers."""
-        self.store = self.tables.store(self.app, self.machine.aws)
-        wish = self.wish
-        self.report = Replayed(
-            self.app.name, wish.mode, wish.since, wish.until, show_keys=wish.show_keys
-        )
-        chosen = [handler for handler in self.app.handlers if handler.name in wish.handlers]
-        self._units = [self._unit(handler) for handler in chosen]
-        self._limiter = anyio.Semaphore(_AT_ONCE)
-
-    def _unit(self, handler: Handler) -> _Unit:
-        self.report.handlers[handler.name] = HandlerReplay()
-        free = handler.converges or handler.name in self.wish.allow or bool(self.wish.revision)
-        routes = self.app.routes(self.tables.schemas)
-        machine = self.machine
-        dispatcher = Dispatcher(
-            [replayed(handler, looks_back=free)],
-            routes,
-            self.tools,
-            machine.clock,
-            machine.rng,
-            self.channels,
-        )
-        return _Unit(handler, dispatcher, not (handler.converges and handler.is_async))
-
-    async def run(self, past: PastChanges) -> Replayed:
-        """Replay what was wished, shard by shard."""
-        shards = await past.shards()
-        for number, shard in enumerate(shards, 1):
-            self.wish.tell(f"shard {number} of {len(shards)}")
-            async for page in past.pages(shard, self.wish.since, self.wish.until):
-                await self.run_page(page.records, shard)
-        self.report.losses.extend(past.losses)
-        return self.report
-
-    async def run_page(self, records: Sequence[Record], shard: str) -> None:
-        """Replay some changes: those of different items at once, those of one item in order."""
-        self.report.note_read(len(records))
-        items: dict[ItemKey, list[Record]] = {}
-        for record in records:
-            wanted = not record.flaw and any(u.dispatcher.wants(record) for u in self._units)
-            if wanted and (not self.wish.keys or str(record.item_key.pk) in self.wish.keys):
-                items.setdefault(record.item_key, []).append(record)
-        now = await self._read([found[0] for found in items.values()])
-        async with anyio.create_task_group() as group:
-            for found in items.values():
-                await self._limiter.acquire()
-                group.start_soon(self._run_item, found, now, shard)
-
-    async def _read(self, records: Sequence[Record]) -> dict[ItemRef, dict[str, Wire]]:
-        """Read the items of changes as they are now, strongly consistent."""
-        schema = self.tables.table
-        keys = [item_ref(schema, record.keys).key(schema) for record in records]
-        found = await fetch_all(self.machine.aws.dynamodb, schema.name, keys) if keys else []
-        return {item_ref(schema, item): item for item in found}
-
-    async def _run_item(
-        self, records: Sequence[Record], now: Mapping[ItemRef, dict[str, Wire]], shard: str
-    ) -> None:
-        try:
-            for record in records:
-                item = now.get(item_ref(self.tables.table, record.keys))
-                for unit in self._units:
-                    if unit.dispatcher.wants(record):
-                        await self._run(unit, record, item, shard)
-        finally:
-            self._limiter.release()
-
-    async def _run(
-        self, unit: _Unit, record: Record, item: Mapping[str, Wire] | None, shard: str
-    ) -> None:
-        """Run a handler for a change, if its item is still as the change left it."""
-        counts, image = self.report.handlers[unit.handler.name], None
-        if unit.checked:
-            image = Image.of(record, unit.handler.entity)
-            reason = self._passed(image, item) or await self._queued(unit, record)
-            if reason:
-                counts.passed[reason] += 1
-                self.report.note_row(unit.handler.name, record, reason)
-                return
-        pending = await made_of(unit.dispatcher, record, shard)
-        if pending is None:
-            counts.nothing += 1
-            return
-        (outcome,) = pending.outcomes
-        if outcome.failure is None and self.wish.mode == "write":
-            await self._commit(unit, pending, image, shard)
-        elif outcome.failure is not None:
-            self._failed(unit, record, outcome.failure)
-        else:
-            await self._judge(unit, record, outcome)
-
-    def _passed(self, image: Image, item: Mapping[str, Wire] | None) -> str:
-        if not image.is_in(item):
-            return CHANGED
-        revision = self.wish.revision
-        if revision and (image.left is None or revision not in image.left):
-            return f"it has no {revision}"
-        return TOO_LARGE if len(image.names) > ATTRIBUTES_MAX else ""
-
-    async def _queued(self, unit: _Unit, record: Record) -> str:
-        if unit.handler.commutes:
-            return ""
-        queue = queue_name(unit.handler.name, record.item_key)
-        return PARKED if await self.store.item("lane", queue) is not None else ""
-
-    async def _commit(
-        self, unit: _Unit, pending: PendingChange, image: Image | None, shard: str
-    ) -> None:
-        record, counts = pending.record, self.report.handlers[unit.handler.name]
-        if record is None:
-            return
-        waits = unit.checked and not unit.handler.commutes
-        queue = queue_name(unit.handler.name, record.item_key) if waits else ""
-        ref = item_ref(self.tables.table, record.keys)
-        schemas, rng = self.tables.schemas, self.machine.rng
-        fence = AsLeft(self.store, schemas, rng, ref, image, queue)
-        planner = Planner(self.store.space, self.machine.clock, shard, parks=False)
-        queued, pacing = QueuedKeys(self.store, planner.queues), Pacing(Pace(), rng)
-        loop = CommitLoop(fence, unit.dispatcher, planner, queued, schemas, pacing)
-        loop.pending.append(pending)
-        await loop.run()
-        if loop.failure is not None:
-            self._failed(unit, record, loop.failure)
-        elif fence.passed:
-            counts.passed[fence.passed] += 1
-            self.report.note_row(unit.handler.name, record, fence.passed)
-        elif fence.written:
-            counts.ran += 1
-            counts.items += fence.written
-        else:
-            counts.nothing += 1
-
-    async def _judge(self, unit: _Unit, record: Record, outcome: Outcome) -> None:
-        """Count what would be written; compare it with the table, if that is asked for."""
-        counts = self.report.handlers[unit.handler.name]
-        writes = [a for a in outcome.actions.values() if a.verb is not Verb.CHECK]
-        if not writes and not outcome.sends:
-            counts.nothing += 1
-            return
-        counts.ran += 1
-        counts.items += len(writes)
-        for action in writes if self.wish.mode == "shadow" else ():
-            schema = self.tables.schemas[action.ref.table]
-            key = action.ref.key(schema)
-            found = await fetch_all(self.machine.aws.dynamodb, schema.name, [key])
-            names = differences(action, found[0] if found else None, schema)
-            if names is None:
-                counts.same += 1
-            else:
-                counts.different += 1
-                self.report.note_row(unit.handler.name, record, "different", action, names)
-
-    def _failed(self, unit: _Unit, record: Record, failure: Failure) -> None:
-        counts, reason = self.report.handlers[unit.handler.name], _PASSED.get(failure.kind)
-        if reason is None:
-            counts.failed[failure.kind] += 1
-        else:
-            counts.passed[reason] += 1
-        text = reason or f"failed: {failure.kind}"
-        self.report.note_row(unit.handler.name, record, text)
-
-
-async def made_of(dispatcher: Dispatcher, record: Record, shard: str) -> PendingChange | None:
-    """Run the one handler of a dispatcher for a change, and commit nothing.
-
-    Returns:
-        What it made of the change; None if it does not want it.
-    """
-    pending, _, _ = await dispatcher.dispatch(Page((record,)), shard)
-    if not pending:
-        return None
-    (outcome,) = pending[0].outcomes
-    if outcome.waiting:
-        await dispatcher.runs.run(pending[0], outcome, Uncommitted(pending), shard)
-    return pending[0]
+    try:
+        async with app.resources() as resources, open_outlets(app.sinks, machine.clock) as outlets:
+            require(findings(app, tables, resources))
+            space = tables.space(app)
+            tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, space)
+            channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
+            yield ReplayParts(app, machine, tables, tools, channels, wish)
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors

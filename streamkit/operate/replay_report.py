@@ -7,12 +7,22 @@ from typing import Any, Literal
 
 from streamkit.core.shadow import digest_of
 from streamkit.progress.actions import Action
+from streamkit.progress.operation import Refusal
 from streamkit.stream.decode import Record
 
 Mode = Literal["write", "dry-run", "shadow"]
 
 LISTED_MAX = 1000
 """So many changes that were passed over, failed or differ are listed; all are counted."""
+
+
+def replay_name(consumer: str) -> str:
+    """Return the name of the consumer that replays to the end beside another one."""
+    return f"{consumer}.replay"
+
+
+class ReplayRefused(Refusal):
+    """A replay would end wrong; nothing was changed. `reasons` are for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +33,7 @@ class ReplayWish:
     `revision` is an attribute that never has the same value twice, such as a version: it is
     compared like the others, and makes handlers right that look at the old image. With `keys` only
     items with these partition keys are replayed. `show_keys` lists keys as they are, and not as
-    hashes.
+    hashes. `to_end` runs all changes since then, in order, and not only until a moment.
     """
 
     since: float
@@ -35,6 +45,7 @@ class ReplayWish:
     revision: str = ""
     allow_loss: bool = False
     show_keys: bool = False
+    to_end: bool = False
     tell: Callable[[str], None] = lambda _: None
 
 
@@ -63,7 +74,10 @@ class HandlerReplay:
 
 @dataclass(slots=True)
 class Replayed:
-    """The report of a replay; `listed` has the first changes that did not run or that differ."""
+    """The report of a replay; `listed` has the first changes that did not run or that differ.
+
+    `under_way` says that a replay to the end has stopped before it: it has to go on.
+    """
 
     consumer: str
     mode: str
@@ -74,6 +88,11 @@ class Replayed:
     listed: list[dict[str, Any]] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     show_keys: bool = False
+    under_way: bool = False
+
+    def stop(self) -> None:
+        """Record that it has stopped half way."""
+        self.under_way = True
 
     def note_read(self, records: int) -> None:
         """Count changes that were read."""

@@ -33,6 +33,8 @@ class Tally(Entity, pk="TALLY", sk="TALLY"):
 
 @app.on
 def label(change: Inserted[Order] | Modified[Order]) -> Put[Label]:
+    if Path("down").exists():
+        raise OSError("down")
     text = "bug" if Path("broken").exists() else "fixed"
     return Put(Label(number=change.new.number, text=f"{text} {change.new.status}"))
 
@@ -73,6 +75,22 @@ def test_a_replay_is_looked_at_first_and_then_repairs(kept):
     assert done.returncode == 0, done.stderr
     assert "label: 1 changes: its item has changed since" in done.stdout
     assert labels(kept) == {"1": "fixed B", "2": "bug A"}
+
+
+def test_all_changes_run_again_to_their_end(kept):
+    begin = ("replay", "kept", "--from", "2001-01-01T00:00Z", "--handlers", "label")
+    end = (*begin, "--to-end", "--allow-loss")
+    assert kept.json(*end, "--dry-run")["handlers"]["label"]["ran"] == 3
+    kept.touch("down")
+    stopped = kept.run(*end, "--list")
+    assert (stopped.returncode, "It is not at its end" in stopped.stdout) == (5, True)
+    assert "replay of kept is under way: to the end" in kept.run("status", "kept").stdout
+    kept.remove("down")
+    done = kept.json(*end)
+    assert (done["under_way"], done["handlers"]["label"]["ran"]) == (False, 3)
+    assert labels(kept) == {"1": "fixed B", "2": "fixed A"}
+    assert kept.run(*begin).returncode == 2
+    assert kept.run(*end, "--until", "2099-01-01T00:00Z").returncode == 2
 
 
 def test_what_adds_up_is_refused(kept):

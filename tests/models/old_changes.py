@@ -27,16 +27,17 @@ Step = tuple[Any, ...]
 
 
 class Process(NamedTuple):
-    """A process of the replay: its lease, where it believes to be, and what it is about to do.
+    """A process of the replay: its lease, where it believes to be, and the call that it is at.
 
-    `plan` is the change whose commit is under way and whether it will be written; `saw` is how far
-    H had come live, as this process has read it.
+    `at` is "read", "commit", "look" or "end"; `writes` says whether its commit will write. `saw` is
+    how far H had come live when the process began.
     """
 
     epoch: int
     pos: int
-    plan: tuple[int, bool] | None = None
-    saw: int | None = None
+    saw: int
+    at: str = "read"
+    writes: bool = True
 
 
 class World(NamedTuple):
@@ -70,6 +71,7 @@ class Rules:
     (`late mark`); a target is only created (`absent`); or all changes run in order (`end`). `out`:
     H does not run live meanwhile. `fenced`: a commit asks for the lease and the position.
     `after`: how far H has come is read behind the last commit, not when the process begins.
+    `looks`: it is read at all.
     `stays`: a change that fails stays, with all behind it. `whole`: it is not given up. `skips`: a
     bounded replay passes over items with parked changes.
     """
@@ -78,6 +80,7 @@ class Rules:
     out: bool = False
     fenced: bool = True
     after: bool = True
+    looks: bool = True
     stays: bool = True
     whole: bool = True
     skips: bool = True
@@ -140,12 +143,8 @@ class Model:
         for n, process in enumerate(world.processes):
             free = world.epoch < self.bound.takes + world.fails and process is None
             if free and world.state == "under way":
-                epoch = world.epoch + 1
-                saw = None if self.rules.after else world.live
-                yield (
-                    ("takes", n),
-                    _with(world._replace(epoch=epoch), n, Process(epoch, world.pos, saw=saw)),
-                )
+                begun = world._replace(epoch=world.epoch + 1)
+                yield ("takes", n), _with(begun, n, Process(begun.epoch, world.pos, world.live))
             if process is not None:
                 yield from self.replays(world, n, process)
         for request in sorted(world.air):
@@ -178,46 +177,48 @@ class Model:
 
     def replays(self, world: World, n: int, process: Process) -> Iterator[tuple[Step, World]]:
         """A process of the replay takes a step."""
-        rules = self.rules
-        if process.plan is not None:
-            change, writes = process.plan
-            request = (process.epoch, change, int(writes))
+        if process.at == "read":
+            yield from self.reads(world, n, process)
+        elif process.at == "commit":
+            change = process.pos + 1
+            request = (process.epoch, change, int(process.writes))
             arrived = self.arrives(_with(world, n, None), *request)
-            applied = (arrived.pos, arrived.epoch) == (change, process.epoch)
-            after = process._replace(pos=change, plan=None) if applied else None
-            yield ("arrives", n), _with(arrived, n, after)
-            if (
-                world.epoch < self.bound.takes + world.fails
-            ):  # it is taken for dead, and its call is late
+            if (arrived.pos, arrived.epoch, arrived.state) == (change, process.epoch, "under way"):
+                arrived = _with(arrived, n, process._replace(pos=change, at="read"))
+            yield ("arrives", n), arrived
+            if world.epoch < self.bound.takes + world.fails:  # its call is late
                 late = world._replace(air=world.air | {request})
                 yield ("stands still", n), _with(late, n, None)
-            return
-        change = process.pos + 1
-        ends = world.x if rules.guard == "end" else OLD
-        if change <= ends:
-            planned = process._replace(plan=(change, self.runs(world, change)))
-            if rules.after:
-                planned = planned._replace(saw=None)
-            yield ("sends", n), _with(world, n, planned)
-            if world.fails < self.bound.fails and rules.guard == "end":
-                failed = world._replace(fails=world.fails + 1)
-                if not rules.stays:
-                    passed = process._replace(plan=(change, False))
-                    yield ("fails", n), _with(failed, n, passed)
-                else:
-                    yield ("fails", n), _with(failed, n, None)
-        if process.saw is None:
-            yield ("looks", n), _with(world, n, process._replace(saw=world.live))
-        elif process.pos >= (process.saw if rules.guard == "end" else OLD):
-            fits = (world.epoch, world.pos) == (process.epoch, process.pos) or not rules.fenced
+        elif process.at == "look":
+            upto = world.live if self.rules.after else process.saw
+            asks = self.rules.looks and self.rules.guard == "end"
+            reached = not asks or process.pos >= upto
+            after = process._replace(at="end" if reached else "read")
+            yield ("looks", n), _with(world, n, after)
+        else:
             after = _with(world, n, None)
+            fits = world.epoch == process.epoch or not self.rules.fenced
             if fits and world.state == "under way":
-                after = after._replace(state="ended")
-                if rules.out:
-                    after = after._replace(live=max(after.live, process.pos))
+                live = max(world.live, process.pos) if self.rules.out else world.live
+                after = after._replace(state="ended", live=live)
             yield ("ends", n), after
-        elif rules.after:
-            yield ("looks", n), _with(world, n, process._replace(saw=world.live))
+
+    def reads(self, world: World, n: int, process: Process) -> Iterator[tuple[Step, World]]:
+        """A process reads the next change and runs H for it; or it gets no more records.
+
+        That need not be the tip: a page may be empty although there are records behind it.
+        """
+        change, to_end = process.pos + 1, self.rules.guard == "end"
+        if to_end or change > OLD:
+            yield ("tip", n), _with(world, n, process._replace(at="look"))
+        if change > (world.x if to_end else OLD):
+            return
+        reads = process._replace(at="commit", writes=self.runs(world, change))
+        yield ("sends", n), _with(world, n, reads)
+        if world.fails < self.bound.fails:
+            failed = world._replace(fails=world.fails + 1)
+            passes = None if self.rules.stays else process._replace(at="commit", writes=False)
+            yield ("fails", n), _with(failed, n, passes)
 
     def runs(self, world: World, change: int) -> bool:
         """Return whether a change is about to be written, as far as its process can see."""
@@ -258,7 +259,7 @@ class Model:
             yield "back"
         if world.state == "under way" or world.live < world.x or world.queue or world.air:
             return
-        if any(process is not None and process.plan for process in world.processes):
+        if any(process is not None and process.at == "commit" for process in world.processes):
             return
         if not self.right(world):
             yield "stale"
@@ -324,6 +325,7 @@ NAIVE: dict[str, tuple[Rules, Bound, str]] = {
     "P15 the application edits": (Rules("none"), Bound("event"), "edited"),
     "P19 given up half way": (Rules(whole=False), Bound(), "stale"),
     "the end is read when it begins": (Rules(after=False), Bound(), "stale"),
+    "no more records are taken for the end": (Rules(looks=False), Bound(), "stale"),
     "a commit without its lease": (Rules(fenced=False), Bound(), "stale"),
     "what fails is passed over": (Rules(stays=False), Bound(fails=1), "stale"),
 }

@@ -295,9 +295,9 @@ MUTANTS = (
     Mutant(
         "deleter-decides-before-it-looks",
         "operate/consumers.py",
-        "    return sum([await _delete(",
+        "    deleted = 0\n",
         "    newest = [await newest_generation(ledgers.store(entry)) for entry in found]\n"
-        "    return sum([await _delete(",
+        "    deleted = 0\n",
         "a deleter that froze after its look for workers deletes a new consumer whose workers live",
         test="tests/simulation/test_commands.py::test_a_deletion_that_stood_still_about_its_look_for_workers_deletes_no_later_consumer",
     ),

@@ -51,6 +51,11 @@ class Step(Entity, pk="STEP#{number}", sk="STEP#{status}"):
     status: str
 
 
+class Place(Entity, pk="PLACE#{number}", sk="PLACE#{status}"):
+    number: int
+    status: str
+
+
 class Notice(Entity, pk="NOTICE#{number}", sk="NOTICE#{number}"):
     number: int
     count: int = 0
@@ -100,7 +105,7 @@ def app_of():
 
     @app.on
     def labels(change: Inserted[Order] | Modified[Order]) -> Put[Label]:
-        if STATE["down"]:
+        if STATE["down"] or STATE.get("only") == change.new.number:
             raise OSError("down")
         return Put(Label(number=change.new.number, text=text_of(change.new)))
 
@@ -121,6 +126,14 @@ def app_of():
     @app.on
     def trail(change: Inserted[Order] | Modified[Order]) -> Put[Step]:
         return Put(Step(number=change.new.number, status=change.new.status))
+
+    @app.on
+    def places(change: Inserted[Order] | Modified[Order]) -> list[Put[Place] | Delete[Place]]:
+        here = Place(number=change.new.number, status=text_of(change.new))
+        if change.old is None or change.old.status == change.new.status:
+            return [Put(here)]
+        before = text_of(change.old)
+        return [Put(here), Delete(Place.key(number=change.new.number, status=before))]
 
     @app.on
     def once(change: Inserted[Order]) -> Put[Notice]:

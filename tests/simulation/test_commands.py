@@ -40,6 +40,7 @@ from tests.simulation import (
     test_join_deaths,
     test_kcl_import,
     test_replay,
+    test_replay_to_end,
     test_restore,
     test_shared_verification,
     test_stops,
@@ -323,7 +324,7 @@ COMMANDS = {
 }
 ELSEWHERE = {
     "archive restore": test_restore,
-    "replay": test_replay,
+    "replay": (test_replay, test_replay_to_end),
     "consumers import-kcl": test_kcl_import,
     "consumers join": test_join_deaths,
     "migrate verify": test_shared_verification,

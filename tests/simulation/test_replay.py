@@ -5,7 +5,7 @@ import pytest
 
 from streamkit.operate import as_left
 from streamkit.operate.as_left import CHANGED, PARKED
-from streamkit.operate.replay import ReplayRefused
+from streamkit.operate.replay_report import ReplayRefused
 from streamkit.testing import Harness, every_crash, every_freeze
 from tests.simulation.archived import RARELY
 from tests.simulation.replays import (

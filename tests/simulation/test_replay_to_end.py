@@ -1,0 +1,278 @@
+"""All changes run again, in order, beside the live handlers, until nothing is behind them.
+
+These are rows P8 to P19 of the archive's model, as far as the code goes that way.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from streamkit import Inserted
+from streamkit.operate import replay_to_end
+from streamkit.operate.consumers import delete_consumer, list_consumers
+from streamkit.operate.replay import replay
+from streamkit.operate.replay_report import ReplayRefused
+from streamkit.operate.status import read_status
+from streamkit.testing import Harness, every_crash, every_freeze
+from tests.simulation.archived import RARELY
+from tests.simulation.replays import STATE, Label, Order, Place, app_of, replayed, wish
+
+
+@pytest.fixture(autouse=True)
+def _healthy():
+    STATE.update(bug=False, down=False)
+    yield
+    STATE.update(bug=False, down=False)
+
+
+def rig(make=app_of):
+    return Harness(make(), shards=1, settings=RARELY, lenient=True)
+
+
+@pytest.fixture
+def harness():
+    with rig() as found:
+        yield found
+
+
+def buggy(harness, *changes):
+    """Write orders while the handlers have a bug, then wait for a day."""
+    STATE["bug"] = True
+    for number, status in changes:
+        harness.put(Order(number=number, status=status))
+        harness.settle()
+        harness.advance("10s")
+    harness.advance("25h")
+    STATE["bug"] = False
+
+
+def to_the_end(harness, *handlers, **more):
+    return replayed(harness, *handlers, to_end=True, **more)
+
+
+def labels(harness):
+    return {one.number: one.text for one in harness.scan(Label) if one.number > 0}
+
+
+def places(harness, number=1):
+    return {one.status for one in harness.scan(Place) if one.number == number}
+
+
+def under_way(harness):
+    status = harness.operate(lambda aws: read_status(harness.app, aws, clock=harness.world.clock))
+    return [(one.kind, one.phase) for one in status.operations if one.kind == "replay"]
+
+
+def consumers(harness):
+    found = harness.operate(lambda aws: list_consumers(aws, "Orders"))
+    return {one.name: one.host for one in found}
+
+
+def test_p14_p18_all_changes_run_again_and_older_ones_have_their_effects(harness):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"), (2, "PLACED"))
+    assert places(harness) == {"bug SHIPPED"}
+    harness.delete(Place.key(number=1, status="bug SHIPPED"))
+    report = to_the_end(harness, "labels", "places")
+    assert labels(harness) == {1: "fixed SHIPPED", 2: "fixed PLACED"}
+    assert places(harness) == {"fixed SHIPPED"}
+    assert (report.handlers["labels"].ran, report.under_way) == (3, False)
+    assert "orders.replay" not in consumers(harness)
+
+
+def test_it_goes_from_the_archive_over_children_into_the_stream(harness):
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    harness.roll()
+    buggy(harness, (1, "SHIPPED"))
+    harness.put(Order(number=2, status="LOST"))
+    harness.settle()
+    assert to_the_end(harness, "places").handlers["places"].ran == 4
+    assert places(harness) >= {"fixed SHIPPED"}
+    assert places(harness, 2) >= {"fixed LOST"}
+    assert not {"fixed PLACED"} & (places(harness) | places(harness, 2))
+
+
+def test_only_the_items_that_are_asked_for_run_again(harness):
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    done = to_the_end(harness, "labels", keys=["ORDER#2"])
+    assert labels(harness) == {1: "bug PLACED", 2: "fixed PLACED"}
+    assert done.handlers["labels"].ran == 1
+
+
+def test_p19_a_change_that_fails_stays_and_the_same_command_goes_on(harness):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
+    STATE["down"] = True
+    since = wish(harness).since
+    report = to_the_end(harness, "labels", since=since)
+    assert report.under_way
+    assert report.handlers["labels"].failed == {"OSError": 1}
+    assert [row["reason"] for row in report.listed] == ["failed: OSError"]
+    assert [kind for kind, _ in under_way(harness)] == ["replay"]
+    assert consumers(harness)["orders.replay"] == "replaying to the end"
+    STATE["down"] = False
+    assert to_the_end(harness, "labels", since=since).under_way is False
+    assert labels(harness) == {1: "fixed SHIPPED"}
+    assert under_way(harness) == []
+
+
+def test_p19_another_replay_waits_until_the_first_one_is_at_its_end_or_is_forgotten(harness):
+    buggy(harness, (1, "PLACED"))
+    STATE["down"] = True
+    to_the_end(harness, "labels")
+    STATE["down"] = False
+    with pytest.raises(ReplayRefused, match="another replay to the end is under way") as refused:
+        to_the_end(harness, "places")
+    assert "streamkit consumers delete orders.replay --table Orders --yes" in str(refused.value)
+    harness.operate(lambda aws: delete_consumer(aws, "Orders", "orders.replay"))
+    assert to_the_end(harness, "places").handlers["places"].ran == 1
+
+
+def test_the_end_is_behind_whatever_the_app_has_done_by_then(harness, monkeypatch):
+    """What it reads is not the end where the app is further."""
+    buggy(harness, (1, "PLACED"))
+    looked, statuses = replay_to_end.is_reached, ["SHIPPED", "LOST"]
+
+    def late(position, live):
+        return not statuses and looked(position, live)
+
+    monkeypatch.setattr(replay_to_end, "is_reached", late)
+    sleep = replay_to_end.anyio.sleep
+
+    async def meanwhile(seconds):
+        if statuses:
+            key = {"S": "ORDER#1"}
+            item = {"PK": key, "SK": key, "number": {"N": "1"}, "status": {"S": statuses.pop(0)}}
+            await harness._aws.dynamodb.put_item(TableName="Orders", Item=item)
+        await sleep(3600)
+
+    monkeypatch.setattr(replay_to_end.anyio, "sleep", meanwhile)
+    report = to_the_end(harness, "labels")
+    monkeypatch.undo()
+    harness.settle()
+    assert report.handlers["labels"].ran == 3
+    assert labels(harness) == {1: "fixed LOST"}
+
+
+def test_p13_what_adds_up_is_refused_and_the_rebuild_is_named(harness):
+    for handler in ("counts", "Orders"):
+        with pytest.raises(ReplayRefused, match="streamkit aggregate rebuild"):
+            to_the_end(harness, handler, allow=[handler])
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        ("tell", "its recipients may be too many"),
+        ("copies", "it reads the latest state"),
+        ("tells", "may return a Send"),
+        ("asks", "it is async"),
+    ],
+)
+def test_handlers_that_cannot_run_to_the_end_are_refused(harness, handler, why):
+    buggy(harness, (1, "PLACED"))
+    with pytest.raises(ReplayRefused, match=why):
+        to_the_end(harness, handler)
+
+
+def test_a_handler_that_looks_at_the_old_image_runs(harness):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
+    assert to_the_end(harness, "shipped", "from_to").handlers["from_to"].ran == 1
+    assert harness.get(Label.key(number=-1)).text == "PLACED to SHIPPED"
+
+
+def lambda_of_orders(change: Inserted[Order]) -> None:
+    """It does nothing."""
+
+
+def test_an_app_that_has_never_run_is_refused():
+    with rig() as harness:
+        harness.settle()
+        app = app_of()
+        app.name = "others"
+        app.use_archive(harness.app.archive)
+        what = replace(wish(harness, "labels"), to_end=True)
+        with pytest.raises(ReplayRefused, match="has never run"):
+            harness.operate(lambda aws: replay(app, aws, what, clock=harness.world.clock))
+
+
+def test_code_that_is_not_deployed_is_refused(harness):
+    """The live handlers would go on with what they do now."""
+    buggy(harness, (1, "PLACED"))
+    harness.app.on(lambda_of_orders, name="more")
+    with pytest.raises(ReplayRefused, match="deployed with other handlers"):
+        to_the_end(harness, "labels")
+    assert labels(harness) == {1: "bug PLACED"}
+    assert "orders.replay" not in consumers(harness)
+
+
+def test_the_name_of_its_consumer_may_be_taken():
+    app = app_of()
+    app.listener("replay").on(lambda_of_orders)
+    with rig(lambda: app) as harness:
+        harness.put(Order(number=1))
+        harness.settle()
+        with pytest.raises(ReplayRefused, match="replay is a consumer already"):
+            to_the_end(harness, "labels")
+        assert under_way(harness) == []
+
+
+def test_other_code_begins_anew(harness):
+    """What the code before has done is gone over."""
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    since = wish(harness).since
+    stopping(harness, since)
+    assert labels(harness) == {1: "fixed PLACED", 2: "bug PLACED"}
+    STATE["down"] = False
+    of_handlers = replay_to_end.fingerprint_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay_to_end, "fingerprint_of", lambda h: "v2" + of_handlers(h))
+        assert to_the_end(harness, "labels", since=since).handlers["labels"].ran == 2
+    assert labels(harness) == {1: "fixed PLACED", 2: "fixed PLACED"}
+
+
+def stopping(harness, since):
+    """Replay until the first change of order 2 fails."""
+    STATE["only"] = 2
+    report = to_the_end(harness, "labels", since=since)
+    STATE.pop("only")
+    assert report.under_way
+    assert report.handlers["labels"].ran == 1
+
+
+def test_it_goes_on_behind_what_is_done(harness):
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    since = wish(harness).since
+    stopping(harness, since)
+    assert to_the_end(harness, "labels", since=since).handlers["labels"].ran == 1
+    assert labels(harness) == {1: "fixed PLACED", 2: "fixed PLACED"}
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "shadow"])
+def test_a_look_writes_nothing_and_compares_what_the_latest_changes_make(harness, mode):
+    buggy(harness, (1, "PLACED"), (2, "PLACED"), (1, "SHIPPED"))
+    before = harness.items()
+    report = to_the_end(harness, "labels", mode=mode)
+    assert harness.items() == before
+    done = report.handlers["labels"]
+    assert (done.ran, done.items, done.passed.total()) == (3, 3, 0)
+    assert done.different == (2 if mode == "shadow" else 0)
+
+
+def once_replayed(harness):
+    """P19: killed or frozen, it is given again until it is at its end, and all is right then."""
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"), (2, "PLACED"))
+    harness.put(Order(number=1, status="LOST"))
+    harness.settle()
+    replayed(harness, "labels", "places", to_end=True, since=1.0)
+    harness.settle()
+    assert labels(harness) == {1: "fixed LOST", 2: "fixed PLACED"}
+    assert places(harness) == {"fixed LOST", "bug SHIPPED"}
+    assert places(harness, 2) == {"bug PLACED", "fixed PLACED"}
+    assert "orders.replay" not in consumers(harness)
+
+
+def test_p19_a_replay_killed_at_any_call_goes_on_when_it_is_given_again():
+    assert list(every_crash(once_replayed, rig, part="operation", sample=6))
+
+
+def test_p19_a_replay_frozen_at_any_call_does_no_harm_when_it_thaws():
+    assert list(every_freeze(once_replayed, rig, part="operation", sample=6))
