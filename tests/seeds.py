@@ -5,11 +5,13 @@ import os
 _PLAYED = int(os.environ.get("CONFORMANCE_SEEDS", "1"))
 
 
-def seeds(most: int | None = None) -> range:
+def seeds(most: int | None = None, *, least: int = 1) -> range:
     """Return the seeds to play.
 
     Args:
+        least: a mistake is met by some of so many seeds, and not by each.
         most: a trial tells something with so many seeds, and its next ones may meet less; None
             for trials of any seed.
     """
-    return range(_PLAYED if most is None else min(most, _PLAYED))
+    played = max(least, _PLAYED)
+    return range(played if most is None else min(most, played))

@@ -15,6 +15,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Verb
 from streamkit.stream.decode import parse_page
 from streamkit.testing.loop import VirtualClock, run_virtually
+from tests.seeds import seeds
 
 EXACT = Context(prec=500)
 SCHEMA = TableSchema("shop", "PK", "SK", "S", "S", {})
@@ -173,7 +174,7 @@ def meaning(pending):
 APPS = [(Till,), (Shelf,), (Till, Shelf), (Stock,), (Stock, Visits), (Stock, Till)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(least=12))
 @pytest.mark.parametrize("kinds", APPS, ids=lambda kinds: "+".join(k.__name__ for k in kinds))
 def test_a_block_comes_to_what_its_changes_do_one_by_one(kinds, seed):
     page = page_of(random.Random(seed), 60)
@@ -207,7 +208,7 @@ def test_most_changes_are_in_blocks():
     assert len(pending) < 1_000
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(least=4))
 def test_a_block_that_is_taken_apart_is_its_changes(seed):
     page = page_of(random.Random(seed), 60)
     singly, _, _ = dispatched(app_of(Till, Shelf), page, blocks=False)
