@@ -2,8 +2,8 @@
 
 In: an iterator, which says where it leads. Out: pages, as the stream gives them. On failure:
 `RetentionLost`, for what the archive says is lost; `NotDecided`, as long as it says nothing about a
-position that is trimmed. If no worker is alive that writes the archive, whoever asks records the
-hole, as the writer would, and whichever process was first has decided for all readers.
+position that is trimmed. If no worker is alive that writes the archive, the process that asks
+records the hole, as the writer would; the first one decides for all readers.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

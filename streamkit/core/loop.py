@@ -178,7 +178,7 @@ class CommitLoop:
         self._taken = max(plan.changes, ITEMS_MAX)
         with self.dispatcher.tracing.commit(self.planner.shard, plan, self.pending):
             # If the process dies here, all of the plan is in the table or nothing. The fence's
-            # progress is part of it, so whoever continues reads from there which of the two it was.
+            # progress is part of it, so the next process reads from there which of the two it was.
             verdict = await self.fence.commit(plan, self.pending)
         if isinstance(verdict, Applied):
             await self.adopt(verdict.batch)

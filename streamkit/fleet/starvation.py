@@ -27,7 +27,7 @@ _LEAST, _MOST = 4, 7
 
 _STARVED_SECONDS = 28.0
 """How long a lease is to become: a worker without CPU stands still for as long, whatever its lease
-is, and a worker that looks so seldom judges nobody by a lease that is shorter."""
+is, and a worker that looks so seldom judges no other one by a lease that is shorter."""
 
 
 def longest(lease_seconds: float) -> int:

@@ -247,8 +247,8 @@ def apart(mine: Mapping[str, Cursor], done: Mapping[str, Cursor]) -> tuple[list[
     """Return in which shards a handler is behind its app, or half done, and ahead by all of one.
 
     Both must know the same shards: the app would read all of a shard that the handler alone knows,
-    and nobody would read for the handler what the app alone has finished. Only what is older than
-    all that the other one knows does not count.
+    and no process would read for the handler what the app alone has finished. A shard that is
+    older than all that the other one knows does not count.
 
     Args:
         mine: the app's cursors.
