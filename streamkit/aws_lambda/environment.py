@@ -155,8 +155,7 @@ async def open_environment(
                 marks=True,
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
-            machine = Machine(aws, clock, rng)
-            yield Environment(app, machine, tables, dispatcher, shard, joined, emf)
+            yield Environment(app, Machine(aws, clock, rng), tables, dispatcher, shard, joined, emf)
 
 
 def check_start(app: App) -> None:

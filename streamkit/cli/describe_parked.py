@@ -39,18 +39,9 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
     if not rows:
         say("no change is parked")
         return
+    heads = ("queue", "handler", "entity", "error", "attempts", "tries", "due (UTC)")
     table(
-        (
-            "queue",
-            "handler",
-            "entity",
-            "error",
-            "attempts",
-            "tries",
-            "due (UTC)",
-            "parked at (UTC)",
-            "position",
-        ),
+        (*heads, "parked at (UTC)", "position"),
         rows[:_SHOWN],
         drop=("position", "entity", "attempts", "parked at (UTC)"),
         cut=("handler", "error"),
@@ -59,8 +50,8 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
         say(
             f"and {len(rows) - _SHOWN} more: --handler, --queue and others choose, --json shows all"
         )
-    heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
-    said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
+    failed = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
+    said = ", ".join(f"{count} of {name}" for name, count in failed.most_common())
     say(f"{len(rows)} parked in {len({change.queue for change in parked})} queues: {said}")
 
 
