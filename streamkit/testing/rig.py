@@ -54,6 +54,9 @@ class Rig:
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: the worker's settings; by default it polls seldom, so that days pass quickly.
+
+    Attributes:
+        worker: the app's worker; it is started by what needs it, and replaced when it dies.
     """
 
     def __init__(
