@@ -1,6 +1,8 @@
 """The polling pool: each when it is due, the most overdue first, never more than its size at once."""
 
+import asyncio
 import itertools
+from functools import partial
 
 import anyio
 import pytest
@@ -111,6 +113,42 @@ def test_a_thousand_quiet_shards_have_no_task_each():
             await anyio.sleep(40)
             group.cancel_scope.cancel()
         assert all(poll.at == [30.0] for poll in quiet)
+
+    run_virtually(main)
+
+
+def test_what_is_due_behind_others_is_polled_in_a_task_that_has_ended_its_own():
+    async def main():
+        pool, tasks = PollingPool(4), set()
+
+        async def poll():
+            tasks.add(asyncio.current_task())  # kept, so that no two have one address
+            await anyio.sleep(1)
+
+        for _ in range(100):
+            pool.add(partial(poll))
+        await polled_for(pool, 25.5)
+        assert len(tasks) == 4
+
+    run_virtually(main)
+
+
+def test_a_poll_that_waits_for_nothing_leaves_the_others_their_turn():
+    async def main():
+        pool, polls = PollingPool(2), []
+
+        async def hot():
+            polls.append(1)
+            assert len(polls) < 1000, "nothing else has run"
+            return 0.0
+
+        pool.add(hot)
+        async with anyio.create_task_group() as group:
+            group.start_soon(pool.run)
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        assert polls
 
     run_virtually(main)
 
