@@ -6,6 +6,7 @@ sessions of a process: botocore's models of services, and the authorities that c
 The calls that are made all the time take a shorter way through botocore, see `frequent_calls`.
 """
 
+import gzip
 import inspect
 import os
 import ssl
@@ -13,10 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 from botocore.httpsession import create_urllib3_context, get_cert_path
-from botocore.loaders import create_loader
+from botocore.loaders import JSONFileLoader, create_loader
 
 try:
     import aioboto3
@@ -26,10 +28,28 @@ except ImportError:  # installed from requirements-aiobotocore.txt
 from streamkit.model.frequent_calls import ParserFactory, make_short
 
 
+class _Models(JSONFileLoader):  # type: ignore[misc]
+    """Loads botocore's models of services, and its list of endpoints, which has over a megabyte.
+
+    In plain dictionaries they take 3 MB less than in botocore's ordered ones, and a third of its
+    time, which a command and a cold function would wait for.
+    """
+
+    def load_file(self, file_path: str) -> Any:
+        """Return what a file holds; its path comes without its ending. None if there is none."""
+        for ending, opened in ((".json", open), (".json.gz", gzip.open)):
+            if os.path.isfile(file_path + ending):
+                with opened(file_path + ending, "rb") as file:
+                    return msgspec.json.decode(file.read())
+        return None
+
+
 @lru_cache(maxsize=4)
 def _loader(data_path: str | None) -> Any:
-    """Share botocore's loaded service models (40 ms each) between sessions."""
-    return create_loader(data_path)
+    """Share botocore's loaded service models between sessions."""
+    loader = create_loader(data_path)
+    loader.file_loader = _Models()
+    return loader
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,27 @@
+"""Sessions of the SDK: what is shared between them is what botocore itself would load."""
+
+import pytest
+from botocore.loaders import create_loader
+
+from streamkit.model.sessions import _loader
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "dynamodbstreams", "sqs", "s3", "sts"])
+def test_the_models_of_services_are_those_that_botocore_loads(service):
+    ours, own = _loader(None), create_loader()
+    for kind in ("service-2", "endpoint-rule-set-1"):
+        assert ours.load_service_model(service, kind) == own.load_service_model(service, kind)
+
+
+def test_the_endpoints_and_the_defaults_are_those_that_botocore_loads():
+    for name in ("endpoints", "partitions", "sdk-default-configuration"):
+        assert _loader(None).load_data(name) == create_loader().load_data(name)
+
+
+def test_a_model_of_the_user_is_found_first_and_packed_or_not(tmp_path):
+    of_service = tmp_path / "dynamodb" / "2012-08-10"
+    of_service.mkdir(parents=True)
+    (of_service / "service-2.json").write_text('{"metadata": {"mine": true}}')
+    model = _loader(str(tmp_path)).load_service_model("dynamodb", "service-2")
+    assert model["metadata"] == {"mine": True}
+    assert "rules" in _loader(str(tmp_path)).load_service_model("dynamodb", "endpoint-rule-set-1")
