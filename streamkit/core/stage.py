@@ -3,8 +3,9 @@
 A position that no commit has carried stays in memory and rides with the next commit. `Checkpoints`
 write it alone only now and then, to save writes.
 
-In: the pending changes of a page. Out: the cursor as it is in the table; `quiet` says that nothing
-is pending. On failure: `LeaseLost` (drop everything, nothing is lost), or what the table refuses.
+In: the pending changes of a page. Out: the cursor as it is in the table; `until_quiet` returns when
+nothing is pending. On failure: `LeaseLost` (drop everything, nothing is lost), or what the table
+refuses.
 """
 
 from collections import deque
@@ -51,8 +52,7 @@ class CommitStage:
         self.loop = CommitLoop(self, dispatcher, planner, queued_keys, committer.tables, pacing)
         self.dispatcher, self.pacing = dispatcher, pacing
         self.queued_keys, self.stopping = queued_keys, self.loop.stopping
-        self.quiet = anyio.Event()
-        self.quiet.set()
+        self._quiet: anyio.Event | None = None
         self.seen = committer.cursor.seen
         self._wrote = wrote
         self._budget = budget
@@ -80,8 +80,8 @@ class CommitStage:
         if traffic:
             self._timer.note_traffic()
         self.pending.extend(pending)
-        if self.quiet.is_set():
-            self.quiet = anyio.Event()
+        if self._quiet is None:
+            self._quiet = anyio.Event()
 
     async def run_later(self, later: Sequence[Run], pending: Sequence[PendingChange]) -> None:
         """Run the async handlers of a page, unless its changes are left to another owner."""
@@ -101,7 +101,14 @@ class CommitStage:
     async def run(self) -> None:
         """Commit until nothing is pending, or until the rest must be left to another owner."""
         await self.loop.run()
-        self.quiet.set()
+        if self._quiet is not None:
+            self._quiet.set()
+            self._quiet = None
+
+    async def until_quiet(self) -> None:
+        """Wait until nothing is pending, or what is pending is left to another owner."""
+        if self._quiet is not None:
+            await self._quiet.wait()
 
     # -- the cursor as a fence -----------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import inspect
 import os
 import ssl
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,7 +19,7 @@ import msgspec
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 from botocore.httpsession import create_urllib3_context, get_cert_path
-from botocore.loaders import JSONFileLoader, create_loader
+from botocore.loaders import JSONFileLoader, Loader
 
 try:
     import aioboto3
@@ -38,8 +39,9 @@ class _Models(JSONFileLoader):  # type: ignore[misc]
     def load_file(self, file_path: str) -> Any:
         """Return what a file holds; its path comes without its ending. None if there is none."""
         for ending, opened in ((".json", open), (".json.gz", gzip.open)):
-            if os.path.isfile(file_path + ending):
-                with opened(file_path + ending, "rb") as file:
+            path = Path(file_path + ending)
+            if path.is_file():
+                with opened(path, "rb") as file:
                     return msgspec.json.decode(file.read())
         return None
 
@@ -47,9 +49,9 @@ class _Models(JSONFileLoader):  # type: ignore[misc]
 @lru_cache(maxsize=4)
 def _loader(data_path: str | None) -> Any:
     """Share botocore's loaded service models between sessions."""
-    loader = create_loader(data_path)
-    loader.file_loader = _Models()
-    return loader
+    paths = data_path.split(os.pathsep) if data_path else []
+    found = [os.path.expandvars(str(Path(path).expanduser())) for path in paths]
+    return Loader(extra_search_paths=found, file_loader=_Models())
 
 
 @lru_cache(maxsize=4)

@@ -152,7 +152,7 @@ class CopyPipeline(ShardPipeline):
 
     async def _settle(self, lost: RetentionLost) -> None:
         """Record a hole; this decides it for all readers."""
-        await self.stage.quiet.wait()
+        await self.stage.until_quiet()
         await self.stage.store()
         await self.reading.losses.settle(lost)
         self.stage.tail.lose(gone=lost.gone)

@@ -36,9 +36,14 @@ def sixteen_shards() -> Figure:
     return replayed(Case("aggregate", shards=16, changes=22_000))
 
 
-@row("aggregate, pages of 50", unit=RATE, of=USUAL, bar=1.0)
+@row("aggregate, 16 shards, pages of 50", unit=RATE, of=USUAL, bar=2.8)
 def small_pages() -> Figure:
-    return replayed(Case("aggregate", records=50, changes=5_000))
+    return replayed(Case("aggregate", records=50, shards=16, changes=16_000))
+
+
+@row("aggregate, pages of 50", unit=RATE, of=USUAL, bar=1.4)
+def small_pages_of_one_shard() -> Figure:
+    return replayed(Case("aggregate", records=50, changes=2_500))
 
 
 @row("on, with one Put each", unit=RATE, of=USUAL, bar=1.8)
