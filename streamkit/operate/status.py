@@ -127,7 +127,7 @@ async def read_status(
     Args:
         app: the app whose consumer is read.
         aws: open clients.
-        clock: computes ages.
+        clock: the time by which ages are computed.
         look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it is
             an upper bound that can be an hour too high on a quiet shard.
         audiences: of fan-outs, as earlier looks have counted them.

@@ -48,9 +48,10 @@ class Harness(Rig):
     Args:
         app: the app to run.
         create_table: a `CreateTable` request, with a stream, if `shape` is not enough.
-        shape: the shape of the app's table, if its keys are not `PK` and `SK`, or items expire.
-        others: `CreateTable` requests of other tables. Tables in `App(tables=[...])` that are not
-            among them get the keys `PK` and `SK`.
+        shape: the shape of the app's table, if `App(shape=...)` does not say it, and its keys are
+            not `PK` and `SK`, or items expire.
+        others: `CreateTable` requests of other tables. Tables in `App(tables=...)` that are not
+            among them get their declared shapes, or the keys `PK` and `SK`.
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: the worker's settings; by default it polls seldom, so that days pass quickly.
