@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,6 +64,21 @@ AnywayOption = Annotated[
         "--anyway",
         metavar="REASON",
         help="Do it although workers or functions of another release run; the reason is stored.",
+    ),
+]
+
+
+class OldCode(Enum):
+    """What people say of code that still writes at old keys."""
+
+    NONE = "none"
+
+
+OldCodeOption = Annotated[
+    OldCode | None,
+    typer.Option(
+        "--old-code",
+        help="Say that no code writes at old keys any more: old items go at once, without stubs.",
     ),
 ]
 DetachOption = Annotated[

@@ -21,6 +21,7 @@ from streamkit.cli.migration_options import (
     AnywayOption,
     DetachOption,
     NumberArgument,
+    OldCodeOption,
     SegmentsOption,
     app_with_migrations,
     limit_of,
@@ -177,19 +178,21 @@ def contract(
     number: NumberArgument,
     *,
     detach: DetachOption = False,
+    old_code: OldCodeOption = None,
     anyway: AnywayOption = None,
     **manner: Any,
 ) -> None:
     """Delete the old items of a migration that is soaking.
 
-    After this there is no way back.
+    After this there is no way back. A write at an old key is carried for 24 hours; with
+    --old-code none it stops the migration.
     """
     from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.steps import contract as contract_it
 
     async def told(loaded: "App", aws: "Aws", number: str) -> "State":
         await tell_old_writes(loaded, aws, number)
-        return await contract_it(loaded, aws, number, anyway=anyway)
+        return await contract_it(loaded, aws, number, old_code=old_code is None, anyway=anyway)
 
     _step(app, number, told, detach=detach, **manner)
 

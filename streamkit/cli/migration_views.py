@@ -6,7 +6,7 @@ from streamkit.cli.printing import is_rich, moment, say, seconds, table
 from streamkit.migrate.commands import Listed
 from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
-from streamkit.migrate.estimates import StepCost
+from streamkit.migrate.estimates import Choice, StepCost
 from streamkit.migrate.findings import Verified
 from streamkit.migrate.old_writes import OldWriteRate
 from streamkit.migrate.planning import MigrationPlan
@@ -51,6 +51,7 @@ def describe_plan(plan: MigrationPlan) -> None:
     say(f"in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
     if plan.forecast.seconds is not None:
         say(f"at this budget it takes at least {seconds(plan.forecast.seconds)}")
+    _describe_choices(plan.forecast.choices)
     for one in plan.indexes:
         say(
             f"meanwhile DynamoDB fills index {one.name}: {_count(one.entries)} entries,"
@@ -71,6 +72,23 @@ def _row(step: StepCost) -> tuple[str, ...]:
         ", ".join(indexes) or "-",
         _money(step.dollars),
     )
+
+
+def _describe_choices(choices: Sequence[Choice]) -> None:
+    """Print what each way to the end takes as a whole."""
+    if not choices:
+        return
+    say()
+    times = [] if choices[0].seconds is None else ["at least"]
+    table(
+        ("to the end by", "read units", "write units", "$", *times),
+        [
+            (one.name, _count(one.reads), _count(one.writes), _money(one.dollars))
+            + (() if one.seconds is None else (seconds(one.seconds),))
+            for one in choices
+        ],
+    )
+    say("without old code no stubs are left; they are watched until it has written none for 24 h")
 
 
 def _describe_problems(plan: MigrationPlan) -> None:

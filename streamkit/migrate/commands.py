@@ -210,6 +210,7 @@ async def begin(
             note="",
             verified={},
             first=0,
+            declared=0.0,
             records=migration.moves,
         )
         return limited(fresh, limit).noted(AuditEntry(now, who, "begin"))

@@ -40,7 +40,8 @@ def after_pass(state: State) -> PhaseStep:
     """Return the step that comes after a pass that left nothing to do."""
     facts: dict[str, Any] = {"note": "", "attempt": 0}
     if state.does == "comparing":
-        return PhaseStep("contracting", "leaving stubs", facts)
+        what = "deleting old items" if state.declared else "leaving stubs"
+        return PhaseStep("contracting", what, facts)
     phase = _NEXT[state.does]
     return PhaseStep(phase, phase, facts)
 
@@ -58,7 +59,7 @@ def given_up(state: State, note: str) -> PhaseStep:
     if state.phase in ("scanning", "verifying"):
         return PhaseStep("blocked", note, {"note": note})
     if state.does == "comparing":  # nothing is taken away yet
-        again = {"attempt": 0, "refused": state.refused + 1}
+        again = {"attempt": 0, "refused": state.refused + 1, "declared": 0.0}
         return PhaseStep("soaking", f"not contracted: {note}", {"note": note, **again})
     facts: dict[str, Any] = {"note": note, "paused": True, "stage": state.stage}
     facts["attempt"] = first_of(state)

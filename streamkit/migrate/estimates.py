@@ -4,12 +4,13 @@ In: what the parts of a sample take. Out: a `Forecast`, step by step. Money is t
 tables; a provisioned table pays for its capacity, and takes the time that the budget says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.expenses import (
+    AT_ONCE,
     PAGE_ITEMS,
     PAGE_WRITES,
     PASSES,
@@ -21,10 +22,7 @@ from streamkit.migrate.expenses import (
 from streamkit.migrate.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS, PRICED
 
-_TOGETHER: dict[Step, tuple[Step, ...]] = {
-    "scan": ("scan", "rewrite"),
-    "verify": ("verify",),
-}
+_TO_REST: tuple[tuple[Step, ...], ...] = (("scan", "rewrite"), ("verify",))
 """The steps that run at the same time, group after group, until the migration rests."""
 
 
@@ -48,12 +46,40 @@ class StepCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What a migration takes as a whole if people choose a way to its end.
+
+    `writes` are units of the table and of its indexes; `seconds` is None if no budget limits it.
+    """
+
+    name: str
+    reads: SampleEstimate
+    writes: SampleEstimate
+    dollars: SampleEstimate
+    seconds: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {
+            "name": self.name,
+            "reads": self.reads.to_dict(),
+            "writes": self.writes.to_dict(),
+            "dollars": self.dollars.to_dict(),
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
-    """The units, money and time of a migration; `seconds` is None if no budget limits it."""
+    """The units, money and time of a migration; `seconds` is None if no budget limits it.
+
+    `choices` are the ways to its end, if there are several.
+    """
 
     steps: tuple[StepCost, ...]
     dollars: SampleEstimate
     seconds: float | None
+    choices: tuple[Choice, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -61,6 +87,7 @@ class Forecast:
             "steps": [step.to_dict() for step in self.steps],
             "dollars": self.dollars.to_dict(),
             "seconds": self.seconds,
+            "choices": [one.to_dict() for one in self.choices],
             "prices": PRICED,
         }
 
@@ -93,8 +120,35 @@ def forecast(
             part[step, "read", ""] += units
             part[step, "write", ""] += PAGE_WRITES * items / PAGE_ITEMS
     steps = tuple(_step(step, sample, parts) for step in STEPS if _named(step, parts))
-    dollars = sample.total_of([_dollars(part) for part in parts])
-    return Forecast(steps, dollars, _seconds(steps, reads, writes))
+    dollars = sample.total_of([_dollars(part, STEPS) for part in parts])
+    choices = _choices(steps, sample, parts, (reads, writes))
+    return Forecast(steps, dollars, _seconds(steps, reads, writes), choices)
+
+
+def _choices(
+    steps: Sequence[StepCost],
+    sample: Sample,
+    parts: Sequence[Spent],
+    budget: tuple[float | None, float | None],
+) -> tuple[Choice, ...]:
+    """Return the ways to the end of a migration that moves items; others have one."""
+    if not _named(AT_ONCE, parts):
+        return ()
+    every = *steps, _step(AT_ONCE, sample, parts)
+    later = tuple(step for step in STEPS if step not in ("scan", "rewrite", "contract"))
+    found = []
+    for name, last in (("contract", STEPS[-1]), ("contract --old-code none", AT_ONCE)):
+        way = ("scan", "rewrite", *later, last)
+        reads = sample.total_of([_units(part, way, "read") for part in parts])
+        writes = sample.total_of([_units(part, way, "write") for part in parts])
+        dollars = sample.total_of([_dollars(part, way) for part in parts])
+        groups = (("scan", "rewrite"), *((step,) for step in (*later, last)))
+        found.append(Choice(name, reads, writes, dollars, _seconds(every, *budget, groups)))
+    return tuple(found)
+
+
+def _units(part: Spent, steps: Sequence[Step], kind: str) -> float:
+    return sum(units for (of, what, _), units in part.items() if of in steps and what == kind)
 
 
 def _named(step: Step, parts: Sequence[Spent]) -> bool:
@@ -107,20 +161,28 @@ def _step(step: Step, sample: Sample, parts: Sequence[Spent]) -> StepCost:
         step,
         sample.total_of([part[step, "read", ""] for part in parts]),
         {name: sample.total_of([part[step, "write", name] for part in parts]) for name in indexes},
-        sample.total_of([_dollars(part, step) for part in parts]),
+        sample.total_of([_dollars(part, (step,)) for part in parts]),
     )
 
 
-def _dollars(part: Spent, step: Step | None = None) -> float:
-    return sum(units * DOLLARS[kind] for (of, kind, _), units in part.items() if step in (None, of))
+def _dollars(part: Spent, steps: Sequence[Step]) -> float:
+    return sum(units * DOLLARS[kind] for (of, kind, _), units in part.items() if of in steps)
 
 
-def _seconds(steps: Sequence[StepCost], reads: float | None, writes: float | None) -> float | None:
-    """Return how long the passes before the first rest take; the scarcest kind of units decides."""
+def _seconds(
+    steps: Sequence[StepCost],
+    reads: float | None,
+    writes: float | None,
+    groups: Iterable[tuple[Step, ...]] = _TO_REST,
+) -> float | None:
+    """Return how long steps take, by default those before the first rest.
+
+    The scarcest kind of units decides, in each group of steps that run at the same time.
+    """
     if not (reads or writes):
         return None
     total = 0.0
-    for together in _TOGETHER.values():
+    for together in groups:
         longest = 0.0
         mine = [step for step in steps if step.step in together]
         if reads:

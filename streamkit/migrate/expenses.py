@@ -7,7 +7,8 @@ a unit for each 4 KB. Every write of a migration changes the item's origin, so t
 project all attributes are written each time.
 
 The steps: `scan` and `verify` read the table, `rewrite` is what an item needs that is not right,
-`switch` and `contract` are for items that move.
+`switch` and `contract` are for items that move; `at once` is instead of `contract` where no old
+code writes any more.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.sizes import item_size
 from streamkit.progress.actions import Wire
 
-Step = Literal["scan", "rewrite", "verify", "switch", "contract"]
+Step = Literal["scan", "rewrite", "verify", "switch", "contract", "at once"]
 Spent = defaultdict[tuple[Step, str, str], float]
 """Units by step, `read` or `write`, and index; "" is the table."""
 
@@ -42,6 +43,9 @@ PASSES: Final[tuple[Step, ...]] = ("scan", "verify")
 Item = Mapping[str, Wire]
 
 
+AT_ONCE: Final[Step] = "at once"
+
+
 def moving_passes(migration: Migration) -> tuple[Step, ...]:
     """Return the passes over the table of a migration that moves items.
 
@@ -50,7 +54,7 @@ def moving_passes(migration: Migration) -> tuple[Step, ...]:
     """
     if not migration.moves:
         return ()
-    return ("switch", "switch", *(5 * ("contract",)))
+    return ("switch", "switch", *(5 * ("contract",)), *(4 * (AT_ONCE,)))
 
 
 def write_units(size: int) -> int:
@@ -61,6 +65,14 @@ def write_units(size: int) -> int:
 def read_units(size: int) -> int:
     """Return the units of reading so many bytes at once, strongly consistent."""
     return max(1, ceil(size / 4096))
+
+
+def pass_units(items: Sequence[Item]) -> float:
+    """Return the units of reading items in a pass, strongly consistent.
+
+    Each page is rounded up to 4 KB. What a sample has paid says less: its pages are smaller.
+    """
+    return sum(map(item_size, items)) / 4096 + 0.5 * len(items) / PAGE_ITEMS
 
 
 class Expenses:
@@ -148,7 +160,8 @@ class Expenses:
         look += sum(read_units(item_size(one)) for one in wanted)
         if several > 1:  # the pass sees one of them, and reads all
             spent["rewrite", "read", ""] += several * mine + look
-        times: tuple[tuple[Step, int], ...] = (("verify", 1), ("switch", 2), ("contract", 3))
+        times: tuple[tuple[Step, int], ...]
+        times = (("verify", 1), ("switch", 2), ("contract", 3), (AT_ONCE, 2))
         for step, looks in times:
             spent[step, "read", ""] += looks * mine
             shared[step, "read", ""] += looks * look
@@ -164,10 +177,24 @@ class Expenses:
         rest = {n: v for n, v in stamped.items() if n in self._schema.key_attributes}
         self._write(spent, "contract", self._schema, stamped, rest, factor=2)
         self._write(spent, "contract", self._schema, rest, None, factor=2)
+        self._at_once(spent, stamped, rest, item_size(record))
         shared["contract", "write", ""] += 4 * write_units(item_size(record))
         spent["contract", "read", ""] -= 2.5 * item_size(stamped) / 4096  # stubs are small
         for what, units in shared.items():
             spent[what] += units / several
+
+    def _at_once(self, spent: Spent, stamped: Item, rest: Item, record: int) -> None:
+        """Count what it takes that old items go without stubs, beside the looks at all of it.
+
+        The last two passes of four see neither old items nor records. What went is looked at once
+        more, because the stream shows it; and the rest of a split, by these passes.
+        """
+        split, several = self._migration.mode == "split", len(self._migration.sources)
+        self._write(spent, AT_ONCE, self._schema, stamped, rest if split else None, factor=2)
+        spent[AT_ONCE, "write", ""] += 2 * write_units(record) / several
+        spent[AT_ONCE, "read", ""] += 4 if split else 1 + several
+        gone = 0 if split else item_size(stamped)
+        spent[AT_ONCE, "read", ""] -= 2 * (gone + record / several) / 4096
 
     def _record_size(self, wanted: Sequence[Item]) -> int:
         """Return the size of a pair record: a key, and a digest for each field."""

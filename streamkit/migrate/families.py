@@ -199,7 +199,7 @@ class Families:
                 # moment; else another process may have written them all in between.
                 if await self.read(family.key, new) != family:
                     return RefusedCommit()
-                if error.kind == "conflict":
+                if error.kind == "conflict" or not self.rules.stubs:
                     await self.written(family.key, at)
                 raise
             settles = plan is not None
@@ -210,7 +210,8 @@ class Families:
             wrote = settles and done is DONE and self._old_was_written(family, at)
             if wrote:
                 await self.written(family.key, at)
-            if done is not DONE or not settles or not step or (wrote and step == "close"):
+            stays = wrote and (step == "close" or not self.rules.stubs)
+            if done is not DONE or not settles or not step or stays:
                 return done
             family = await self.read(family.key)
 

@@ -5,20 +5,25 @@ shows them, or None.
 """
 
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.state import State
 
 QUIET_SECONDS = 24 * 3600.0
 """Seconds since the last write at an old key before deleting old items: longer than any deploy."""
 _NAMED = 5
 
 
-async def objection(errors: ErrorBook, now: float) -> str | None:
+async def objection(errors: ErrorBook, now: float, state: State) -> str | None:
     """Return the reason against deleting old items, if there is one.
 
     Args:
         errors: the errors of the migration.
         now: the time in epoch seconds.
+        state: the state of the migration; if people have said that no old code writes any more,
+            only what it wrote after that counts.
     """
     number = errors.migration
+    if (said := await broken_word(errors, state)) is not None:
+        return said
     found = await errors.open()
     if found:
         some = ", ".join(error.id for error in found[:_NAMED])
@@ -29,7 +34,7 @@ async def objection(errors: ErrorBook, now: float) -> str | None:
             " decide with `errors retry ITEM --take old` or `--take new`"
         )
     last = await last_write(errors, now)
-    if last is not None:
+    if last is not None and last[1] >= state.declared:
         name, at = last
         return (
             f"old code wrote item {name} at its old key {_ago(now - at)} ago (`streamkit migrate"
@@ -43,6 +48,18 @@ async def last_write(errors: ErrorBook, now: float) -> tuple[str, float] | None:
     """Return which item old code wrote last, and when, if that was within 24 hours."""
     last = await errors.last_written()
     return last if last is not None and now - last[1] < QUIET_SECONDS else None
+
+
+async def broken_word(errors: ErrorBook, state: State) -> str | None:
+    """Return what to do about an old write, if old items go because people said there is none."""
+    last = await errors.last_written() if state.at_once else None
+    if last is None or last[1] < state.declared:
+        return None
+    return (
+        f"old code wrote item {last[0]} at its old key, but `--old-code none` said that none does;"
+        " its write is still there, and no item was deleted that it had written: stop that code,"
+        " then `streamkit migrate resume` goes on with stubs, which are watched for 24 h"
+    )
 
 
 def _ago(seconds: float) -> str:

@@ -27,7 +27,7 @@ from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
-from streamkit.migrate.expenses import Expenses, Spent, entry_units
+from streamkit.migrate.expenses import Expenses, Spent, entry_units, pass_units
 from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, waits_for_indexes
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.opening import survey_for
@@ -223,7 +223,7 @@ class _Look:
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
-        seen = _Seen(part.scanned, part.units)
+        seen = _Seen(part.scanned, pass_units(part.items))
         self.seen.append(seen)
         for name in indexes_created(self.schemas.source):
             index = self.schemas.source.indexes[name]
@@ -312,8 +312,7 @@ class _Look:
         seen = self.seen
         scanned = [float(one.scanned) for one in seen]
         matching = [float(one.matching) for one in seen]
-        passes = 2.0  # a plan reads at half the price; a pass reads strongly consistent
-        units = [passes * one.units for one in seen]
+        units = [one.units for one in seen]
         found = forecast(
             self.migration,
             sample,

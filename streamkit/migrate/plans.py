@@ -43,14 +43,16 @@ class Rules:
     """What a phase allows.
 
     `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
-    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go. `gate`:
-    what a transaction that makes a pair asks for, so that a late one makes none.
+    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
+    `stubs`: an old item that goes leaves one; without, people have said that no code writes there.
+    `gate`: what a transaction that makes a pair asks for, so that a late one makes none.
     """
 
     counts_new: bool = False
     makes_new: bool = True
     makes_old: bool = False
     drops: bool = False
+    stubs: bool = True
     gate: str = ""
 
 
@@ -98,7 +100,14 @@ class Plans:
         return self._marked(family, sides) if plan.after == family else plan
 
     def _first(self, family: Family, sides: Sides) -> FamilyPlan | None:
-        """Make what is missing on one side, and the record."""
+        """Make what is missing on one side, and the record.
+
+        Raises:
+            Undecided: another item is in a place, or old code wrote where no stub is left.
+        """
+        if sides.targets and not self.rules.stubs:  # nobody knows what was done there meanwhile
+            text = "written at its old key, from which it had gone, because people said none writes"
+            raise undecided(family, "late", text)
         there = {place for place, one in family.new.items() if one is not None}
         for place in there & sides.targets.keys():
             both = [
@@ -208,10 +217,12 @@ class Plans:
         return replace(plan, after=replace(plan.after, old=old, new=new))
 
     def contract(self, family: Family) -> FamilyPlan | None:
-        """Leave a stub of an old item that is exactly as agreed."""
+        """Leave a stub of an old item that is exactly as agreed; or nothing, and no record."""
         record, old = family.record, family.old
         if record is None or record.left:
             return None
+        if not self.rules.stubs:
+            return self._removed(family)
         if not self.shapes.is_split:
             left = self._stubs(old)
             after = replace(record, base_old=self.shapes.known(left), left="old")
@@ -219,6 +230,15 @@ class Plans:
         rest = {p: one and rewritten(one, self.shapes.rewrite(old)) for p, one in old.items()}
         after = replace(record, base_old=self.shapes.view_of_old(rest), left="old")
         return self._plan(family, rest, family.new, after, counts_new=True, only="old")
+
+    def _removed(self, family: Family) -> FamilyPlan:
+        """Return a family without its old side and its record; of a split, the rest is left."""
+        old: Items = dict.fromkeys(family.old)
+        if self.shapes.is_split:
+            rewrite = self.shapes.rewrite(family.old)
+            rest = {p: one and rewritten(one, rewrite) for p, one in family.old.items()}
+            old = {p: one and _without(one, COPY, PAIR) for p, one in rest.items()}
+        return FamilyPlan(family, replace(family, record=None, old=old), "old")
 
     def close(self, family: Family) -> FamilyPlan | None:
         """Remove stubs that nobody has written, and the record."""

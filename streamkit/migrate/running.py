@@ -33,7 +33,7 @@ from streamkit.migrate.commands import require_begun, require_records, require_s
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.opening import index_is_there, open_migration
 from streamkit.migrate.others import Others
-from streamkit.migrate.overlap import last_write, objection
+from streamkit.migrate.overlap import broken_word, last_write, objection
 from streamkit.migrate.passing import FirstDone, Passing, PassPace, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate, Share
@@ -177,7 +177,9 @@ class Runner:
     async def _follow(self) -> None:
         while True:
             await anyio.sleep(_FOLLOW_SECONDS)
-            await self._read()
+            state = await self._read()
+            if not state.paused and (said := await broken_word(self.opened.errors, state)):
+                await self._give_up(state, said)
 
     # -- capturing -----------------------------------------------------------------------------
 
@@ -268,7 +270,7 @@ class Runner:
 
     async def _rests(self, state: State) -> bool:
         """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
-        watches = state.phase == "closing"
+        watches = state.phase == "closing" and not state.at_once
         watches = watches and await last_write(self.opened.errors, self.clock.time()) is not None
         return not self.stopping.is_set() and (watches or state.phase in RESTING)
 
@@ -330,7 +332,7 @@ class Runner:
             await self._verified(state, left)
         elif left and state.phase != "verifying":
             await self._give_up(state, await self._said_of(left))
-        elif state.stage == "comparing" and (found := await self._objection()):
+        elif (state.stage or state.at_once) and (found := await self._objection()):
             await self._give_up(state, found)
         elif await passing.must_repeat(state, self._work, self.tallies):
             await self._turn(state, once_more(state))
@@ -360,7 +362,7 @@ class Runner:
         return complete
 
     async def _objection(self) -> str | None:
-        return await objection(self.opened.errors, self.clock.time())
+        return await objection(self.opened.errors, self.clock.time(), self.state)
 
     async def _said_of(self, left: int) -> str:
         said = self.state.phase in _ENDING and await self._objection()

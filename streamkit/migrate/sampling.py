@@ -24,8 +24,8 @@ _NORMAL = 1.96
 _AT_LEAST = 20
 """Segments of a sample: with fewer it is not known how much they differ."""
 _SEGMENTS_MAX = 1_000_000
-_CHEAP = {"ConsistentRead": False, "ReturnConsumedCapacity": "TOTAL"}
-"""Requests of a sample: eventually consistent for half the price, and they report their cost."""
+_CHEAP = {"ConsistentRead": False}
+"""Requests of a sample: eventually consistent for half the price."""
 _FINER = 8
 _PATIENCE = 4
 """A sample may read so many times the items asked for before it is cut finer."""
@@ -67,11 +67,10 @@ def read_wanted(text: str) -> Wanted:
 
 @dataclass(slots=True)
 class Part:
-    """One segment: its items, and what reading it has cost."""
+    """One segment: its items."""
 
     items: list[dict[str, Wire]] = field(default_factory=list)
     scanned: int = 0
-    units: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,6 @@ async def _part(pages: ScanPages, segment: Segment, items_max: float) -> Part:
     async def visit(segment: Segment, reply: Reply) -> None:
         part.items += reply["Items"]
         part.scanned += reply["ScannedCount"]
-        part.units += reply["ConsumedCapacity"]["CapacityUnits"]
         if part.scanned > items_max:
             segment.stopping.set()
         await segment.advance(reply.get("LastEvaluatedKey"))

@@ -11,7 +11,8 @@ runs the migration follows both, so that a pause needs no reply. The steps are
    switching   pair by pair, the target becomes the truth
    soaking     writes go to targets; sources follow them, if `reverse` says how
    contracting sources become stubs, or lose what was moved out of them; in two stages: `comparing`
-               looks for what no process followed, and takes nothing away; then they become stubs
+               looks for what no process followed, and takes nothing away; then they become stubs,
+               or go at once, if people have said that no old code writes any more
    closing     stubs are watched until old code has written none for 24 hours; then they go
    done
 
@@ -105,7 +106,8 @@ class State:
     `switched` is when the switch was begun; `stage` is of `contracting`, "" is the stage that
     leaves stubs. `records` says that each pair has a record: those of earlier releases have none.
     A release that knows none has to leave these alone, so it is stored as another definition.
-    `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
+    `declared` is when people said that no old code writes any more, so that old items go at once;
+    0 is never. `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
     many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
     pauses; 0 is no limit.
     """
@@ -129,6 +131,7 @@ class State:
     version: int = 0
     switched: float = 0.0
     stage: Stage = ""
+    declared: float = 0.0
     refused: int = 0
     max_errors: float = 0.0
     first: int = 0
@@ -160,9 +163,14 @@ class State:
         return self.phase not in ("contracting", "closing") or self.stage == "comparing"
 
     @property
+    def at_once(self) -> bool:
+        """Whether old items go without a stub, because people said that no old code writes."""
+        return self.declared > 0 and not self.can_return
+
+    @property
     def course(self) -> tuple[int, str, str]:
         """The fields that decide which writes are right; a pause does not."""
-        return self.run, self.direction, self.does
+        return self.run, self.direction, f"{self.does} at once" if self.at_once else self.does
 
     @property
     def gate(self) -> str:

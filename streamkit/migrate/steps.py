@@ -76,6 +76,8 @@ async def resume(
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
         later = replace(state, paused=False, digest=migration.digest, first=0)
+        if state.at_once and state.note:  # it was stopped: from here on stubs are left
+            later = replace(later, declared=0.0)
         if state.phase == "blocked":
             later = replace(later, phase="verifying", attempt=first_of(state))
         return state if later == state else replace(later, note="")
@@ -150,6 +152,7 @@ async def contract(
     aws: Aws,
     number: str,
     *,
+    old_code: bool = True,
     anyway: str | None = None,
     by: str | None = None,
     clock: Clock | None = None,
@@ -160,22 +163,38 @@ async def contract(
     Stubs are watched until old code has written none for 24 hours.
     With a reason to do it `anyway`, workers and functions of another release do not prevent it.
 
+    Without `old_code` a person says that no code writes at old keys any more: then old items go
+    with their records, each IF it is exactly as agreed, and no stub is left or watched. A write
+    that is seen there nevertheless stops the migration.
+
     Raises:
         ConfigurationError: it is not `soaking`, items are not right, old code wrote at an old key
             within 24 hours, or another release runs; it names them, and what to do.
     """
+    if not old_code and anyway is not None:
+        raise ConfigurationError(
+            "--old-code none says that no other release runs, and --anyway that one may: say one"
+        )
     migration, clock = migration_of(app, number), clock or SystemClock()
     if not migration.moves:
         raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
     book = await open_book(app, aws)
-    if (await book.read(migration.id)).phase == "soaking":
-        found = await objection(ErrorBook(book.store, migration.id), clock.time())
+    entry = _entry("contract" if old_code else "contract --old-code none", anyway, by, clock)
+    state = await book.read(migration.id)
+    declared = 0.0 if old_code else entry.at
+    if state.phase == "soaking":
+        errors = ErrorBook(book.store, migration.id)
+        found = await objection(errors, entry.at, replace(state, declared=declared))
         if found is not None:
             raise ConfigurationError(f"migration {number}: {found}")
         await _require_release(app, aws, anyway)
-    entry = _entry("contract", anyway, by, clock)
-    facts: dict[str, Any] = {"stage": "comparing", "note": ""}
-    return await _go(book, migration, "soaking", "contracting", facts, entry)
+    facts: dict[str, Any] = {"stage": "comparing", "note": "", "declared": declared}
+    gone = await _go(book, migration, "soaking", "contracting", facts, entry)
+    if not old_code and not gone.declared:
+        raise ConfigurationError(
+            f"migration {number} is contracting already, and leaves stubs: --old-code none is late"
+        )
+    return gone
 
 
 async def rollback(
@@ -211,7 +230,7 @@ async def rollback(
                 " written since is kept"
             )
         back = replace(state, direction="back", paused=False, attempt=0, note="", stage="")
-        back = replace(back, digest=migration.digest, first=0)
+        back = replace(back, digest=migration.digest, first=0, declared=0.0)
         if not migration.is_pairs:
             back = replace(back, phase="capturing", run=state.run + 1, began=said.at)
         elif state.phase in SWITCHED:

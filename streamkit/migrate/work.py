@@ -109,6 +109,7 @@ class MigrationWork:
             makes_new=state.direction == "forward" and state.phase != "done",
             makes_old=state.does in _NEW_COUNTS_TOO,
             drops=state.does == "dropping",
+            stubs=not state.at_once,
             gate=state.gate,
         )
         self.families = Families(self.transform, calls, failed, rules, self._note_written)
@@ -310,7 +311,8 @@ class MigrationWork:
         if new is not None and _by_migration(old, new):
             return False
         if moves:
-            stub = new is None and not self.families.shapes.says(item, new=False)
+            gone = self.state.at_once or not self.families.shapes.says(item, new=False)
+            stub = new is None and gone
             return (self._side(new) or self._side(old)) != "new" and not stub
         try:
             return self.transform.of(plain(new)).changes_item
@@ -318,7 +320,12 @@ class MigrationWork:
             return False
 
     async def _note_written(self, key: Item, at: float) -> None:
-        """Write down that old code has written at an old key, carried over or not."""
+        """Write down that old code has written at an old key, carried over or not.
+
+        Where nobody writes there any more, all was compared before: a write that is seen is later,
+        whatever change has led to it.
+        """
+        at = 0 if self.state.at_once else at
         if self.state.does in _OVERLAP and (not at or at >= self.state.switched):
             await self._book.written(key, at or self._clock.time())
 

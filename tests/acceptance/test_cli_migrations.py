@@ -444,10 +444,13 @@ def statuses(kind):
     return written | {f"{kind}#3": "SENT", f"{kind}#30": "SENT"}
 
 
-def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(shop):
+@pytest.mark.parametrize("old_code", [(), ("--old-code", "none")])
+def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(shop, old_code):
     with moved_to_where_it_soaks(shop, ends="done"):
         assert shop.json("migrate", "verify", "shop:app", "0001")["ok"]
-        done = shop.run("migrate", "contract", "shop:app", "0001", "--json")
+        both = ("--old-code", "none", "--anyway", "so be it")
+        assert shop.run("migrate", "contract", "shop:app", "0001", *both).returncode == 4
+        done = shop.run("migrate", "contract", "shop:app", "0001", *old_code, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1])["phase"] == "done"
         assert app_items(shop) == statuses("PARCEL")
@@ -455,9 +458,12 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
         assert (refused.returncode, "no way back" in refused.stderr) == (4, True)
     told = shop.run("migrate", "history", "shop:app", "0001", "--json").stdout
     said = dict.fromkeys(entry["what"] for entry in json.loads(told))
+    contracts = ("contract", "leaving stubs")
+    if old_code:
+        contracts = ("contract --old-code none", "deleting old items")
     assert [one for one in said if one != "once more"] == [
         *("begin", "scanning", "catching up", "verifying", "ready"),
-        *("switch", "soaking", "contract", "leaving stubs", "closing", "done"),
+        *("switch", "soaking", *contracts, "closing", "done"),
     ]
     assert shop.run("migrate", "check", "shop:app").returncode == 0
 

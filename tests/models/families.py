@@ -12,6 +12,10 @@ Each write has a number, which is its value, and each field knows which writes i
     lost        it is over, and a write is neither in the side that counts nor was it decided
     left        it is over, and an item is left at a key that is over
 
+People may say that no old code writes any more (`declared`): then an old item that is as agreed
+goes at once, together with the record, and no stub is left. Old code that writes nevertheless is
+`late`: its write is carried, or left for people.
+
 What is not here: that a process acts under a phase that is over (`view` refuses that), and which
 side handlers count. A field that is written back to what was agreed counts as not written.
 
@@ -94,6 +98,7 @@ class World(NamedTuple):
     by_new: int = 0
     told: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     shown: tuple[Side, Side, Record | None] | None = None
+    late: int = 0
 
     @property
     def family(self) -> tuple[Side, Side, Record | None]:
@@ -128,6 +133,8 @@ class Rules:
     """What is left is looked at until it goes."""
     shown: bool = True
     """A decision is about what was shown, and not about what is there later."""
+    declared: bool = False
+    """People have said before `contract` that no old code writes: old items go, without stubs."""
     reverse: bool = True
     """What new code writes is carried back; not a rule, but the migration's choice."""
 
@@ -147,8 +154,10 @@ class Model:
         new: int = 1,
         processes: int = 1,
         rollback: bool = False,
+        late: int = 0,
     ) -> None:
         self.rules, self.most, self.processes = rules, (old, new), processes
+        self.late = late
         self.rollback = rollback
         self.items = {"old": (EVERY,), "new": (EVERY,)}
         several = {"split": "new", "merge": "old"}.get(rules.shape)
@@ -181,12 +190,20 @@ class Model:
             over = world.phase == "copying" if side == "new" else self.is_closed(world, side)
             if made == most or over or (side == "new" and self.is_closed(world, side)):
                 continue
+            late = side == "old" and self.is_declared(world)
+            if late and world.late == self.late:
+                continue
             number = 1 + world.by_old + world.by_new
             for place, item in enumerate(self.items[side]):
                 for what in ("set 0", "set 1", "put", "delete"):
                     after = self.write(getattr(world, side), item, what, number)
                     if after is not None:
-                        yield (side, what, place), self.told(world, side, after, number)
+                        told = self.told(world, side, after, number)
+                        yield (side, what, place), told._replace(late=world.late + late)
+
+    def is_declared(self, world: World) -> bool:
+        """Return whether people have said that no old code writes any more."""
+        return self.rules.declared and world.phase in ("contracting", "closing")
 
     def is_closed(self, world: World, side: str) -> bool:
         """Return whether nobody looks at a side any more."""
@@ -292,8 +309,15 @@ class Model:
         if not same:
             return self.read(world, m, plan.kind)
         done = _with(self.applied(world, plan), m, None)
+        if self.is_declared(world) and self.old_wrote(plan):
+            return done
         goes_on = self.plan(done.family, plan.kind, done.phase)
         return _with(done, m, goes_on) if self.settles(plan) and plan.kind != "settle" else done
+
+    def old_wrote(self, plan: Plan) -> bool:
+        """Return whether a settlement carries what old code has written."""
+        old, _, record = plan.before
+        return self.settles(plan) and record is not None and old.values != record.old
 
     def asks(self, plan: Plan, name: str) -> bool:
         """Return whether a transaction asks that a side is as it was read."""
@@ -347,6 +371,9 @@ class Model:
             left = record._replace(new=stub.values, left="new")
             return Plan(kind, family, (old, stub, left if stub.values != NOTHING else None), "new")
         if record.left == "" and (skips or old.values == record.old):
+            if self.rules.declared:
+                gone = old._replace(values=NOTHING, stamped=(False, False))
+                return Plan("contract", family, (gone, new, None), "old")
             stub = self.stub(old, "old") if self.rules.stubs else old._replace(values=NOTHING)
             keeps = self.rules.watches
             left = record._replace(old=stub.values, left="old") if keeps else None
@@ -429,6 +456,8 @@ class Model:
     def paired(self, family: tuple[Side, Side, Record | None], phase: Phase) -> Plan | None:
         """Return what makes a pair: the missing side, and the record."""
         old, new, _ = family
+        if old.values != NOTHING and self.rules.declared and phase in ("contracting", "closing"):
+            raise Conflict  # its item went from there, and nobody knows what was done since
         if old.values == new.values:
             return None
         if new.values == NOTHING and phase != "dropping":
@@ -593,5 +622,10 @@ NAIVE: dict[str, Rules] = {
     "the target is not asked for": Rules(shape="merge", conditional="old"),
     "contract passes over sources only": Rules(shape="merge", records=False),
     "contract compares sources, and deletes by the mark": Rules(shape="merge", asks=False),
+    "what people say is not compared": Rules(declared=True, compares=False, asks=False),
+    "what people say is compared, and not asked": Rules(declared=True, asks=False),
+    "what people say is asked of old items only": Rules(declared=True, records=False),
+    "nobody looks whether it was so": Rules(declared=True, watches=False),
+    "the sources go because people say so": Rules(shape="merge", declared=True, asks=False),
 }
 """Rules that look simpler, and lose a write."""

@@ -5,6 +5,7 @@ local engine, and after each of them what is stored there is what the model says
 """
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -56,6 +57,23 @@ def test_no_write_to_either_side_is_lost(shape, reverse, rollback):
         assert sum(world.phase == "done" for world in found.worlds) > 50
 
 
+@pytest.mark.parametrize("shape", ["rekey", "split", "merge"])
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize("late", [0, 1])
+def test_where_people_say_that_no_old_code_writes_a_write_of_it_is_not_lost(shape, reverse, late):
+    rules = Rules(shape=shape, reverse=reverse, declared=True)
+    for old, new in BOUNDS if LARGE else ((2, 1),):
+        found = explore(Model(rules, old=old, new=new, rollback=LARGE, late=late))
+        assert found.broken == {}
+        assert sum(world.phase == "done" for world in found.worlds) > 50
+
+
+def test_what_old_code_puts_and_deletes_where_its_item_is_gone_is_seen_by_nobody():
+    found = explore(Model(Rules(declared=True), old=2, new=0, late=2), until="lost").broken
+    writes = [step[1] for step in found["lost"] if step[0] == "old"]
+    assert (len(writes), writes[-1]) == (2, "delete")
+
+
 def test_two_processes_do_each_other_no_harm():
     found = explore(Model(Rules(), old=1, new=1, processes=2, rollback=True))
     assert found.broken == {}
@@ -75,7 +93,8 @@ def test_with_old_code_alone_nobody_has_to_decide():
 def counter_example(rules):
     """Return the shortest trace to a lost write."""
     for old, new in BOUNDS:
-        found = explore(Model(rules, old=old, new=new), until="lost").broken
+        late = int(rules.declared)
+        found = explore(Model(rules, old=old, new=new, late=late), until="lost").broken
         if "lost" in found:
             return found["lost"]
     return None
@@ -143,8 +162,9 @@ def transacts(call):
 class Site:
     """A table with one item, and the parts of a real migration, to which a trace happens."""
 
-    def __init__(self, app, world, aws, tables, seats):
+    def __init__(self, app, world, aws, tables, seats, declared):
         self.app, self.world, self.aws, self.tables = app, world, aws, tables
+        self.declared = declared
         self.seats = seats
         self.schema = tables.table
         several = app.migrations["0001"].mode == "merge"
@@ -159,7 +179,8 @@ class Site:
         calls = Calls(aws.dynamodb, Rate(self.world.clock), (self.schema, self.tables.control))
         book = ErrorBook(StateBook(aws.dynamodb, self.tables.control, "shop").store, "0001")
         schemas = Schemas(self.schema, self.schema, entities_of(self.app))
-        one, state = self.app.migrations["0001"], STATES[self.phase]
+        one = self.app.migrations["0001"]
+        state = replace(STATES[self.phase], declared=self.declared)
         return MigrationWork("shop", one, state, schemas, calls, book, self.world.clock)
 
     async def call(self, operation, **request):
@@ -287,7 +308,7 @@ def said(model, world):
     return *found, left, [plan is not None for plan in world.plans]
 
 
-def opened_with(app, processes):
+def opened_with(app, processes, *, declared=0.0):
     @asynccontextmanager
     async def opened():
         world = World.create(1)
@@ -300,17 +321,18 @@ def opened_with(app, processes):
             ):
                 await TableShape().create(aws.dynamodb, app.table, entities_of(app))
                 pairs = list(zip(seats, (first, second), strict=True))[:processes]
-                yield Site(app, world, aws, await survey(app, aws), pairs)
+                yield Site(app, world, aws, await survey(app, aws), pairs, declared)
 
     return opened
 
 
 def replayed(traces, rules, *, rollback=True):
     """Let traces of a model happen to a migration of the same shape."""
-    right = Rules(shape=rules.shape, reverse=rules.reverse)
-    model = Model(right, old=3, new=3, processes=2, rollback=rollback)
+    right = Rules(shape=rules.shape, reverse=rules.reverse, declared=rules.declared)
+    model = Model(right, old=3, new=3, processes=2, rollback=rollback, late=2)
     app = app_of_merge() if rules.shape == "merge" else app_of(reverse=rules.reverse)
-    return replay(model, traces, opened_with(app, 2), partial(said, model))
+    opened = opened_with(app, 2, declared=1.0 if rules.declared else 0.0)
+    return replay(model, traces, opened, partial(said, model))
 
 
 def weight(step):
@@ -319,10 +341,18 @@ def weight(step):
 
 
 @pytest.mark.parametrize(
-    "rules", [Rules(), Rules(reverse=False), Rules(shape="merge")], ids=["back", "no back", "merge"]
+    "rules",
+    [
+        Rules(),
+        Rules(reverse=False),
+        Rules(shape="merge"),
+        Rules(declared=True),
+        Rules(shape="merge", declared=True),
+    ],
+    ids=["back", "no back", "merge", "declared", "declared merge"],
 )
 def test_a_migration_takes_the_steps_of_the_model(rules):
-    model = Model(rules, old=3, new=3, processes=2, rollback=True)
+    model = Model(rules, old=3, new=3, processes=2, rollback=not rules.declared, late=2)
     traces = list(walks(model, WALKS, 40, weigh=weight))
     assert replayed(traces, rules) > 12 * WALKS
     ends = [[world.phase for _, world in follow(model, trace)][-1] for trace in traces]

@@ -257,7 +257,7 @@ MUTANTS = (
     Mutant(
         "canary-of-a-rollback",
         "migrate/steps.py",
-        "        back = replace(back, digest=migration.digest, first=0)\n",
+        "        back = replace(back, digest=migration.digest, first=0, declared=0.0)\n",
         "        back = replace(back, digest=migration.digest)\n",
         "a rollback pauses after its first items, as the canary did",
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_went_wrong_is_rolled_back",

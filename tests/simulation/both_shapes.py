@@ -24,7 +24,7 @@ from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
+from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors, retry_errors
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
@@ -33,6 +33,7 @@ from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.migrating import AT_ONCE, step_of
 
 
 class OldOrder(Entity, pk="C#{user}", sk="ORDER#{order_id}"):
@@ -258,11 +259,11 @@ def _fields(item):
 class Site:
     """A table, its writers, and the processes of a migration."""
 
-    def __init__(self, app, world, aws, schema, rng, orders):
+    def __init__(self, app, world, aws, schema, rng, orders, ends):
         self.app, self.world, self.aws, self.schema, self.rng = app, world, aws, schema, rng
         self.entities = ENTITIES[app.migrations["0001"].mode]
         self.ledger, self.alive, self.count = Ledger(world, self.entities), {}, 0
-        self.orders = orders
+        self.orders, self.ends = orders, ends
         self.met = defaultdict(int)
 
     async def state(self):
@@ -274,7 +275,7 @@ class Site:
             one = self.app.migrations["0001"]
             await commands.begin(self.app, self.aws, one, segments=2, **named)
         else:
-            await getattr(steps, name)(self.app, self.aws, "0001", **named)
+            await step_of(name)(self.app, self.aws, "0001", **named)
 
     # -- writers -------------------------------------------------------------------------------
 
@@ -292,6 +293,8 @@ class Site:
     async def write(self, phase):
         """Write something, as old or as new code does."""
         sides = ["old", "new"] if phase in BOTH else ["old"]
+        if self.ends == AT_ONCE and phase in ("closing", "done"):
+            sides = ["new"]  # then nobody looks any more; that none writes is the word of people
         side, dice = self.rng.choice(sides), self.rng.random()
         kind = "set" if dice < 0.7 else "put" if dice < 0.85 else "delete"
         number = self.ledger.next(kind)
@@ -396,6 +399,11 @@ class Site:
             for error in await list_errors(self.app, aws, "0001"):
                 side, number = self.rng.choice(["old", "new"]), error.key["SK"]["S"][-1]
                 shown = self.ledger.at.copy()
+                if error.kind == "late":  # a person keeps the new one
+                    for entity in self.entities["old"]:
+                        order = entity(user="ann", order_id=number, **{_first(entity): ""})
+                        place = order.item_key.wire(self.schema)
+                        await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
                 if error.kind == "taken":  # a person keeps the old one
                     (entity,) = self.entities["new"]
                     order = entity(user="ann", order_id=number, status="")
@@ -424,7 +432,7 @@ def run(app, *, seed, ends, orders=6, acts=14):
         world, rng = World.create(seed), random.Random(f"both/{seed}")
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, app.table, entities_of(app))
-            site = Site(app, world, aws, (await survey(app, aws)).table, rng, orders)
+            site = Site(app, world, aws, (await survey(app, aws)).table, rng, orders, ends)
             with anyio.fail_after(40 * DAY):
                 await site.open()
                 await site.step("begin")
@@ -432,7 +440,7 @@ def run(app, *, seed, ends, orders=6, acts=14):
                 await site.under_fire(acts, lambda state: state.phase == "ready")
                 await site.step("switch")
                 await site.under_fire(acts, lambda state: state.phase == "soaking")
-                await (_contracted if ends == "contract" else _rolled_back)(site, acts)
+                await (_rolled_back if ends == "rollback" else _contracted)(site, acts)
             return site, world.items(app.table)
 
     with repeatable(seed):
@@ -445,7 +453,7 @@ async def _contracted(site, acts):
         await anyio.sleep(DAY + 60)
         if (await site.state()).phase == "soaking":
             with suppress(ConfigurationError):  # an error is open that was noted meanwhile
-                await site.step("contract")
+                await site.step(site.ends)
         few = acts // 2 if turn < 2 else 0
         state = await site.under_fire(few, lambda s: s.phase in ("soaking", "closing", "done"))
         if state.phase == "done":
@@ -466,4 +474,5 @@ async def _rolled_back(site, acts):
 
 
 contracted = partial(run, ends="contract")
+contracted_at_once = partial(run, ends=AT_ONCE)
 rolled_back = partial(run, ends="rollback")

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, cast
 
 from streamkit import (
     Aggregate,
@@ -14,6 +15,17 @@ from streamkit import (
     Remove,
     Set,
 )
+from streamkit.migrate import steps
+
+AT_ONCE = "contract at once"
+"""The step by which people say that no old code writes any more."""
+
+
+def step_of(name: str) -> Callable[..., Any]:
+    """Return the command of a person for a step of a migration that was begun."""
+    if name == AT_ONCE:
+        return partial(steps.contract, old_code=False)
+    return cast("Callable[..., Any]", getattr(steps, name))
 
 
 class Order(Entity, pk="C#{user}", sk="#ORDER#{order_id}"):

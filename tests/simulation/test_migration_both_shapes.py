@@ -11,6 +11,7 @@ from tests.simulation.both_shapes import (
     app_of,
     app_of_merge,
     contracted,
+    contracted_at_once,
     moved_back,
     rolled_back,
     without_its_note,
@@ -32,6 +33,17 @@ def of(items, text):
 @pytest.mark.parametrize("seed", seeds(2))
 def test_no_write_of_either_shape_is_lost_on_the_way_to_the_end(seed, move):
     site, items = contracted(MOVES[move](), seed=seed)
+    assert site.ledger.lost("new") == {}
+    assert sum(site.ledger.kinds.values()) > 30
+    assert not [item for item in of(items, "ORDER#") if not item["SK"]["S"].startswith("#")]
+    assert not [item for item in items if COPY in item]
+    assert of(items, "#pair#") == of(items, "#gate#") == []
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("seed", seeds(2))
+def test_where_people_are_wrong_that_no_old_code_writes_its_writes_are_not_lost(seed, move):
+    site, items = contracted_at_once(MOVES[move](), seed=seed)
     assert site.ledger.lost("new") == {}
     assert sum(site.ledger.kinds.values()) > 30
     assert not [item for item in of(items, "ORDER#") if not item["SK"]["S"].startswith("#")]

@@ -15,7 +15,7 @@ import pytest
 from streamkit import App, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import commands, steps
+from streamkit.migrate import commands
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
@@ -25,10 +25,7 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
-from tests.simulation.migrating import (
-    OldOrder,
-    Order,
-)
+from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
 
 ITEMS = 4
 SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
@@ -81,7 +78,7 @@ class Site:
             one = self.app.migrations["0001"]
             await commands.begin(self.app, self.aws, one, segments=2, by="op", clock=clock)
         else:
-            await getattr(steps, name)(self.app, self.aws, "0001", by="op", clock=clock)
+            await step_of(name)(self.app, self.aws, "0001", by="op", clock=clock)
 
     async def live(self, process, *, stay):
         """Run the migration in a process."""
@@ -184,6 +181,10 @@ def test_what_was_taken_back_is_neither_copied_nor_turned_by_who_wakes_up(phase,
         ("soaking", ["apply", "switch"], ["contract"], "before"),
         ("soaking", ["apply", "switch"], ["contract"], "after"),
         ("contracting", ["apply", "switch", "contract"], [], "before"),
+        ("contracting", ["apply", "switch", AT_ONCE], [], "before"),
+        ("contracting", ["apply", "switch", AT_ONCE], [], "after"),
+        ("soaking", ["apply", "switch"], [AT_ONCE], "before"),
+        ("scanning", ["apply"], ["switch", AT_ONCE], "before"),
     ],
 )
 def test_what_was_moved_is_not_brought_back_by_who_wakes_up(phase, before, after, moment):

@@ -11,7 +11,7 @@ from functools import partial
 import anyio
 import pytest
 
-from streamkit.migrate import commands, steps
+from streamkit.migrate import commands
 from streamkit.migrate.commands import AlreadyBegun
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
@@ -24,7 +24,7 @@ from streamkit.testing.chance import repeatable
 from streamkit.testing.every import Stop
 from tests.rigs import Rig
 from tests.simulation import migrating, operators
-from tests.simulation.migrating import OldOrder, Order
+from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
 
 SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 ITEMS = 3
@@ -39,7 +39,7 @@ async def command(app, clock, name, aws):
         except AlreadyBegun:
             return
     else:
-        await getattr(steps, name)(app, aws, "0001", by="op", clock=clock)
+        await step_of(name)(app, aws, "0001", by="op", clock=clock)
 
 
 async def work(app, clock, seconds, aws):
@@ -79,6 +79,7 @@ def settled(harness, entity, end):
 
 LIVES = {
     "moved to the end": (migrating.rekey, ("apply", "switch", "contract"), "done"),
+    "moved, and no old code": (migrating.rekey, ("apply", "switch", AT_ONCE), "done"),
     "taken back after the switch": (
         migrating.rekey,
         ("apply", "switch", "rollback"),
