@@ -165,7 +165,7 @@ def delete(
     What its handlers wrote stays, including aggregates: delete their items before the app starts
     again.
     """
-    from streamkit.operate.consumers import delete_consumer
+    from streamkit.operate.deletion import delete_consumer
 
     if table is None:
         loaded = app_named(app, listener)

@@ -45,7 +45,7 @@ from streamkit.fleet.hosting import DELETING, REPLAYING, WORKERS
 from streamkit.fleet.members import new_worker_name
 from streamkit.fleet.rewinding import finish_rewind
 from streamkit.model.conditions import Attr
-from streamkit.operate.consumers import erase_consumer
+from streamkit.operate.deletion import erase_consumer
 from streamkit.operate.past import PastChanges
 from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
 from streamkit.operate.replayer import ReplayParts

@@ -27,7 +27,7 @@ from streamkit.changes import ItemKey
 from streamkit.core.high_water_mark import path_of, read_mark
 from streamkit.core.parking import LATE
 from streamkit.core.tables import survey
-from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.redrive import redrive
 from streamkit.progress.cursor import CursorStore
 from tests.models.explorer import LARGE, explore, walks

@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletion-of-ledgers-unfenced",
-        "operate/consumers.py",
+        "operate/deletion.py",
         "Broom(self, SystemClock())",
         'Broom(Fenced(store, Attr("kind").exists(), self.rng), SystemClock())',
         "a deleter that froze deletes the ledger of a consumer of the name that was founded later",

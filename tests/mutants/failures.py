@@ -286,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleted-over-late-commits",
-        "operate/consumers.py",
+        "operate/deletion.py",
         "    await capture(store, newest, read=False)\n",
         "",
         "a worker that was killed parks a change while its consumer is deleted, and it stays for ever",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleter-decides-before-it-looks",
-        "operate/consumers.py",
+        "operate/deletion.py",
         "    deleted = 0\n",
         "    newest = [await newest_generation(ledgers.store(entry)) for entry in found]\n"
         "    deleted = 0\n",
@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleter-wakes-up-later",
-        "operate/consumers.py",
+        "operate/deletion.py",
         '_Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)',
         '_Erasing(store, Attr("kind").exists(), rng)',
         "who froze while it deleted a consumer deletes a new one of the same name when it thaws",

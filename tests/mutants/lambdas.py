@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks-left-for-ever",
-        "operate/consumers.py",
+        "operate/deletion.py",
         "        await self.delete_there(await self._marks(queues))\n",
         "",
         "the marks of a deleted consumer's held items stay in the table for ever",

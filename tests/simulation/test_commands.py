@@ -21,12 +21,12 @@ from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate import fan_outs
 from streamkit.operate.consumers import (
-    delete_consumer,
     list_consumers,
     pause_consumer,
     pause_operation,
     resume_consumer,
 )
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.fan_outs import cancel_fan_out
 from streamkit.operate.redrive import discard, redrive
 from streamkit.operate.rewind import RewindRefused, rewind

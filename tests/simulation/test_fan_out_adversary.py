@@ -20,7 +20,7 @@ from streamkit import (
 )
 from streamkit.kinds.fan_out import broadcasting
 from streamkit.kinds.fan_out.broadcasting import AHEAD
-from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.fan_outs import Audiences, cancel_fan_out, list_fan_outs
 from streamkit.operate.redrive import redrive
 from streamkit.operate.rewind import RewindRefused, rewind

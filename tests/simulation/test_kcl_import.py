@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from streamkit import Add, Aggregate, App, ConfigurationError, Count, Entity, Inserted, Key
-from streamkit.operate.consumers import delete_consumer, list_consumers
+from streamkit.operate.consumers import list_consumers
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.moves import MoveRefused, import_leases
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of

@@ -10,7 +10,7 @@ from streamkit.aws_lambda.environment import ConsumerReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.core.parked.queues import parked_queues
-from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Deadly, Stream, environment_of, event, own_items, world_of

@@ -17,12 +17,8 @@ from streamkit.core.tables import open_store
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.operate.budget import read_estimate
-from streamkit.operate.consumers import (
-    delete_consumer,
-    list_consumers,
-    pause_consumer,
-    resume_consumer,
-)
+from streamkit.operate.consumers import list_consumers, pause_consumer, resume_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.explanation import explain_item
 from streamkit.operate.fan_outs import list_fan_outs
 from streamkit.operate.inspection import inspect_app

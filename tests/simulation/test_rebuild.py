@@ -15,7 +15,7 @@ from streamkit.core.ledger import LedgerEntry
 from streamkit.core.table_shape import TableShape
 from streamkit.fleet.generation import newest_generation, stepped, write_generation
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
-from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.progress.operation import operator as operator_name
 from streamkit.progress.scan import pages
 from streamkit.settings import Settings

@@ -11,7 +11,7 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.kinds.aggregate.verification import verify_aggregate
-from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.deletion import delete_consumer
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing import every_freeze
 from streamkit.testing.world import Process

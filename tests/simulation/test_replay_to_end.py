@@ -9,7 +9,8 @@ import pytest
 
 from streamkit import Inserted
 from streamkit.operate import replay_to_end
-from streamkit.operate.consumers import delete_consumer, list_consumers
+from streamkit.operate.consumers import list_consumers
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.replay import replay
 from streamkit.operate.replay_report import ReplayRefused
 from streamkit.operate.status import read_status

@@ -15,7 +15,8 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet import generation, joining, rollout
 from streamkit.fleet.members import Member, MemberList
-from streamkit.operate.consumers import delete_consumer, list_consumers
+from streamkit.operate.consumers import list_consumers
+from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.starts import start_findings
 from streamkit.operate.status import read_status
