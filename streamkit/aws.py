@@ -19,6 +19,7 @@ from botocore import UNSIGNED
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
+from streamkit.errors import ConfigurationError
 from streamkit.model.sessions import HttpSession, opener, own_region, shared_opener, table_opener
 from streamkit.observe.logger import get_logger
 from streamkit.observe.version import __version__
@@ -86,6 +87,9 @@ _CODES = {
     "ServiceUnavailable": ErrorKind.UNKNOWN,
 }
 
+_SLOW = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
+"""Reasons of a canceled transaction that ask to slow down."""
+
 AwsError = (ClientError, BotoCoreError)
 """The errors that a call of a client may raise."""
 PASSING = frozenset({ErrorKind.THROTTLED, ErrorKind.UNKNOWN})
@@ -116,8 +120,7 @@ def is_throttled(reply: Mapping[str, Any]) -> bool:
     """Return whether an error's reply, or any part of a transaction's, asks to slow down."""
     reasons = reply.get("CancellationReasons", ())
     codes = [reply["Error"].get("Code"), *(reason.get("Code") for reason in reasons)]
-    slow = {"ProvisionedThroughputExceeded", "ThrottlingError"}
-    return any(_CODES.get(code) is ErrorKind.THROTTLED or code in slow for code in codes)
+    return any(_CODES.get(code) is ErrorKind.THROTTLED or code in _SLOW for code in codes)
 
 
 async def until_known(
@@ -155,6 +158,14 @@ async def until_known(
         pause = min(pause * 2, longest)
 
 
+def tell_repeated(error: Exception) -> None:
+    """Log that a call was throttled, or has an unknown outcome, and is repeated."""
+    reasons = (getattr(error, "response", None) or {}).get("CancellationReasons", ())
+    slow = [reason["Code"] for reason in reasons if reason.get("Code") in _SLOW]
+    code = slow[0] if slow else code_of(error)
+    log.often("aws.repeated", level="warning", by=code, code=code)
+
+
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
     """Repeat a call until it is neither throttled nor of unknown outcome, with growing pauses.
 
@@ -165,7 +176,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
     async def meaning(error: Exception) -> None:
         if trouble_of(error) not in PASSING:
             raise error
-        log.often("aws.repeated", level="warning", by=code_of(error), code=code_of(error))
+        tell_repeated(error)
 
     return await until_known(call, meaning, first=0.2, longest=longest)
 
@@ -291,7 +302,13 @@ async def connect(
 
         async def client(service: str, attempts: int, **more: Any) -> Any:
             config = AioConfig(**{**options, **more}, retries=_retries(attempts))
-            return await stack.enter_async_context(open_(service, config=config, **arguments))
+            try:
+                return await stack.enter_async_context(open_(service, config=config, **arguments))
+            except ValueError as error:
+                if isinstance(error, BotoCoreError):  # such as that of a Region's name
+                    raise
+                text = f"{error}: correct the AWS_ENDPOINT_URL_* variables, as in http://host:8000"
+                raise ConfigurationError(text) from error
 
         # No SDK retries: a stream reader repeats its calls itself, and frees its place meanwhile.
         streams = await client("dynamodbstreams", 1)

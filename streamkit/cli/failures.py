@@ -21,21 +21,54 @@ _OURS = str(Path(__file__).parents[1])
 _WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
 """Libraries whose frames stand between the command line and the work."""
 
+_REACH = (
+    ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_* variables; `streamkit local` must"
+    " be running if they name it"
+)
+_KEYS = (
+    ": export AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for the local engine,"
+    " set what `streamkit local` prints"
+)
+_EXPIRED = ": the credentials have expired; log in again (as with `aws sso login`)"
+_SIGNED = (
+    ": the secret key is wrong, or this machine's clock is: it may be five minutes off at most"
+)
+_UNKNOWN_KEY = ": the access key is unknown there; check AWS_PROFILE and the AWS_* variables"
+_ALLOWED = (
+    ": `streamkit iam MODULE:APP` prints the permissions that it needs, and `streamkit check"
+    " MODULE:APP` which of them are missing"
+)
 _ADVICE = {
     "NoRegionError": ": export AWS_REGION, or name a profile that has one in AWS_PROFILE",
-    "NoCredentialsError": ": export AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY;"
-    " for the local engine, set what `streamkit local` prints",
+    "InvalidRegionError": ": correct AWS_REGION, such as eu-central-1",
+    "NoCredentialsError": _KEYS,
+    "PartialCredentialsError": _KEYS,
     "ProfileNotFound": ": check AWS_PROFILE",
-    "EndpointConnectionError": ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_*"
-    " variables; `streamkit local` must be running if they name it",
-    "AccessDeniedException": ": `streamkit iam MODULE:APP` prints the permissions that it needs,"
-    " and `streamkit check MODULE:APP` which of them are missing",
-    "ExpiredTokenException": ": the credentials have expired; log in again"
-    " (as with `aws sso login`)",
-    "InvalidSignatureException": ": the secret key is wrong, or this machine's clock is: it may be"
-    " five minutes off at most",
-    "UnrecognizedClientException": ": the access key is unknown there; check AWS_PROFILE and the"
-    " AWS_* variables",
+    "ConfigParseError": ": correct the file, or name another one in AWS_CONFIG_FILE",
+    "TokenRetrievalError": _EXPIRED,
+    "SSOTokenLoadError": _EXPIRED,
+    "UnauthorizedSSOTokenError": _EXPIRED,
+    "EndpointConnectionError": _REACH,
+    "ConnectTimeoutError": _REACH,
+    "ReadTimeoutError": _REACH,
+    "ConnectionClosedError": _REACH,
+    "ProxyConnectionError": ": check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+    "SSLError": ": name the authorities that signed its certificate in AWS_CA_BUNDLE; an endpoint"
+    " without TLS begins with http://",
+    "HTTPClientError": ": check the file that AWS_CA_BUNDLE names, and the proxies in HTTPS_PROXY",
+    "AccessDeniedException": _ALLOWED,
+    "AccessDenied": _ALLOWED,
+    "ExpiredTokenException": _EXPIRED,
+    "ExpiredToken": _EXPIRED,
+    "RequestExpired": f"{_EXPIRED}, or this machine's clock is wrong",
+    "RequestTimeTooSkewed": _SIGNED,
+    "InvalidSignatureException": _SIGNED,
+    "SignatureDoesNotMatch": _SIGNED,
+    "UnrecognizedClientException": _UNKNOWN_KEY,
+    "InvalidClientTokenId": _UNKNOWN_KEY,
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "MissingAuthenticationTokenException": _KEYS,
+    "OptInRequired": ": the account has not enabled this Region; check AWS_REGION",
     "ThrottlingException": ": too many calls, or too little capacity; try again later",
     "ProvisionedThroughputExceededException": ": the table has too little capacity; try again"
     " later, or raise it",

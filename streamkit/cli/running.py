@@ -9,6 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from streamkit.cli.exits import ExitCode
+from streamkit.errors import ConfigurationError
 from streamkit.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,19 +49,29 @@ def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:
 async def reach(aws: "Aws") -> None:
     """Check that DynamoDB answers, because a worker would wait for ever for a missing service.
 
-    Any answer is enough, a refusal too; permissions are checked later.
+    Any answer of its is enough, a refusal too; permissions are checked later.
 
     Raises:
         BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
+        ConfigurationError: another program answers there.
     """
-    from streamkit.aws import AwsError
+    from streamkit.aws import AwsError, code_of
 
-    for call in (aws.dynamodb.describe_endpoints, aws.streams.list_streams):
+    for client, call in (
+        (aws.dynamodb, aws.dynamodb.describe_endpoints),
+        (aws.streams, aws.streams.list_streams),
+    ):
         try:
             await call()
         except AwsError as error:
-            if not hasattr(error, "response"):
+            # The SDK's own errors may have a member `response`, which is None.
+            if not getattr(error, "response", None):
                 raise
+            if code_of(error).isdigit():  # the SDK has found no code, and takes the HTTP status
+                raise ConfigurationError(
+                    f"what answers at {client.meta.endpoint_url} is not DynamoDB (status"
+                    f" {code_of(error)}): check the AWS_ENDPOINT_URL_* variables and proxies"
+                ) from error
 
 
 def apps_named(names: list[str] | None) -> "list[App]":

@@ -162,8 +162,8 @@ async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableS
     except AwsError as error:
         if trouble_of(error) is ErrorKind.MISSING:
             raise ConfigurationError(
-                f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
-                " and AWS_PROFILE"
+                f"there is no table {name!r} in this account and Region"
+                f" ({aws.dynamodb.meta.region_name}); check the name, AWS_REGION and AWS_PROFILE"
             ) from error
         raise ConfigurationError(f"table {name!r} cannot be described: {code_of(error)}") from error
     attribute = ttl.get("TimeToLiveDescription", {}).get("AttributeName")

@@ -37,7 +37,8 @@ only have been paused.
 class Leadership:
     """Takes the lister's lease and does the leader's tasks; `listed` after the first listing.
 
-    `tidy` is called now and then, for other tasks of a single worker.
+    `tidy` is called now and then, for other tasks of a single worker. `on_disabled` is called after
+    each listing that finds the stream disabled.
     """
 
     coordinator: Coordinator
@@ -45,6 +46,7 @@ class Leadership:
     make_lister: Callable[[Cursor], Lister]
     interval_seconds: float
     tidy: Callable[[], Awaitable[None]]
+    on_disabled: Callable[[], Awaitable[None]]
     lister: Lister | None = None
     listed: bool = False
     _stranger: tuple[str | None, int] | None = None
@@ -132,6 +134,8 @@ class Leadership:
             await lister.require_lease()
             self._spread(await lister.once())
             self.listed = True
+            if not lister.enabled:
+                await self.on_disabled()
             await self.coordinator.audit(lister.unfinished)
             await self._sweep_members()
             await self.tidy()

@@ -24,6 +24,8 @@ EVENTS: Mapping[str, str] = {
     "worker.unfit": "the stream does not answer this worker; it releases its shards to others",
     "worker.fit": "the stream answers this worker again",
     "stream.silent": "no page was read for long, although the stream answers",
+    "stream.disabled": "the table's stream was disabled: no change is recorded, and none can be"
+    " read",
     "generation.unknown": "a cursor is in a generation that the consumer's item does not know: its"
     " shard is not read until that item is restored, or the consumer deleted",
     "generation.superseded": "the generation took a step, or is ours again; the worker rejoins",
@@ -119,6 +121,7 @@ ACTIONS: Mapping[str, str] = {
     "worker.stands_by": "nothing in a roll-out; else start the newest version, or let this one take"
     " over with `STREAMKIT_TAKE_OVER=1`",
     "worker.unfit": "check the route to the endpoint of DynamoDB Streams, and its permissions",
+    "stream.disabled": "enable a stream; workers then end once, and say what may be lost",
     "stream.silent": "nothing, unless it comes again: then look at the lag of each shard",
     "generation.unknown": "restore the consumer's item, or `streamkit consumers delete`",
     "aggregate.overtaken": "`streamkit aggregate rebuild` for each aggregate that it names",
@@ -129,7 +132,8 @@ ACTIONS: Mapping[str, str] = {
     "archive.hole": "find out why the writer was behind for 24 hours; rewinds then need"
     " `--allow-loss`",
     "archive.undecided": "check that the archive's place can be read",
-    "fleet.starved": "give the workers CPU: a dead one is replaced only after half a minute",
+    "fleet.starved": "give the workers CPU, or the table capacity if `aws.repeated` says so: until"
+    " then a dead worker is replaced after half a minute",
     "shard.unread": "nothing: the leader takes it; find out which worker has died",
     "shard.suspected": "look for what ends the workers: memory, a crash in a library",
     "change.suspected": "`streamkit parked list --error WorkerKilled`, or `FunctionKilled`; find"

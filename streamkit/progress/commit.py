@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from streamkit.aws import ErrorKind, code_of, patiently, trouble_of, until_known
+from streamkit.aws import ErrorKind, code_of, patiently, tell_repeated, trouble_of, until_known
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -123,7 +123,10 @@ class Committer:
 
         async def meaning(error: Exception) -> Verdict | None:
             if trouble_of(error) is not ErrorKind.UNKNOWN:
-                return await self._verdict(batch, error)
+                verdict = await self._verdict(batch, error)
+                if isinstance(verdict, Again) and verdict.throttled:
+                    tell_repeated(error)
+                return verdict
             # Send the same plan again: if the first attempt won, its own success makes the
             # condition false, and the commit id in the refusal says so.
             log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))

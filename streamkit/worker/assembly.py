@@ -47,6 +47,7 @@ from streamkit.worker.automatic_retries import QueueRetries
 from streamkit.worker.crew import Crew, ProcessPlace
 from streamkit.worker.reading import ArchiveUse, Reading
 from streamkit.worker.shardset import ShardSet
+from streamkit.worker.stream_change import StreamChange
 
 
 def assemble(
@@ -84,7 +85,10 @@ def assemble(
     coordinator = _coordinator(shards, claims, settings, place)
     lister = partial(_lister, machine, tables, view, reading)
     sweeping = Sweeping(store, machine.clock, machine.rng)
-    leadership = Leadership(coordinator, store, lister, settings.list_interval, sweeping.once)
+    changed = StreamChange(machine.aws, tables.table)
+    leadership = Leadership(
+        coordinator, store, lister, settings.list_interval, sweeping.once, changed.look
+    )
     return Crew(coordinator, shards, leadership, claims, settings, over)
 
 

@@ -1,8 +1,10 @@
 """What goes wrong is said in words, by whose fault it is, with an exit code that scripts can use."""
 
+import http.server
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,37 @@ def test_an_endpoint_that_nobody_listens_on_exits_with_4(shop):
     assert "127.0.0.1:9" in done.stderr
     assert "`streamkit local` must be running" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"AWS_CA_BUNDLE": "/nowhere.pem"}, "check the file that AWS_CA_BUNDLE names"),
+        ({"AWS_CA_BUNDLE": "shop.py"}, "check the file that AWS_CA_BUNDLE names"),
+        ({"AWS_ENDPOINT_URL_DYNAMODB": "nonsense"}, "Invalid endpoint: nonsense: correct the"),
+        ({"AWS_REGION": "eu central"}, "correct AWS_REGION, such as eu-central-1"),
+        ({"AWS_SECRET_ACCESS_KEY": None}, "export AWS_PROFILE, or AWS_ACCESS_KEY_ID and"),
+        ({"AWS_REGION": "eu-west-3"}, "in this account and Region (eu-west-3); check the name"),
+    ],
+)
+def test_a_setting_of_aws_that_is_wrong_ends_at_once_with_what_to_correct(shop, variables, said):
+    if "AWS_CA_BUNDLE" in variables:
+        variables["AWS_ENDPOINT_URL_DYNAMODB"] = "https://127.0.0.1:9"
+    for command in (["status"], ["worker", "--until-idle"]):
+        done = shop.run(*command, "shop", **variables)
+        assert done.returncode == 4, done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_is_not_dynamodb_is_told_from_one_that_is(shop):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = shop.run("status", "shop", AWS_ENDPOINT_URL_DYNAMODB=url)
+        server.shutdown()
+    assert done.returncode == 4
+    assert f"what answers at {url} is not DynamoDB (status 501)" in done.stderr
 
 
 def test_without_a_region_it_says_so(shop):

@@ -28,6 +28,14 @@ MUTANTS = (
         test="tests/unit/test_leases.py::test_in_a_starved_fleet_a_worker_is_dead_after_a_lease_that_is_as_much_longer",
     ),
     Mutant(
+        "replaced-stream-unseen",
+        "fleet/leadership.py",
+        "            if not lister.enabled:\n",
+        "            if False:\n",
+        "workers read a stream that was replaced for ever, and miss the new one in silence",
+        test="tests/simulation/test_losses.py::test_a_worker_under_which_the_stream_is_replaced_ends_and_the_next_one_says_what_may_be_lost",
+    ),
+    Mutant(
         "two-leaders",
         "fleet/leadership.py",
         "            and not any(member.leads for member in others)\n",

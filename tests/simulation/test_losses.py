@@ -7,6 +7,7 @@ from typing import Annotated
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
 from streamkit.errors import ConfigurationError, RetentionLost
@@ -351,6 +352,36 @@ def test_a_stream_that_was_replaced_is_a_possible_loss_and_the_consumer_goes_on_
         assert int(second["_sk_lost"]["N"]) > 0
         assert second["_sk_rebuild"] == {"SS": ["Things"]}
         await run(world, app)  # settled for good: halts no more
+
+    run_virtually(scenario)
+
+
+def test_a_worker_under_which_the_stream_is_replaced_ends_and_the_next_one_says_what_may_be_lost():
+    """Without a look at the table it would read the old stream, quiet for ever, and miss the new."""
+
+    async def scenario():
+        async def replace(worker):
+            await anyio.sleep(60)
+            world.control.disable(TABLE)
+            await anyio.sleep(1300)  # the leader lists every ten minutes
+            disabled.extend(one for one in logs if one["event"] == "stream.disabled")
+            put(world, "lost")
+            world.control.enable(TABLE)
+            put(world, "late")
+
+        disabled: list[dict] = []
+        world, app = make_world(), make_app()
+        put(world, "seen")
+        with (
+            capture_logs() as logs,
+            pytest.raises(ConfigurationError, match="replaced by a new one, which this worker"),
+        ):
+            await run(world, app, started=replace)
+        assert [(one["log_level"], one["table"]) for one in disabled][:1] == [("error", TABLE)]
+        with pytest.raises(RetentionLost, match="the stream of table"):
+            await run(world, app)
+        await run(world, make_app(on_loss="resume"))
+        assert noted(world) == {"seen", "late"}
 
     run_virtually(scenario)
 

@@ -2,7 +2,15 @@
 
 import pytest
 import typer
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    ClientError,
+    ConfigParseError,
+    ConnectTimeoutError,
+    HTTPClientError,
+    ProxyConnectionError,
+    SSLError,
+    UnauthorizedSSOTokenError,
+)
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
@@ -13,6 +21,14 @@ ADVICE = {
     "ExpiredTokenException": "log in again",
     "InvalidSignatureException": "this machine's clock",
     "UnrecognizedClientException": "check AWS_PROFILE",
+    "SignatureDoesNotMatch": "this machine's clock",
+    "RequestTimeTooSkewed": "this machine's clock",
+    "RequestExpired": "or this machine's clock is wrong",
+    "ExpiredToken": "log in again",
+    "InvalidClientTokenId": "check AWS_PROFILE",
+    "MissingAuthenticationTokenException": "export AWS_PROFILE",
+    "OptInRequired": "has not enabled this Region",
+    "AccessDenied": "streamkit iam MODULE:APP",
     "ThrottlingException": "try again later",
     "ProvisionedThroughputExceededException": "try again later, or raise it",
 }
@@ -44,6 +60,23 @@ def test_so_does_a_table_that_cannot_be_described(code, advice, capsys):
 def test_wrong_usage_that_a_process_meets_later_is_told_without_a_traceback(capsys):
     assert report(typer.BadParameter("health: cannot listen on 127.0.0.1:80")) == ExitCode.USAGE
     assert capsys.readouterr().err == "error: health: cannot listen on 127.0.0.1:80\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (HTTPClientError(error="no such file"), "AWS_CA_BUNDLE"),
+        (SSLError(endpoint_url="https://h", error="self-signed"), "AWS_CA_BUNDLE"),
+        (ProxyConnectionError(proxy_url="http://p"), "HTTPS_PROXY"),
+        (ConnectTimeoutError(endpoint_url="http://h"), "check the network"),
+        (UnauthorizedSSOTokenError(), "log in again"),
+        (ConfigParseError(path="config"), "AWS_CONFIG_FILE"),
+    ],
+)
+def test_what_happens_before_any_answer_says_what_to_do(error, advice, capsys):
+    assert report(error) == ExitCode.AWS
+    said = capsys.readouterr().err
+    assert advice in said.rpartition(f"({type(error).__name__}): ")[2]
 
 
 def test_an_error_that_nobody_knows_gets_no_advice(capsys):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
+from structlog.testing import capture_logs
 
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -210,6 +211,21 @@ async def test_a_condition_that_cannot_be_asked_is_asked_once():
 )
 async def test_conflicts_and_throttling_are_never_a_lost_lease(codes, throttled):
     assert await committer(Table(canceled(*codes))).commit(batch()) == Again(throttled=throttled)
+
+
+async def test_a_commit_that_is_throttled_is_told_with_its_code_and_a_conflict_is_not():
+    slow = ("None", "ProvisionedThroughputExceeded")
+    with capture_logs() as logs:
+        for error in (
+            canceled(*slow),
+            failure("ThrottlingException"),
+            canceled("TransactionConflict"),
+        ):
+            await committer(Table(error)).commit(batch())
+    assert [(one["event"], one["code"]) for one in logs] == [
+        ("aws.repeated", "ProvisionedThroughputExceeded"),
+        ("aws.repeated", "ThrottlingException"),
+    ]
 
 
 async def test_missing_permissions_say_what_to_check():

@@ -82,7 +82,7 @@ class Leases:
 async def test_a_leader_that_is_younger_than_the_roster_keeps_its_lease():
     fleet, store = Fleet("other"), Leases(Cursor(LISTER, owner="young", epoch=3))
     await fleet.looks(1.0)
-    leadership = Leadership(fleet.me, store, None, 30.0, None)
+    leadership = Leadership(fleet.me, store, None, 30.0, None, None)
     assert await leadership._take() is None
     store.cursor = replace(store.cursor, owner="younger", epoch=4)
     assert await leadership._take() is None, "another one has taken it since"
@@ -94,7 +94,7 @@ async def test_nobody_takes_the_lead_while_another_worker_says_that_it_has_it(le
     fleet = Fleet("other")
     fleet.join("other", leads=leads)
     await fleet.looks(1.0)
-    assert Leadership(fleet.me, Leases(None), None, 30.0, None)._may_lead() is not leads
+    assert Leadership(fleet.me, Leases(None), None, 30.0, None, None)._may_lead() is not leads
 
 
 # -- what is created and forgotten -----------------------------------------------------------------
