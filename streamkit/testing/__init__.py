@@ -9,7 +9,7 @@ final tables with what they must hold; `recording` replaces sinks by recorders.
 from streamkit.testing.changes import expired, inserted, modified, removed
 from streamkit.testing.every import every_crash, every_freeze
 from streamkit.testing.final import Comparison, Final
-from streamkit.testing.harness import Harness, NotSettledError, UnexpectedlyParked
+from streamkit.testing.harness import Harness, HarnessOf, NotSettledError, UnexpectedlyParked
 from streamkit.testing.recording import Recorder, recording
 from streamkit.testing.traffic import Traffic, Writer
 from streamkit.testing.trial import Different, Trouble, trial
@@ -19,6 +19,7 @@ __all__ = [
     "Different",
     "Final",
     "Harness",
+    "HarnessOf",
     "NotSettledError",
     "Recorder",
     "Traffic",

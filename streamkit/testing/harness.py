@@ -12,9 +12,9 @@ synchronous.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from streamkit.app import App
 from streamkit.core.parked.queues import list_parked
@@ -231,3 +231,7 @@ class Harness(Rig):
 
 
 __all__ = ["Harness", "NotSettledError", "UnexpectedlyParked", "seconds_of", "table_of"]
+
+
+HarnessOf: TypeAlias = Callable[..., Harness]
+"""The fixture `harness_of`: it makes a `Harness` of an app."""

@@ -3,17 +3,17 @@
 Put `pytest_plugins = ["streamkit.testing.plugin"]` into your conftest.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from streamkit.testing.harness import Harness
+from streamkit.testing.harness import Harness, HarnessOf
 
 
 @pytest.fixture
-def harness_of() -> Iterator[Callable[..., Harness]]:
+def harness_of() -> Iterator[HarnessOf]:
     """Make a `Harness` of an app; it is closed when the test ends.
 
     The arguments are those of `Harness`: `harness_of(app, shards=4, seed=7)`.

@@ -1,6 +1,7 @@
 """`streamkit new shop` writes a project whose own tests pass, and whose tables fit its app."""
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,23 @@ def wanted(project):
     finally:
         sys.path.remove(str(project))
     return TableShape().create_table(app.table, entities_of(app))
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_new_project_and_its_tests_are_typed(project, checker, tmp_path):
+    if checker == "mypy":
+        command = [checker, "--strict", "--cache-dir", str(tmp_path), "my_shop", "tests"]
+    else:
+        interpreter = ["--pythonpath", sys.executable]
+        strict = {
+            "typeCheckingMode": "strict",
+            "extraPaths": [str(ROOT)],
+            "include": ["my_shop", "tests"],
+        }
+        (project / "pyrightconfig.json").write_text(json.dumps(strict))
+        command = [checker, *interpreter, "--project", "pyrightconfig.json"]
+    done = run(project, sys.executable, "-m", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_tests_of_a_new_project_pass_by_its_own_makefile(project):
