@@ -33,7 +33,7 @@ MUTANTS = (
         "            if not lister.enabled:\n",
         "            if False:\n",
         "workers read a stream that was replaced for ever, and miss the new one in silence",
-        test="tests/simulation/test_losses.py::test_a_worker_under_which_the_stream_is_replaced_ends_and_the_next_one_says_what_may_be_lost",
+        test="tests/unit/fleet/test_leading.py::test_a_leader_whose_listing_finds_the_stream_disabled_looks_at_the_table",
     ),
     Mutant(
         "two-leaders",

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from streamkit.errors import InvariantError, LeaseLost
+from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.generation import Generation
@@ -95,6 +95,31 @@ async def test_nobody_takes_the_lead_while_another_worker_says_that_it_has_it(le
     fleet.join("other", leads=leads)
     await fleet.looks(1.0)
     assert Leadership(fleet.me, Leases(None), None, 30.0, None, None)._may_lead() is not leads
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_leader_whose_listing_finds_the_stream_disabled_looks_at_the_table(enabled):
+    """Which stream the table has now; a disabled one stays quiet for ever."""
+
+    def ends_with(error):
+        async def end(*_):
+            raise error
+
+        return end
+
+    async def nothing():
+        return []
+
+    fleet = Fleet()
+    await fleet.looks(1.0)
+    lister = SimpleNamespace(enabled=enabled, require_lease=nothing, once=nothing)
+    lister.unfinished = frozenset()
+    tidied, looked = ends_with(ReferenceError()), ends_with(ConfigurationError())
+    leadership = Leadership(fleet.me, None, None, 30.0, tidied, looked)
+    fleet.me.audit = lambda *_: nothing()
+    leadership._sweep_members = nothing
+    with pytest.raises(ReferenceError if enabled else ConfigurationError):
+        await leadership._lead(lister)
 
 
 # -- what is created and forgotten -----------------------------------------------------------------
