@@ -1,0 +1,52 @@
+"""Shards of stream and archive are read in their order, and what looks simpler breaks: rows L."""
+
+import pytest
+
+from streamkit.operate import past as module
+from streamkit.operate.past import PastChanges
+from streamkit.stream.lineage import Shard
+from streamkit.stream.listing import Listing
+from streamkit.testing.loop import run_virtually
+from tests.models.archive_lineage import BOUNDS, NAIVE, STRANDING, Model, Rules, all_read, helps
+from tests.models.explorer import explore, stuck
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_no_schedule_of_listers_and_shards_goes_wrong(name):
+    found = explore(Model(Rules(), BOUNDS[name]))
+    assert found.broken == {}
+    assert len(found.worlds) > 1000
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_shard_is_read_or_named_as_lost_in_the_end(name):
+    assert stuck(Model(Rules(), BOUNDS[name]), all_read, helps) is None
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_a_way_to_list_that_looks_simpler_breaks(name):
+    rules, bound, breaks = NAIVE[name]
+    assert breaks in explore(Model(rules, bound), until=breaks).broken
+
+
+@pytest.mark.parametrize("name", STRANDING)
+def test_a_way_to_list_that_looks_simpler_leaves_a_shard_unread(name):
+    assert stuck(Model(*STRANDING[name]), all_read, helps) is not None
+
+
+def test_l3_a_command_that_reads_the_past_overlooks_no_shard_that_leaves_the_stream(monkeypatch):
+    """It is archived, and leaves, between the two lists."""
+    kept = []
+
+    class Archive:
+        async def shards(self):
+            return [Shard(name, parent) for name, parent in kept]
+
+    async def listed(*_):
+        found = Listing((Shard("P", None), Shard("C", "P")), enabled=True)
+        kept.append(("P", None))
+        return found
+
+    monkeypatch.setattr(module, "list_shards", listed)
+    past = PastChanges(None, "", Archive(), None, 0.0)
+    assert run_virtually(past.shards) == ["P", "C"]
