@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, records_of
+from streamkit.archive.link import BEYOND, ORIGIN, Link
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.walk import walk
 from streamkit.progress.clock import utc
 from streamkit.stream.start import REACH_SECONDS
 
@@ -136,35 +137,19 @@ async def _since(archive: ArchivedShards, parents: dict[str, str | None], since:
 
 async def _check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> None:
     """Read a chain; one is `closed` whose shard has children: they are recorded after its end."""
-    expected, kind = ORIGIN, ""
-    for begin in await chain.positions():
-        if begin != expected:
-            text = f"{chain.name(expected)} is missing"
-            found.note(chain, expected, begin, text)
-        link, text = await _read(chain, begin)
+    ends, kind = ORIGIN, ""
+    async for step in walk(chain, await chain.positions()):
+        if step.missing:
+            found.note(chain, step.missing, step.begin, f"{chain.name(step.missing)} is missing")
+        ends, link = step.ends, step.link
         if link is None:
-            expected = await chain.next_after(begin) or BEYOND
-            found.note(chain, begin, expected, text)
+            found.note(chain, step.begin, step.ends, step.text)
             continue
         if link.kind == "hole":
-            found.note(chain, link.after, link.last, f"{link.reason}: {chain.name(begin)}")
+            text = f"{link.reason}: {chain.name(step.begin)}"
+            found.note(chain, link.after, link.last, text)
         found.count(link)
-        expected, kind = link.last, link.kind
-    if closed and kind != "end" and expected != BEYOND:
-        found.note(chain, expected, BEYOND, f"{chain.name(expected)} is missing")
+        kind = link.kind
+    if closed and kind != "end" and ends != BEYOND:
+        found.note(chain, ends, BEYOND, f"{chain.name(ends)} is missing")
     found.close(ended=kind == "end")
-
-
-async def _read(chain: Chain, begin: str) -> tuple[Link | None, str]:
-    """Read a link with all its records; return the link, or the reason why it cannot be read."""
-    try:
-        there = await chain.at(begin)
-        if there is None:
-            return None, f"object {chain.name(begin)} was removed meanwhile"
-        link, body = there
-        count = sum(len(page.records) for page in records_of(body))
-    except DamagedLink as damaged:
-        return None, str(damaged)
-    if count != link.count:
-        return None, f"object {chain.name(begin)} has {count} of {link.count} records"
-    return link, ""

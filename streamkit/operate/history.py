@@ -7,8 +7,8 @@ object is read. What the archive lacks or cannot read is passed over, and counte
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from streamkit.archive.link import ORIGIN, DamagedLink, records_of
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.walk import walk
 from streamkit.changes import ItemKey
 from streamkit.stream.decode import Record
 
@@ -24,22 +24,9 @@ class ItemHistory:
     async def records(self) -> AsyncIterator[tuple[str, Record]]:
         """Yield each record with the name of its shard."""
         for shard in await self.archive.shards():
-            ends = ORIGIN
-            for begin in await self.archive.chain(shard.id).positions():
-                self.gaps += begin != ends
-                ends, found = await self._read(shard.id, begin)
-                for record in found:
-                    yield shard.id, record
-
-    async def _read(self, shard: str, begin: str) -> tuple[str, list[Record]]:
-        """Read one link; return where it ends, and the item's records in it."""
-        try:
-            found = await self.archive.chain(shard).at(begin)
-            if found is None:
-                return begin, []
-            link, body = found
-            self.gaps += link.kind == "hole"
-            each = (record for page in records_of(body) for record in page.records)
-            return link.last, [record for record in each if record.item_key == self.key]
-        except DamagedLink:
-            return begin, []  # the next link does not begin there: a gap
+            chain = self.archive.chain(shard.id)
+            async for step in walk(chain, await chain.positions()):
+                self.gaps += bool(step.missing) + (step.link is None or step.link.kind == "hole")
+                for record in step.records:
+                    if record.item_key == self.key:
+                        yield shard.id, record

@@ -22,10 +22,11 @@ import msgspec
 
 from streamkit.app import App
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import ORIGIN, DamagedLink, Link, records_of
+from streamkit.archive.link import ORIGIN, DamagedLink
 from streamkit.archive.long_pages import ArchiveWriter, LongPages, NotDecided
 from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
@@ -97,35 +98,21 @@ class PastChanges:
         chain = self.archive.chain(shard)
         positions = await chain.positions()
         yield await self._tail(chain, positions, after)
-        following = ""
-        for position in reversed(positions):
-            link, records = await self._opened(chain, position)
+        oldest = ""
+        async for step in walk(chain, positions, backwards=True):
+            oldest, link = step.begin, step.link
             if link is None:
-                following = position
+                self._lose(f"shard {shard}: {step.text}")
                 continue
-            if following and link.last != following:
-                self._lose(f"shard {shard}: {chain.name(link.last)} is missing")
+            if step.missing:
+                self._lose(f"shard {shard}: {chain.name(step.missing)} is missing")
             if link.kind == "hole" and link.until >= after:
-                self._lose(f"shard {shard}: {link.reason}, says {chain.name(position)}")
-            following = position
-            yield [record for record in reversed(records) if record.created_at > after]
+                self._lose(f"shard {shard}: {link.reason}, says {chain.name(step.begin)}")
+            yield [record for record in reversed(step.records) if record.created_at > after]
             if link.count and link.first <= after:
                 return
-        if following not in ("", ORIGIN):
+        if oldest not in ("", ORIGIN):
             self._lose(f"shard {shard}: {chain.name(ORIGIN)} is missing")
-
-    async def _opened(self, chain: Chain, position: str) -> tuple[Link | None, list[Record]]:
-        try:
-            found = await chain.at(position)
-            if found is not None:
-                return found[0], [
-                    record for page in records_of(found[1]) for record in page.records
-                ]
-            text = f"{chain.name(position)} was removed meanwhile"
-        except DamagedLink as damaged:
-            text = str(damaged)
-        self._lose(f"shard {chain.shard}: {text}")
-        return None, []
 
     def _lose(self, text: str) -> None:
         if not self.allowed:
@@ -136,7 +123,9 @@ class PastChanges:
         """Return what the stream has behind the end of a chain, the newest first."""
         begin, found = START, list[Record]()
         if positions:
-            link, _ = await self._opened(chain, positions[-1])
+            link, _, text = await open_link(chain, positions[-1])
+            if link is None:
+                self._lose(f"shard {chain.shard}: {text}")
             if link is None or link.kind == "end":
                 return []
             begin = link.last
