@@ -7,8 +7,10 @@ A consumer that began in the past catches up by itself, and is listed until it h
 On failure: the errors of a read of the table.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from streamkit.app import App
@@ -16,16 +18,17 @@ from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation
-from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
+from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state import StateBook
 from streamkit.model.builds import pass_name
 from streamkit.operate.replay_report import replay_name
 from streamkit.progress.clock import utc
+from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import strided
 
-Kind = Literal["migration", "rebuild", "move", "rewind", "deletion", "catch-up", "replay"]
+Kind = Literal["migration", "rebuild", "move", "rewind", "deletion", "catch-up", "replay", "join"]
 
 _SEGMENTS_SEEN = 256
 """Segments of a scan that are read to say how far it is."""
@@ -57,10 +60,12 @@ async def operations(
     newest: Generation | None,
     now: float,
     lag: float | None = None,
+    cursors: Mapping[str, Cursor] = MappingProxyType({}),
 ) -> tuple[OperationStatus, ...]:
     """Return what is under way for an app's consumer, as `newest` and its migrations say.
 
-    `now` is in epoch seconds; `lag` is how many seconds it is behind, if that is known.
+    `now` is in epoch seconds; `lag` is how many seconds it is behind, if that is known; `cursors`
+    say which handlers have joined and are ahead of the app.
     """
     book = StateBook(aws.dynamodb, tables.control, app.name)
     states = await book.read_all(sorted(app.migrations, key=rank))
@@ -74,7 +79,14 @@ async def operations(
     store = CursorStore(aws.dynamodb, tables.space(app))
     found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
     replays = await _replays(app, store)
-    return (*migrations, *found, *replays, *catching_up(app, newest, now, lag))
+    return (*migrations, *found, *replays, *_joins(cursors), *catching_up(app, newest, now, lag))
+
+
+def _joins(cursors: Mapping[str, Cursor]) -> Iterator[OperationStatus]:
+    """Return the handlers that have joined the app, as long as they are ahead of it somewhere."""
+    marks = [m for c in cursors.values() if not c.finished for m in c.joined_after(c.position)]
+    for name, shards in sorted(Counter(mark.partition(":")[2] for mark in marks).items()):
+        yield OperationStatus("join", name, f"ahead of the app in {shards} shards")
 
 
 async def _replays(app: App, store: CursorStore) -> list[OperationStatus]:
@@ -128,6 +140,8 @@ def _of_consumer(app: App, newest: Generation) -> Iterator[OperationStatus]:
     held = newest.is_held("move")
     if newest.host in (TO_WORKERS, TO_LAMBDA, FROM_KCL) or held:
         yield OperationStatus("move", app.name, newest.host, held)
+    if newest.host == JOINING:
+        yield OperationStatus("join", app.name, newest.host)
     if newest.host == DELETING:
         yield OperationStatus("deletion", app.name, newest.host)
     if newest.rewinding or newest.asks:

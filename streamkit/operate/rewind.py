@@ -126,7 +126,7 @@ async def rewind(
     # Functions do not say in what generation they park.
     drops = despite.parked and newest.host != LAMBDA
     if not newest.rewinding:
-        reasons = [] if drops else _of_parked(await _parked(store))
+        reasons = [] if drops else _of_parked(await _parked(store), newest.host)
         reasons += _of_workers(await live_workers(store, clock, lease_seconds))
         reasons += _of_functions(newest, now, in_flight) if newest.host == LAMBDA else ()
         if reasons:
@@ -171,7 +171,7 @@ async def _sealed(
     queues = await _parked(store)
     if queues and not drops:
         await withdraw_rewind(store, asked)
-        raise RewindRefused(_of_parked(queues))
+        raise RewindRefused(_of_parked(queues, asked.host))
     return asked, queues
 
 
@@ -179,8 +179,15 @@ async def _parked(store: CursorStore) -> int:
     return len(await parked_queues(store, await every_cursor(store)))
 
 
-def _of_parked(queues: int) -> list[str]:
-    text = f"{queues} queues hold parked changes; redrive or discard them first, or --drop-parked"
+def _of_parked(queues: int, host: str) -> list[str]:
+    text = f"{queues} queues hold parked changes; redrive or discard them first"
+    if host == LAMBDA:
+        text += (
+            " (`streamkit parked redrive`, `streamkit parked discard`): functions park without a"
+            " generation, so --drop-parked could not tell old changes from those that are read anew"
+        )
+    else:
+        text += ", or --drop-parked"
     return [text] if queues else []
 
 

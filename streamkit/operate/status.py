@@ -171,7 +171,7 @@ async def read_status(
         ),
         host=generation.host or WORKERS if generation else WORKERS,
         unread_shards=tuple(unowned(cursors, seen.members)),
-        operations=await operations(app, aws, tables, generation, clock.time(), lag),
+        operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
         audit=generation.audit if generation else (),
     )
 

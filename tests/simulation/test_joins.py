@@ -17,6 +17,7 @@ from streamkit.fleet.hosting import JOINED, JOINING, WORKERS, set_host
 from streamkit.operate.moves import MoveRefused, join_handler, move_to_lambda
 from streamkit.operate.moves.into_app import apart, reaches
 from streamkit.operate.redrive import redrive
+from streamkit.operate.status import read_status
 from streamkit.progress.commit import Batch, Committer
 from streamkit.progress.control import Cursor
 from streamkit.testing.world import Process
@@ -49,6 +50,21 @@ def test_a_handler_that_is_ahead_joins_and_each_change_reaches_it_once(harness_o
     deeds.write(*range(8))
     harness.settle()
     deeds.all_done()
+
+
+def test_status_says_where_a_handler_that_has_joined_is_ahead_until_the_app_is_there(harness_of):
+    def under_way(app):
+        status = harness.operate(lambda aws: read_status(app, aws, clock=harness.world.clock))
+        return [(one.kind, one.name, one.phase) for one in status.operations]
+
+    harness = harness_of(app_of(), shards=2, settings=RARELY)
+    ahead_of_its_app(harness)
+    join(harness)
+    app = app_of("joined")
+    assert under_way(app) == [("join", "follow", "ahead of the app in 2 shards")]
+    deploy(harness, app)
+    harness.stop()
+    assert under_way(app) == []
 
 
 def test_a_handler_that_stands_where_its_app_stands_joins(harness_of):

@@ -11,7 +11,7 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.operate.consumers import pause_consumer, resume_consumer
-from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.starts import start_findings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -29,6 +29,7 @@ from tests.simulation.lambdas import (
 from tests.simulation.test_rewind import Deciding
 
 TABLE = "Deals"
+DESPITE_NOTHING = Despite()
 
 
 class Deal(Entity, pk="DEAL#{deal}", sk="DEAL#{deal}"):
@@ -128,8 +129,28 @@ def test_in_a_paused_consumer_queues_and_what_a_mapping_gave_up_wait_too():
     simulated(main)
 
 
-async def rewound(app, aws, clock, to=None):
-    return await rewind(app, aws, to, in_flight=30.0, clock=clock)
+async def rewound(app, aws, clock, to=None, despite=DESPITE_NOTHING):
+    return await rewind(app, aws, to, in_flight=30.0, clock=clock, despite=despite)
+
+
+@pytest.mark.parametrize("despite", [DESPITE_NOTHING, Despite(parked=True)])
+def test_a_rewind_with_parked_changes_is_refused_and_says_what_to_do_on_lambda(despite):
+    """They have no generation there by which old ones could be told from those that come anew."""
+
+    async def main():
+        app = app_of(down=[True])
+        world = world_of(app)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(100)
+            with pytest.raises(RewindRefused) as caught:
+                await rewound(app, environment.aws, world.clock, despite=despite)
+        assert "redrive or discard them first (`streamkit parked redrive`" in str(caught.value)
+        assert "--drop-parked could not tell" in str(caught.value)
+
+    simulated(main)
 
 
 def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():

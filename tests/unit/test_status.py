@@ -19,7 +19,7 @@ from streamkit.fleet.generation import (
     stepped,
     write_generation,
 )
-from streamkit.fleet.hosting import DELETING, TO_LAMBDA
+from streamkit.fleet.hosting import DELETING, JOINING, TO_LAMBDA
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.lag import bound
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, withdraw_rewind
@@ -283,6 +283,7 @@ async def step_builds(store, newest, builds, **more):
         (partial(begin_rewind, since=0, now=1), "rewind of shop is under way: decided"),
         (partial(begin_move, host=TO_LAMBDA), "move of shop is under way: to lambda"),
         (partial(begin_move, host=DELETING), "deletion of shop is under way: being deleted"),
+        (partial(begin_move, host=JOINING), "join of shop is under way: joining its app"),
         (
             partial(step_builds, builds={"Sales": Build(2, "scanning"), "Sold": Build(1, "live")}),
             "rebuild of Sales is under way: scanning",
