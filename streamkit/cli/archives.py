@@ -76,13 +76,14 @@ def restore(  # noqa: PLR0913 - each is an option
         str, typer.Option("--at", help="The moment to restore, such as 2026-01-31T12:00:00Z.")
     ],
     to_local: Annotated[
-        bool, typer.Option("--to-local", help="Into the engine of `streamkit dev`.")
+        bool, typer.Option("--to-local", help="Restore into the engine of `streamkit dev`.")
     ] = False,
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", help="Where --to-local keeps its tables.")
     ] = Path(".streamkit"),
     to_table: Annotated[
-        str | None, typer.Option("--to-table", metavar="NAME", help="Into this empty table.")
+        str | None,
+        typer.Option("--to-table", metavar="NAME", help="Restore into this empty table."),
     ] = None,
     base: Annotated[
         str,
@@ -95,7 +96,9 @@ def restore(  # noqa: PLR0913 - each is an option
     ] = "",
     max_wcu: Annotated[
         float | None,
-        typer.Option("--max-wcu", min=1, help="Write units a second for --to-table at most."),
+        typer.Option(
+            "--max-wcu", min=1, help="With --to-table, use at most this many write units a second."
+        ),
     ] = None,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")

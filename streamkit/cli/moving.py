@@ -26,7 +26,11 @@ def import_kcl(
     leases: Annotated[str, typer.Option("--leases", help="The KCL's lease table.")],
     caught_up_at: Annotated[
         str | None,
-        typer.Option("--caught-up-at", help="A time at which the KCL had read everything."),
+        typer.Option(
+            "--caught-up-at",
+            help="A time at which the KCL had read everything: for leases at LATEST, or of which"
+            " the checkpoint is older than a day.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be done.")

@@ -28,7 +28,9 @@ _CHOICES: dict[str, tuple[Any, Any]] = {
         Annotated[
             list[str] | None,
             typer.Option(
-                "--keys", metavar="PK", help="Only items with this partition key (several times)."
+                "--keys",
+                metavar="PK",
+                help="Only items with this partition key (may be given several times).",
             ),
         ],
         None,
@@ -48,7 +50,9 @@ _CHOICES: dict[str, tuple[Any, Any]] = {
     "allow": (
         Annotated[
             list[str] | None,
-            typer.Option("--allow", help="Let this handler run although it may do more."),
+            typer.Option(
+                "--allow", help="Let this handler run although it reads, sends or does I/O."
+            ),
         ],
         None,
     ),
