@@ -45,6 +45,8 @@ def describe_plan(plan: MigrationPlan) -> None:
     say(f"items in the table     {_count(plan.items)}")
     say(f"of them {plan.entity:<14} {_share(plan.matching)}")
     say(f"of those to be changed {_share(plan.needing)}")
+    if plan.settle:
+        say(f"both sides are settled {plan.settle}")
     say()
     heads = ("step", "read units", "write units", "of indexes", "$")
     table(heads, [_row(step) for step in plan.forecast.steps])
@@ -128,6 +130,8 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
         speed = f"{now.items:,.0f} items/s, " if now.items else ""
         parts.append(f"{speed}{now.tally.conflicts} conflicts")
+    if now.settle not in ("", "by field"):
+        parts.append(f"settled {now.settle}")
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     if now.processes:

@@ -4,7 +4,7 @@ The kind itself is imported when an app has one: functions on Lambda import the 
 start cold.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from streamkit.entity import Entity, Index, Key, Query
@@ -40,6 +40,8 @@ class DeclaredMigrations:
         index: Index | None = None,
         after: Iterable[str] = (),
         repeat: bool = False,
+        settle: Literal["field", "item"] = "field",
+        counters: Iterable[str] | Mapping[str, str] = (),
     ) -> Callable[[F], F]:
         """Register a pure function that brings items of an entity into a new shape.
 
@@ -48,8 +50,7 @@ class DeclaredMigrations:
         no function to decorate.
 
         Args:
-            id: its number, such as "0003", or a name. Migrations about the same items are applied
-                by number, and those with names after them.
+            id: its number, such as "0003", or a name; those with names are applied after the rest.
             entity: of the items, in a shape that fits the old ones.
             mode: `in_place`, `touch`, `rekey`, `split`, `merge`, `derive` or `aggregate`.
             reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
@@ -64,6 +65,8 @@ class DeclaredMigrations:
             index: for `touch`: where the items are found, by their keys alone.
             after: other migrations that have to be done before, whatever items they are about.
             repeat: whether it may run again once it is done, also after later ones.
+            settle: whether what both sides of a move wrote is merged by `field`, or is whole.
+            counters: fields of the new entity to which both sides add, perhaps with old names.
 
         Raises:
             DeclarationError: the number is taken, or the parts do not fit together.
@@ -97,6 +100,11 @@ class DeclaredMigrations:
 
         after = given["after"]
         options = given | {"after": (after,) if isinstance(after, str) else tuple(after)}
+        said = given["counters"]
+        names = (said,) if isinstance(said, str) else said
+        options["counters"] = dict(
+            names if isinstance(names, Mapping) else {name: name for name in names}
+        )
         migration = read_migration(number, entity, function, MigrationOptions(**options))
         other = self.migrations.get(migration.id)
         if other is not None:

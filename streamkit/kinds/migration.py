@@ -69,7 +69,8 @@ class MigrationOptions:
     `conflict` says what happens if another item is in a target's place. `owner` is the
     `@app.derive` handler that keeps the derived items from now on. `to` is another table, `index`
     is where `touch` finds the items. `after` are migrations that come before it, `repeat` says that
-    it may run again once it is done.
+    it may run again once it is done. `settle` and `counters` say what becomes of what both sides
+    write; see `kinds.moving`.
     """
 
     mode: Mode = "in_place"
@@ -83,6 +84,8 @@ class MigrationOptions:
     index: Index | None = None
     after: tuple[str, ...] = ()
     repeat: bool = False
+    settle: Literal["field", "item"] = "field"
+    counters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,6 +117,12 @@ class Migration(MigrationOptions):
     def target(self) -> type[Entity] | None:
         """The entity that items become, or that is made of them, if the annotation names it."""
         return self.makes[0] if self.makes else None
+
+    @property
+    def policy(self) -> str:
+        """How both sides are settled, in words; "" for items that do not move."""
+        names = ", ".join(sorted(self.counters))
+        return f"by {self.settle}{', counters ' * bool(names)}{names}" * self.moves
 
     @property
     def is_pairs(self) -> bool:

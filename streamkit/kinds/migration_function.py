@@ -17,6 +17,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.migration import FILE, Item, Migration, MigrationOptions, Mode, Takes
+from streamkit.kinds.moving import unfit_to_settle
 from streamkit.model.declaration import Declaration
 from streamkit.stream.decode.keyed import key_reader
 
@@ -42,7 +43,9 @@ def read_migration(
     merged = _merged(function, declared) if options.mode == "merge" else {}
     takes, parameters = ("sources", {}) if merged else _signature(function, entity, declared)
     index = options.index and options.index.name
-    terms = (id, options.mode, options.to, options.conflict, index)
+    terms: tuple[Any, ...] = (id, options.mode, options.to, options.conflict, index)
+    if options.settle != "field" or options.counters:  # the digests of others are stored
+        terms = (*terms, options.settle, sorted(options.counters.items()))
     migration = Migration(
         **vars(options),
         id=id,
@@ -83,6 +86,7 @@ def _problems(migration: Migration) -> Iterator[str]:
     yield from _misplaced(migration)
     if mode == "merge":
         yield from _unfit_to_merge(migration)
+    yield from unfit_to_settle(migration)
 
 
 def _unfit_to_merge(migration: Migration) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from streamkit.entity import Entity
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.counters import Counters
 from streamkit.migrate.failing import located
 from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import (
@@ -89,6 +90,8 @@ class DryRun:
         before = plain(visible(item))
         try:
             rewrite = self.transform.of(before)
+            news = [target.item for target in rewrite.targets]
+            Counters(self.migration).require_carried([item], news)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             return Trial(before, None, None, (_fault(error),))
         after = applied(before, rewrite)

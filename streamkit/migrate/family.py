@@ -134,7 +134,8 @@ class Views:
         if shapes.mirrors and there and len(lost) < len(family.old):
             before = shapes.reverse.sources(there[0], family.old)
         now = {p: one if p in lost else before.get(p) for p, one in family.old.items()}
-        now |= {p: {**(now[p] or {}), **place_of(p), **more} for p, more in said.items()}
+        on_top = shapes.counters.on_top
+        now |= {p: place_of(p) | on_top(now[p] or {}, more, new=False) for p, more in said.items()}
         try:
             targets, fields = shapes.targets(now), shapes.view_of_old(now)
             seen, spared = shapes.view_of_old(before), shapes.spared(now, lost)
@@ -144,11 +145,11 @@ class Views:
             text = "written at its old key after it was contracted, in fields that say too little"
             raise undecided(family, "conflict", text) from error
         if not lost:
-            return FamilySide(fields, seen), targets
+            return FamilySide(fields, seen, stub=True), targets
         names = {*fields, *seen, *record.base_new, *((OLD, p) for p in lost if shapes.is_merge)}
         base = dict.fromkeys(names - spared, _ELSE)
         base |= {n: seen[n] for n in spared & seen.keys()}
-        return FamilySide(fields, base, _places(fields, base), spared), targets
+        return FamilySide(fields, base, _places(fields, base), spared, stub=True), targets
 
     def _new_stubs(
         self, family: Family, base: Digests, targets: Mapping[str, Target]
@@ -161,14 +162,15 @@ class Views:
             target = targets.get(place)
             if item is not None and self.is_stamped(item, family, "new"):
                 said = self.shapes.says(item, new=True)
-                image[place] = {**target.item, **said} if target else item
+                above = self.shapes.counters.on_top
+                image[place] = above(target.item, said, new=True) if target else item
                 seen |= self.shapes.view({place: target.item if target else None})
             else:
                 image[place] = item
                 own = {f for f in base if f[0] == place} | self.shapes.view({place: item}).keys()
                 seen |= dict.fromkeys(own, _ELSE)
                 anew.add(place)
-        return FamilySide(self.shapes.view(image), seen, anew), image
+        return FamilySide(self.shapes.view(image), seen, anew, stub=True), image
 
 
 def _places(fields: Digests, base: Digests) -> set[str]:

@@ -77,6 +77,7 @@ class MigrationPlan:
     problems: tuple[Problem, ...] = ()
     diffs: tuple[Diff, ...] = ()
     indexes: tuple[IndexBuild, ...] = ()
+    settle: str = ""
 
     @property
     def ok(self) -> bool:
@@ -99,6 +100,7 @@ class MigrationPlan:
             "problems": [problem.to_dict() for problem in self.problems],
             "diffs": [diff.to_dict() for diff in self.diffs],
             "indexes": [index.to_dict() for index in self.indexes],
+            "settle": self.settle,
         }
 
 
@@ -342,6 +344,7 @@ class _Look:
             problems=self.problems.all(sum(matching)),
             diffs=tuple(self.diffs),
             indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
+            settle=self.migration.policy,
         )
 
     def _build(self, sample: Sample, name: str) -> IndexBuild:

@@ -19,9 +19,16 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.family import Family, Sides, Views, conflict, undecided
 from streamkit.migrate.records import PairRecord
 from streamkit.migrate.reverse import Items
-from streamkit.migrate.settlement import OLD, Field, Settlement, Take, compare, taken_up
+from streamkit.migrate.settlement import (
+    COUNTED,
+    OLD,
+    Policy,
+    Settlement,
+    Take,
+    compare,
+    taken_up,
+)
 from streamkit.migrate.shapes import BothShapes, rewritten
-from streamkit.migrate.transform import ITEMS_MAX, FamilyTooLarge
 from streamkit.migrate.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
@@ -68,6 +75,11 @@ class Plans:
         """Both shapes."""
         return self.views.shapes
 
+    @property
+    def policy(self) -> Policy:
+        """Whether different fields of both sides are merged."""
+        return self.shapes.transform.migration.settle
+
     # -- settling ------------------------------------------------------------------------------
 
     def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
@@ -89,7 +101,7 @@ class Plans:
         if self.rules.drops and not self.shapes.mirrors and sides.new.changed and take != "old":
             text = "written at its new key, and there is no reverse= to bring it back"
             raise undecided(family, "early", text)
-        settled = compare(sides.old, sides.new, mirrors=mirrors, take=take)
+        settled = compare(sides.old, sides.new, mirrors=mirrors, take=take, settle=self.policy)
         if settled is None and self.rules.drops and sides.new.changed:
             settled = Settlement(sides.new.changed)  # a person has decided for the old item
         if settled is None:
@@ -114,7 +126,9 @@ class Plans:
                 {f: d for f, d in side.fields.items() if f[0] == place}
                 for side in (sides.old, sides.new)
             ]
-            if both[0] != both[1]:
+            counts = any(digest.startswith(COUNTED) for digest in both[0].values())
+            # Once both may be written, that both have counted alike is no agreement.
+            if both[0] != both[1] or (counts and self.rules.makes_old):
                 text = f"another item is where it belongs, {error_id(place_of(place))}"
                 raise undecided(family, "taken", text)
         extra = there - sides.targets.keys()
@@ -132,7 +146,7 @@ class Plans:
         """Carry what other code writes at stubs of the new items, in a rollback."""
         assert family.record is not None  # noqa: S101 - stubs have one
         turned: Take = {"old": "new", "new": "old"}.get(take, "")  # type: ignore[assignment]
-        settled = compare(sides.new, sides.old, mirrors=False, take=turned)
+        settled = compare(sides.new, sides.old, mirrors=False, take=turned, settle=self.policy)
         if settled is None:
             return None
         if settled.clash:
@@ -144,8 +158,7 @@ class Plans:
             raise undecided(family, "early", text)
         old = family.old
         if settled.to_new:
-            now = self._new_items(replace(family, new=sides.image), sides, frozenset())
-            old = self._old_items(family, sides, now)
+            old = self._old_items(family, sides, sides.image)
         new = {p: None if one is None else place_of(p) for p, one in family.new.items()}
         base = taken_up(sides.new, sides.old, settled, turned)
         base = {f: d for f, d in base.items() if f[0] != OLD} | self.shapes.known(old)
@@ -156,7 +169,7 @@ class Plans:
     def _carried(self, family: Family, sides: Sides, settled: Settlement, take: Take) -> FamilyPlan:
         """Return a family in which each side has taken up what is carried to it."""
         record, shapes = family.record or PairRecord(family.key), self.shapes
-        new = self._new_items(family, sides, settled.to_new)
+        new = shapes.new_items(family.new, sides.targets, settled.to_new, settled.added)
         old = self._old_items(family, sides, new) if settled.to_old else family.old
         if record.left and not shapes.is_split:
             gone = not any(old.values()) and not any(new.values())
@@ -178,19 +191,6 @@ class Plans:
         agreed = replace(record, base_old=base_old, base_new=base_new)
         gone = not base_old and not any(new.values())
         return self._plan(family, old, new, None if gone else agreed)
-
-    def _new_items(
-        self, family: Family, sides: Sides, names: frozenset[Field]
-    ) -> dict[str, WireItem | None]:
-        places = family.new.keys() | sides.targets.keys()
-        found = {}
-        for place in sorted(places):
-            own = {name for at, name in names if at == place}
-            there, target = family.new.get(place), sides.targets.get(place)
-            found[place] = self.shapes.new_item(there, target, own)
-        if len(found) >= ITEMS_MAX:
-            raise FamilyTooLarge(len(found))
-        return found
 
     def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
         seen = [one.item for one in sides.targets.values()]

@@ -71,6 +71,7 @@ class Progress:
     lag: float | None = None
     eta: float | None = None
     eta_error: float | None = None
+    settle: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -97,6 +98,7 @@ class ProgressReader:
             self._tables = await survey(self._app, self._aws)
         book = StateBook(self._aws.dynamodb, self._tables.control, self._app.name)
         state = await book.read(migration)
+        declared = self._app.migrations.get(migration)
         found = Progress(
             state.id,
             state.mode,
@@ -106,6 +108,7 @@ class ProgressReader:
             state.note,
             max_reads=state.max_reads,
             max_writes=state.max_writes,
+            settle=declared.policy if declared is not None else "",
         )
         if state.phase == "new":
             return found

@@ -66,10 +66,15 @@ _AGGREGATE = """
 
 app.migration("{number}", {entity}{mode})
 """
+_BOTH = """
+
+    settle="item" is for items with a version or rules across fields, counters= for numbers to which
+    old and new code both add.
+    """
 _WHAT = {
-    "rekey": "Return the entity as it is to be, under its new key; None leaves an item alone.",
-    "split": "Return the item's parts as entities, and what to Set in the item at the end.",
-    "merge": "Return the entity that those become that are there; None leaves them alone.",
+    "rekey": f"Return the entity as it is to be, at its new key; None leaves an item alone.{_BOTH}",
+    "split": f"Return the item's parts as entities, and what to Set in the item at the end.{_BOTH}",
+    "merge": f"Return the entity that those become that are there; None leaves them alone.{_BOTH}",
     "derive": "Return the items that follow from it, as entities; None where there are none.",
 }
 

@@ -9,6 +9,13 @@ order, so the last writer is nobody.
 A field is the place of a new item and the name of an attribute there. `THERE` is the field that
 says that the item exists, so that a delete is a write of every field of its item.
 
+With settle="item" a side is taken whole: if both have changed, all in which they differ is the
+conflict, and no item comes about that neither side has written. The digest of a *counter* is its
+value. Where both sides only added to it, their differences to the base are added, and it is never a
+conflict. A counter that was absent counts from 0; one that is removed, or whose item is deleted or
+put anew, is written like any other field. Then equal counters do not agree, either: two that have
+added alike are not one.
+
 In: the digests of two sides and their bases. Out: a `Settlement`, and the next base.
 """
 
@@ -16,7 +23,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, Literal
 
@@ -24,6 +31,7 @@ from streamkit.model.codec import NUMBERS
 
 Field = tuple[str, str]
 Digests = Mapping[Field, str]
+Policy = Literal["field", "item"]
 Take = Literal["", "old", "new"]
 """Which side a person has decided for; "" is no decision."""
 
@@ -31,6 +39,8 @@ THERE: Final = ""
 """The name of the field that says that an item exists."""
 OLD: Final = ""
 """The place of the fields that say which of several old items are there."""
+COUNTED: Final = "="
+"""How the digest of a counter begins; its value follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +49,15 @@ class FamilySide:
 
     `anew` are the places of items that were deleted, or put by other code. Such an item counts as
     written in every field, also in those that it never had: only an update leaves the stamp of the
-    migration in it. `spared` are fields there that follow from another item, which was not.
+    migration in it. `spared` are fields there that follow from another item, which was not. A
+    `stub` says of all that was not written there what the other side says.
     """
 
     fields: Digests
     base: Digests
     anew: AbstractSet[str] = frozenset()
     spared: AbstractSet[Field] = frozenset()
+    stub: bool = False
 
     @property
     def changed(self) -> frozenset[Field]:
@@ -64,18 +76,39 @@ class FamilySide:
         """Return whether a field is of an item that was deleted, or put by other code."""
         return name[0] in self.anew and name not in self.spared
 
+    def added(self, name: Field) -> Decimal | None:
+        """Return what was added to a counter; None if it is none, or was written otherwise."""
+        value, before = self.fields.get(name, ""), self.base.get(name, "")
+        several = any(place == OLD for place, _ in self.base)
+        made = (name[0], THERE) not in self.base and not several
+        written = (before and not value) or (self.is_anew(name) and not made and self.changed)
+        if written or not all(one.startswith(COUNTED) for one in (value, before) if one):
+            return None
+        return NUMBERS.subtract(_number(value), _number(before))
+
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What is carried from each side to the other, and what both have written differently."""
+    """What is carried from each side to the other, and what both have written differently.
+
+    `added` is what new items take up of counters. `overruled`: a person has decided for a whole new
+    item.
+    """
 
     to_new: frozenset[Field] = frozenset()
     to_old: frozenset[Field] = frozenset()
     clash: frozenset[Field] = frozenset()
+    added: Mapping[Field, Decimal] = field(default_factory=dict)
+    overruled: bool = False
 
 
 def compare(
-    old: FamilySide, new: FamilySide, *, mirrors: bool = True, take: Take = ""
+    old: FamilySide,
+    new: FamilySide,
+    *,
+    mirrors: bool = True,
+    take: Take = "",
+    settle: Policy = "field",
 ) -> Settlement | None:
     """Return what has to be carried; None if nothing has changed.
 
@@ -85,21 +118,65 @@ def compare(
         mirrors: the old side can take up what the new one has written; without `reverse=` it
             cannot, and what is a stub must not.
         take: the side that a person has decided for, where both have written.
+        settle: whether different fields of both sides are merged.
     """
-    ours, theirs = old.changed, new.changed
-    if not ours and not (theirs and mirrors):
+    if not old.changed and not (new.changed and mirrors):
         return None
-    both = _both(old, new)
-    clash = frozenset(n for n in both if old.fields.get(n) != new.fields.get(n))
-    to_new, to_old = ours - theirs, theirs - ours
+    counted = _counted(old, new)
+    ours, theirs = old.changed - counted.keys(), new.changed - counted.keys()
+    if settle == "item":
+        clash = _all_that_differs(old, new) - counted.keys() if ours and theirs else frozenset()
+    else:
+        clash = frozenset(n for n in _both(old, new) - counted.keys() if _differ(old, new, n))
+    found = Settlement(ours - theirs, theirs - ours, clash)
     if clash and take:
-        if any(old.is_anew(n) or new.is_anew(n) for n in clash):  # there is no half of such an item
-            clash = ours | theirs
-            to_new = to_old = frozenset()
-        to_new, to_old = to_new - clash, to_old - clash
-        to_new, to_old = (to_new | clash, to_old) if take == "old" else (to_new, to_old | clash)
-        clash = frozenset()
-    return Settlement(to_new, to_old if mirrors else frozenset(), clash)
+        found = _decided(old, new, replace(found, overruled=settle == "item"), take)
+    added = {name: counted[name] for name in old.changed & counted.keys()}
+    to_old = found.to_old | (new.changed & counted.keys()) if mirrors else frozenset[Field]()
+    return replace(found, to_new=found.to_new | added.keys(), to_old=to_old, added=added)
+
+
+def _decided(old: FamilySide, new: FamilySide, found: Settlement, take: Take) -> Settlement:
+    """Return a settlement in which a person has decided what both sides have written."""
+    clash, whole = found.clash, found.overruled
+    to_new, to_old = found.to_new, found.to_old
+    if not whole and any(old.is_anew(n) or new.is_anew(n) for n in clash):
+        clash, whole = clash | to_new | to_old, True  # there is no half of such an item
+    if found.overruled and old.stub and take == "old":
+        clash &= old.changed  # the rest of it is what the other side says
+    if whole:
+        to_new = to_old = frozenset()
+    to_new, to_old = to_new - clash, to_old - clash
+    if take == "old":
+        return Settlement(to_new | clash, to_old)
+    return Settlement(to_new, to_old | clash, overruled=found.overruled)
+
+
+def _all_that_differs(old: FamilySide, new: FamilySide) -> frozenset[Field]:
+    names = frozenset(name for side in (old, new) for name in (*side.fields, *side.base))
+    return frozenset(name for name in names if _differ(old, new, name))
+
+
+def _counted(old: FamilySide, new: FamilySide) -> dict[Field, Decimal]:
+    """Return the counters to which both sides have only added, with what the old one has added."""
+    counters = [
+        name
+        for name in old.changed | new.changed
+        if COUNTED in (old.fields.get(name, "")[:1], new.fields.get(name, "")[:1])
+    ]
+    return {
+        name: added
+        for name in counters
+        if (added := old.added(name)) is not None and new.added(name) is not None
+    }
+
+
+def _differ(old: FamilySide, new: FamilySide, name: Field) -> bool:
+    """Return whether both sides differ in a field; counters that both have written always do."""
+    value = old.fields.get(name)
+    if value != new.fields.get(name):
+        return True
+    return value is not None and value.startswith(COUNTED) and name in old.changed & new.changed
 
 
 def _both(old: FamilySide, new: FamilySide) -> frozenset[Field]:
@@ -115,15 +192,31 @@ def taken_up(old: FamilySide, new: FamilySide, settled: Settlement, take: Take) 
     what the old side has not seen: a later write of the same field there has to be a conflict.
     """
     base = dict(new.base)
+    if settled.overruled:  # of a whole item the old side has seen nothing
+        return base | _sums(base, settled.added)
     decided = _both(old, new) if take == "new" else frozenset[Field]()
-    for name in old.changed | settled.to_new | decided:
+    for name in (old.changed | settled.to_new | decided) - settled.added.keys():
         side = old if name in settled.to_new else new
         value = side.fields.get(name)
         if value is None:
             base.pop(name, None)
         else:
             base[name] = value
-    return base
+    return base | _sums(base, settled.added)
+
+
+def _sums(base: Digests, added: Mapping[Field, Decimal]) -> dict[Field, str]:
+    """Return counters of a base with what was added to them; what new code added stays unseen."""
+    return {n: counter(NUMBERS.add(_number(base.get(n, "")), more)) for n, more in added.items()}
+
+
+def counter(value: Any) -> str:
+    """Return the digest of a counter."""
+    return f"{COUNTED}{NUMBERS.create_decimal(value).normalize(NUMBERS)}"
+
+
+def _number(text: str) -> Decimal:
+    return Decimal(text.removeprefix(COUNTED) or 0)
 
 
 def digest(value: Any) -> str:

@@ -7,13 +7,18 @@ error of the migration's functions, or `TransformError` for an impossible result
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from decimal import Decimal
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
+from streamkit.migrate.counters import Counters, added
 from streamkit.migrate.reverse import Items, Reverse
-from streamkit.migrate.settlement import OLD, THERE, Field, digest
+from streamkit.migrate.settlement import OLD, THERE, Field, counter, digest
 from streamkit.migrate.sources import TransformError
 from streamkit.migrate.transform import (
+    ITEMS_MAX,
+    FamilyTooLarge,
     Rewrite,
     Target,
     Transform,
@@ -37,6 +42,7 @@ class BothShapes:
         self._makes = [
             (Matcher(one, schema, ()), ImageDecoder(one, schema)) for one in migration.makes
         ]
+        self.counters = Counters(migration)
         known = {name for one in migration.makes for name in attribute_names(one).values()}
         olds = (attribute_names(one).values() for one in migration.sources)
         self.names = frozenset(known.union(*olds))
@@ -64,6 +70,7 @@ class BothShapes:
         """Return the new items that follow from old ones, by their places."""
         if old != self._rewritten[0]:  # one look at a family asks several times
             targets = {place_text(target.key): target for target in self.rewrite(old).targets}
+            self.counters.require_carried(old.values(), (one.item for one in targets.values()))
             self._rewritten = old, targets
         return self._rewritten[1]
 
@@ -77,8 +84,10 @@ class BothShapes:
                 continue
             found[place, THERE] = "+"
             for name, value in plain(visible(item)).items():
-                if name not in self._no_fields:
-                    found[place, name] = digest(value)
+                if name in self._no_fields:
+                    continue
+                counts = name in self.counters.olds and "N" in item[name]
+                found[place, name] = counter(value) if counts else digest(value)
         return found
 
     def view_of_old(self, old: Items) -> dict[Field, str]:
@@ -120,6 +129,31 @@ class BothShapes:
         return {n: v for n, v in visible(item).items() if n not in schema.key_attributes}
 
     # -- items ---------------------------------------------------------------------------------
+
+    def new_items(
+        self,
+        there: Items,
+        targets: Mapping[str, Target],
+        names: AbstractSet[Field],
+        counted: Mapping[Field, Decimal],
+    ) -> dict[str, WireItem | None]:
+        """Return new items that take up fields of their old ones, and what these have counted.
+
+        Raises:
+            FamilyTooLarge: one transaction does not hold them.
+        """
+        found = {}
+        for place in sorted(there.keys() | targets.keys()):
+            own = {name for at, name in names if at == place}
+            more = {name: one for (at, name), one in counted.items() if at == place}
+            item, target = there.get(place), targets.get(place)
+            if target is not None and more:
+                sums = {name: added((item or {}).get(name), one) for name, one in more.items()}
+                target = replace(target, item={**target.item, **sums})
+            found[place] = self.new_item(item, target, own)
+        if len(found) >= ITEMS_MAX:
+            raise FamilyTooLarge(len(found))
+        return found
 
     def new_item(
         self, there: WireItem | None, target: Target | None, names: AbstractSet[str]
@@ -173,11 +207,14 @@ class BothShapes:
             TransformError: what `reverse=` makes has another key.
         """
         if self.is_split:
-            return {place: one and self._whole_again(one, now) for place, one in old.items()}
+            found = {place: one and self._whole_again(one, now) for place, one in old.items()}
+            self.counters.require_carried(found.values(), now)
+            return found
         if not now:
             return dict.fromkeys(old)
         after = self.reverse.sources(now[0], old)
         before = self.reverse.sources(seen[0], old) if seen else {}
+        self.counters.require_carried(after.values(), now)
         if not after.keys() <= old.keys():
             raise TransformError("reverse= leads from the new item to another old key")
         return {p: _changed(one, before.get(p), after.get(p)) for p, one in old.items()}

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,6 +15,13 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
 from streamkit.core.tables import survey
 from streamkit.kinds.preflight import findings
+from streamkit.migrate.attempts import Undecided
+from streamkit.migrate.family import Family, Views
+from streamkit.migrate.plans import Plans, Rules
+from streamkit.migrate.shapes import BothShapes
+from streamkit.migrate.transform import Transform
+from streamkit.model.schema import TableSchema
+from streamkit.progress.scan.places import place_text
 from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
@@ -75,8 +83,29 @@ def test_the_examples_register_what_they_say(page, names):
 def test_the_examples_of_migrations_declare_them():
     app = module_of(*examples("docs/migrations.md"))["app"]
     declared = [(m.id, m.mode, m.to) for m in app.migrations.values()]
-    moves = ("0006", "merge", None)
-    assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch"), moves]
+    moves = [("0006", "merge", None), ("0007", "rekey", None)]
+    assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch"), *moves]
+
+
+def test_the_room_of_the_page_is_a_conflict_and_has_two_more_views():
+    module = module_of(*examples("docs/migrations.md"))
+    schema = TableSchema("Rooms", pk="PK", sk="SK", pk_type="S", sk_type="S", indexes={})
+    shapes = BothShapes(Transform(module["app"].migrations["0007"], schema))
+    plans = Plans(Views(shapes), Rules())
+    old = module["OldRoom"](room="1").attributes(schema)
+    key = {name: old[name] for name in ("PK", "SK")}
+    seen = plans.settle(Family(key, None, {place_text(key): old}, {})).after
+    old, new = ({**one} for side in (seen.old, seen.new) for one in side.values())
+    (place,) = seen.new
+    old["views"] = new["hits"] = {"N": "1"}
+    counted = replace(seen, old={place_text(key): old}, new={place: new})
+    (item,) = plans.settle(counted).after.new.values()
+    assert item["hits"] == {"N": "2"}
+    old["start"], new["end"] = {"N": "12"}, {"N": "10"}
+    old["version"] = new["version"] = {"N": "2"}
+    with pytest.raises(Undecided) as error:
+        plans.settle(counted)
+    assert str(error.value).startswith("both sides wrote end, start: ")
 
 
 def test_the_example_of_traces_declares_the_app():

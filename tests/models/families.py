@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 FIELDS = (0, 1)
-STUB = -1
+STUB = -99
 """A field of a stub: it stands for what the other side says."""
 EVERY = frozenset(FIELDS)
 
@@ -99,6 +99,8 @@ class World(NamedTuple):
     told: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     shown: tuple[Side, Side, Record | None] | None = None
     late: int = 0
+    expected: int | None = None
+    mixed: bool = False
 
     @property
     def family(self) -> tuple[Side, Side, Record | None]:
@@ -145,6 +147,8 @@ class Conflict(Exception):
 
 class Model:
     """All that may happen next in a world, by rules."""
+
+    acts: tuple[str, ...] = ("set 0", "set 1", "put", "delete")
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class Model:
                 continue
             number = 1 + world.by_old + world.by_new
             for place, item in enumerate(self.items[side]):
-                for what in ("set 0", "set 1", "put", "delete"):
+                for what in self.acts:
                     after = self.write(getattr(world, side), item, what, number)
                     if after is not None:
                         told = self.told(world, side, after, number)
@@ -301,18 +305,21 @@ class Model:
 
     def send(self, world: World, m: int, plan: Plan) -> World:
         """Let a transaction arrive; refused, the family is read again."""
-        asked = [name for name in ("old", "new") if self.asks(plan, name)]
-        same = plan.before[2] == world.record and all(
-            getattr(world, name)[::2] == plan.before[("old", "new").index(name)][::2]
-            for name in asked
-        )
-        if not same:
+        if not self.is_as_read(world, plan):
             return self.read(world, m, plan.kind)
         done = _with(self.applied(world, plan), m, None)
-        if self.is_declared(world) and self.old_wrote(plan):
+        waits = plan.kind == "close" or self.is_declared(world)
+        if (waits and self.old_wrote(plan)) or plan.kind == "settle" or not self.settles(plan):
             return done
-        goes_on = self.plan(done.family, plan.kind, done.phase)
-        return _with(done, m, goes_on) if self.settles(plan) and plan.kind != "settle" else done
+        return _with(done, m, self.plan(done.family, plan.kind, done.phase))
+
+    def is_as_read(self, world: World, plan: Plan) -> bool:
+        """Return whether all that a transaction asks for is as it was read."""
+        return plan.before[2] == world.record and all(
+            getattr(world, name)[::2] == before[::2]
+            for name, before in zip(("old", "new"), plan.before[:2], strict=True)
+            if self.asks(plan, name)
+        )
 
     def old_wrote(self, plan: Plan) -> bool:
         """Return whether a settlement carries what old code has written."""
@@ -505,8 +512,8 @@ class Model:
             return None
         last = "new" if name == "old" else "old"
         kept, theirs = self.compared((one, ours, name), (other, theirs, last), take)
-        if one.values == NOTHING and not take:  # what came of it goes with it
-            kept = EVERY
+        if one.values == NOTHING and not take and len(self.items["old"]) == 1:
+            kept = EVERY  # what came of it goes with it
         base: list[int | None] = list(record.new)
         for field in kept:
             if one.values[field] == other.values[field]:
@@ -542,20 +549,14 @@ class Model:
         (a, changed_a, name), (b, changed_b, _) = one, other
         anew = self.anew(*one), self.anew(*other)
         both = (changed_a | anew[0]) & (changed_b | anew[1])
-        clash = frozenset(field for field in both if a.values[field] != b.values[field])
+        clash = frozenset(n for n in both if a.values[n] != b.values[n])
         if not clash:
             return changed_a, changed_b
         if take:
             if clash & (anew[0] | anew[1]):
                 return (EVERY, frozenset()) if take == name else (frozenset(), EVERY)
-            return (
-                (changed_a | clash, changed_b - clash)
-                if take == name
-                else (
-                    changed_a - clash,
-                    changed_b | clash,
-                )
-            )
+            ours = changed_a | clash, changed_b - clash
+            return ours if take == name else (changed_a - clash, changed_b | clash)
         if self.rules.conflict == "person":
             raise Conflict
         wins = self.rules.conflict == name

@@ -308,7 +308,7 @@ def said(model, world):
     return *found, left, [plan is not None for plan in world.plans]
 
 
-def opened_with(app, processes, *, declared=0.0):
+def opened_with(app, processes, site=Site, *, declared=0.0):
     @asynccontextmanager
     async def opened():
         world = World.create(1)
@@ -321,7 +321,7 @@ def opened_with(app, processes, *, declared=0.0):
             ):
                 await TableShape().create(aws.dynamodb, app.table, entities_of(app))
                 pairs = list(zip(seats, (first, second), strict=True))[:processes]
-                yield Site(app, world, aws, await survey(app, aws), pairs, declared)
+                yield site(app, world, aws, await survey(app, aws), pairs, declared)
 
     return opened
 

@@ -425,14 +425,14 @@ def _first(entity):
     return _fields_of(entity)[0]
 
 
-def run(app, *, seed, ends, orders=6, acts=14):
+def run(app, *, seed, ends, orders=6, acts=14, kind=Site):
     """Run a move to its end; return what was told, where it ended, and what the run met."""
 
     async def main():
         world, rng = World.create(seed), random.Random(f"both/{seed}")
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, app.table, entities_of(app))
-            site = Site(app, world, aws, (await survey(app, aws)).table, rng, orders, ends)
+            site = kind(app, world, aws, (await survey(app, aws)).table, rng, orders, ends)
             with anyio.fail_after(40 * DAY):
                 await site.open()
                 await site.step("begin")

@@ -93,7 +93,7 @@ def _onto(aggregate: Any) -> Iterator[str]:
             yield f"{attribute}: {kind} keeps attributes of its own; onto= takes Count and Sum"
         elif attribute not in fields:
             yield f"{onto.__name__} has no field that is stored as {attribute!r}"
-        elif not _is_number(onto.model_fields[fields[attribute]].annotation):
+        elif not is_number(onto.model_fields[fields[attribute]].annotation):
             yield f"{onto.__name__}.{fields[attribute]} is not a number, so nothing can be added"
     if aggregate.__until__ is not None:
         yield f"Until would let the application's {onto.__name__} expire; leave it out with onto="
@@ -120,7 +120,8 @@ def _until(aggregate: Any) -> Iterator[str]:
         yield f'{attribute}: a date begins at no moment; say where, as Until(..., tz="UTC")'
 
 
-def _is_number(annotation: Any) -> bool:
+def is_number(annotation: Any) -> bool:
+    """Return whether all values of an annotation are numbers, or None."""
     kinds = list(_plain(annotation))
     numbers = [issubclass(k, int | float | Decimal) and not issubclass(k, bool) for k in kinds]
     return bool(numbers) and all(numbers)

@@ -1,0 +1,89 @@
+"""Deliberate bugs where a migration takes items whole, or adds up what both sides have counted."""
+
+from tests.mutants.mutant import Mutant
+
+_UNIT = "tests/unit/migrate/test_migration_policies.py::"
+_MODEL = "tests/models/test_policies.py::"
+
+MUTANTS = (
+    Mutant(
+        "whole-items-merged-by-field",
+        "migrate/settlement.py",
+        '    if settle == "item":\n',
+        "    if False:\n",
+        "an item comes about that neither old nor new code has written",
+        test=f"{_UNIT}test_a_side_is_taken_whole_and_what_both_have_counted_is_added_all_the_same",
+    ),
+    Mutant(
+        "a-decision-old-code-has-seen",
+        "migrate/settlement.py",
+        "    if settled.overruled:",
+        "    if False:",
+        "an old write is merged with a new item that old code has never seen",
+        test=f"{_MODEL}test_where_a_simpler_policy_breaks_a_migration_does_as_the_model_does",
+    ),
+    Mutant(
+        "equal-counters-agree",
+        "migrate/settlement.py",
+        "is not None and new.added(name) is not None\n",
+        "is not None and new.added(name) not in (None, added)\n",
+        "of two increments by the same number one is lost",
+        test=f"{_UNIT}test_differences_add_up_exactly",
+    ),
+    Mutant(
+        "counters-put-alike-agree",
+        "migrate/settlement.py",
+        "    return value is not None and value.startswith(COUNTED) and name in",
+        "    return False and name in",
+        "two counters that were put anew count as one, because they are equal",
+        test=f"{_UNIT}test_equal_counters_that_were_put_anew_do_not_agree",
+    ),
+    Mutant(
+        "a-removed-counter-is-a-difference",
+        "migrate/settlement.py",
+        "        written = (before and not value) or ",
+        "        written = ",
+        "an increment of one side undoes that the other one has removed the counter",
+        test=f"{_UNIT}test_a_counter_that_was_removed_is_in_conflict_with_one_that_was_added_to",
+    ),
+    Mutant(
+        "a-base-that-takes-up-the-counter",
+        "migrate/settlement.py",
+        " | decided) - settled.added.keys():\n",
+        " | decided):\n",
+        "without reverse= a delete takes what old code has never seen away",
+        test=f"{_UNIT}test_a_base_takes_up_only_what_was_carried_of_a_counter",
+    ),
+    Mutant(
+        "a-stubs-number-is-the-counter",
+        "migrate/counters.py",
+        "        return {**there, **said, **sums}\n",
+        "        return {**there, **said}\n",
+        "what old code adds at a stub replaces all that was counted",
+        test=f"{_MODEL}test_a_migration_with_a_policy_takes_the_steps_of_the_model",
+    ),
+    Mutant(
+        "a-counter-that-a-function-changes",
+        "migrate/counters.py",
+        "            if olds and news and numbers[0] != numbers[1]:\n",
+        "            if False:\n",
+        "what is added at a stub of such a counter is another number",
+        test=f"{_UNIT}test_a_function_that_makes_another_number_of_a_counter_is_told_so",
+    ),
+    Mutant(
+        "items-made-alike-are-a-pair",
+        "migrate/plans.py",
+        " or (counts and self.rules.makes_old):\n",
+        ":\n",
+        "old and new code make an item by adding 1, and one of both is lost",
+        test=f"{_MODEL}test_what_two_have_made_by_counting_alike_is_left_to_people",
+    ),
+    Mutant(
+        "digests-with-a-policy",
+        "kinds/migration_function.py",
+        '    if options.settle != "field" or options.counters:',
+        "    if True:",
+        "every migration is taken to be changed after it was applied",
+        test=f"{_UNIT}test_a_migration_without_a_policy_has_the_digest_of_before",
+    ),
+)
