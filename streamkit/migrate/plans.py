@@ -22,13 +22,13 @@ from streamkit.migrate.reverse import Items
 from streamkit.migrate.settlement import (
     COUNTED,
     OLD,
-    Policy,
     Settlement,
     Take,
     compare,
     taken_up,
 )
 from streamkit.migrate.shapes import BothShapes, rewritten
+from streamkit.migrate.transform import Target
 from streamkit.migrate.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
@@ -75,11 +75,6 @@ class Plans:
         """Both shapes."""
         return self.views.shapes
 
-    @property
-    def policy(self) -> Policy:
-        """Whether different fields of both sides are merged."""
-        return self.shapes.transform.migration.settle
-
     # -- settling ------------------------------------------------------------------------------
 
     def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
@@ -101,7 +96,9 @@ class Plans:
         if self.rules.drops and not self.shapes.mirrors and sides.new.changed and take != "old":
             text = "written at its new key, and there is no reverse= to bring it back"
             raise undecided(family, "early", text)
-        settled = compare(sides.old, sides.new, mirrors=mirrors, take=take, settle=self.policy)
+        settled = compare(
+            sides.old, sides.new, mirrors=mirrors, take=take, settle=self.shapes.settle
+        )
         if settled is None and self.rules.drops and sides.new.changed:
             settled = Settlement(sides.new.changed)  # a person has decided for the old item
         if settled is None:
@@ -146,7 +143,9 @@ class Plans:
         """Carry what other code writes at stubs of the new items, in a rollback."""
         assert family.record is not None  # noqa: S101 - stubs have one
         turned: Take = {"old": "new", "new": "old"}.get(take, "")  # type: ignore[assignment]
-        settled = compare(sides.new, sides.old, mirrors=False, take=turned, settle=self.policy)
+        settled = compare(
+            sides.new, sides.old, mirrors=False, take=turned, settle=self.shapes.settle
+        )
         if settled is None:
             return None
         if settled.clash:
@@ -158,7 +157,10 @@ class Plans:
             raise undecided(family, "early", text)
         old = family.old
         if settled.to_new:
-            old = self._old_items(family, sides, sides.image)
+            there = {place: target.item for place, target in sides.targets.items()}
+            said = {p: Target(place_of(p), one) for p, one in sides.image.items() if one}
+            now = self.shapes.new_items(there, said, settled.to_new, {})  # what was overruled stays
+            old = self._old_items(family, sides, now)
         new = {p: None if one is None else place_of(p) for p, one in family.new.items()}
         base = taken_up(sides.new, sides.old, settled, turned)
         base = {f: d for f, d in base.items() if f[0] != OLD} | self.shapes.known(old)

@@ -42,7 +42,7 @@ class BothShapes:
         self._makes = [
             (Matcher(one, schema, ()), ImageDecoder(one, schema)) for one in migration.makes
         ]
-        self.counters = Counters(migration)
+        self.settle, self.counters = migration.settle, Counters(migration)
         known = {name for one in migration.makes for name in attribute_names(one).values()}
         olds = (attribute_names(one).values() for one in migration.sources)
         self.names = frozenset(known.union(*olds))

@@ -416,8 +416,7 @@ class Model:
             if not self.rules.reverse and new.values != record.new:
                 return self.early_at_stub(family, record, take)
             swapped = record._replace(old=record.new, new=record.old)
-            turned = {"old": "new", "new": "old"}.get(take, "")
-            found = self.followed(new, old, swapped, "new", turned)
+            found = self.followed(new, old, swapped, "new", take)
             if found is None:
                 return None
             news, olds, after = found

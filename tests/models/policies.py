@@ -66,7 +66,7 @@ class PolicyRules(Rules):
     at_once: bool = True
     """The record is written in the transaction of the items, and not after it."""
     asks_record: bool = True
-    """A settlement asks that the record is as it was read."""
+    """A settlement that changes the record asks that it is as it was read."""
 
 
 class PolicyModel(Model):
@@ -134,7 +134,8 @@ class PolicyModel(Model):
 
     def is_as_read(self, world: World, plan: Plan) -> bool:
         """Return whether all that a transaction asks for is as it was read."""
-        if not self.rules.asks_record and self.settles(plan) and world.record is not None:
+        unasked = plan.before[2] == plan.after[2] or not self.rules.asks_record
+        if unasked and self.settles(plan) and world.record is not None:
             plan = plan._replace(before=(*plan.before[:2], world.record))
         return super().is_as_read(world, plan)
 

@@ -359,6 +359,13 @@ def test_a_migration_takes_the_steps_of_the_model(rules):
     assert sum(end in ("done", "rolled back") for end in ends) > WALKS // 8
 
 
+def test_in_a_rollback_a_decision_for_the_old_item_leaves_what_was_overruled_out():
+    begun = [("read", 0), ("send", 0), ("next",), ("back",), ("read", 0), ("send", 0)]
+    wrote = [("new", "set 0", 0), ("new", "set 1", 0), ("old", "set 0", 0), ("look",)]
+    for side in ("old", "new"):
+        assert replayed([[*begun, *wrote, ("take", side)]], Rules()) == 11
+
+
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_move_loses_a_write_a_migration_does_as_the_model_does(name):
     trace = [(verb, *rest) for verb, *rest in counter_example(NAIVE[name])]

@@ -20,7 +20,7 @@ MUTANTS = (
         "    if settled.overruled:",
         "    if False:",
         "an old write is merged with a new item that old code has never seen",
-        test=f"{_MODEL}test_where_a_simpler_policy_breaks_a_migration_does_as_the_model_does",
+        test=f"{_UNIT}test_old_code_has_not_seen_a_whole_new_item_that_a_person_has_decided_for",
     ),
     Mutant(
         "equal-counters-agree",
@@ -60,7 +60,7 @@ MUTANTS = (
         "        return {**there, **said, **sums}\n",
         "        return {**there, **said}\n",
         "what old code adds at a stub replaces all that was counted",
-        test=f"{_MODEL}test_a_migration_with_a_policy_takes_the_steps_of_the_model",
+        test=f"{_UNIT}test_what_is_written_at_a_stub_is_added_to_what_the_stub_stands_for",
     ),
     Mutant(
         "a-counter-that-a-function-changes",
@@ -77,6 +77,14 @@ MUTANTS = (
         ":\n",
         "old and new code make an item by adding 1, and one of both is lost",
         test=f"{_MODEL}test_what_two_have_made_by_counting_alike_is_left_to_people",
+    ),
+    Mutant(
+        "a-rollback-that-carries-what-was-overruled",
+        "migrate/plans.py",
+        "            old = self._old_items(family, sides, now)\n",
+        "            old = self._old_items(family, sides, sides.image)\n",
+        "what a person has decided against is written all the same",
+        test="tests/models/test_families.py::test_in_a_rollback_a_decision_for_the_old_item_leaves_what_was_overruled_out",
     ),
     Mutant(
         "digests-with-a-policy",

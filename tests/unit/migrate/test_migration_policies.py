@@ -137,6 +137,23 @@ def test_a_base_takes_up_only_what_was_carried_of_a_counter():
     assert VIEWS in after.clash  # old code has not seen what new code has added
 
 
+def test_what_is_written_at_a_stub_is_added_to_what_the_stub_stands_for():
+    counters = Counters(declared(renamed, counters={"hits": "views"}))
+    said = {"views": {"N": "1"}, "title": {"S": "b"}}
+    seen = counters.on_top({"views": {"N": "7"}, "title": {"S": "a"}}, said, new=False)
+    assert seen == {"views": {"N": "8"}, "title": {"S": "b"}}
+    assert counters.on_top({"hits": {"N": "7"}}, {"hits": {"N": "2"}}, new=True)["hits"]["N"] == "9"
+
+
+def test_old_code_has_not_seen_a_whole_new_item_that_a_person_has_decided_for():
+    base = side(title="a")
+    ours, theirs = (FamilySide(side(title=v), base) for v in "bc")
+    settled = compare(ours, theirs, mirrors=False, take="new", settle="item")
+    assert taken_up(ours, theirs, settled, "new") == base
+    by_field = compare(ours, theirs, mirrors=False, take="new")
+    assert taken_up(ours, theirs, by_field, "new") == side(title="c")
+
+
 @pytest.mark.parametrize("anew", [frozenset(), {"p"}])
 def test_a_counter_that_was_removed_is_in_conflict_with_one_that_was_added_to(anew):
     ours = FamilySide(side() if not anew else {}, side(views=5), anew)
