@@ -340,10 +340,14 @@ class Shop:
         return int(self.item(f"PER#{status}", "PER").get("orders", {"N": "0"})["N"])
 
     def until(self, condition):
-        """Ask until the answer is yes, and return it; each question is a round trip to the server."""
+        """Ask until the answer is yes, and return it.
+
+        Questions without a pause would take the processor from the processes that they ask about.
+        """
         end = time.monotonic() + DEADLINE
         while not (answer := condition()):
             assert time.monotonic() < end
+            time.sleep(0.03)
         return answer
 
     def command(self, name, **arguments):

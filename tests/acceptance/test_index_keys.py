@@ -87,6 +87,7 @@ def until(look):
     end = time.monotonic() + DEADLINE
     while not (found := look()):
         assert time.monotonic() < end
+        time.sleep(0.03)
     return found
 
 
