@@ -28,19 +28,21 @@ from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent, entry_units, pass_units
+from streamkit.migrate.failing import located
 from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, waits_for_indexes
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
+from streamkit.migrate.room import FamilyRoom
 from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
 from streamkit.migrate.transform import plain
 from streamkit.migrate.work import Schemas
 from streamkit.observe.pricing import DOLLARS
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.scan.places import place_text
+from streamkit.progress.scan.places import place_of, place_text
 from streamkit.stream.decode.keyed import trouble_of_key
 
 SAMPLE = Wanted(items=1000)
@@ -208,9 +210,11 @@ class _Look:
         """Prepare the checks of an item; an aggregate has no function."""
         schemas = self.schemas
         self.trials: DryRun | None = None
+        self.room: FamilyRoom | None = None
         if self.migration.function is not None:
             self.trials = DryRun(self.migration, schemas.source, schemas.target, schemas.entities)
             self.matches = self.trials.transform.matches
+            self.room = FamilyRoom(self.trials.transform) if self.migration.moves else None
             for name in moods_of(self.migration):
                 self.problems.note(
                     "warning",
@@ -255,6 +259,8 @@ class _Look:
             self.problems.fault(fault, text, name)
         self._expiry(item, trial, name)
         self._key(item, name)
+        if self.room is not None and trial.rewrite is not None:
+            await self._fit(item, self.room, name)
         if trial.rewrite is None:
             seen.needing += 1
             return
@@ -269,6 +275,20 @@ class _Look:
         if needs and len(self.diffs) < self.diffs_wanted:
             shown = json.dumps(json.loads(place_text(key))) if self.show_keys else name
             self.diffs.append(diff_of(shown, trial, there))
+
+    async def _fit(self, item: dict[str, Wire], room: FamilyRoom, name: str) -> None:
+        """Check that one condition holds what a write of an item's family asks for."""
+        schema, sources = self.schemas.source, room.transform.sources
+        own = place_text({one: item[one] for one in schema.key_attributes})
+        try:
+            old: dict[str, dict[str, Wire] | None] = {own: item}
+            for place in sources.places(item).keys() - {own}:
+                old[place] = await self.calls.get(schema.name, place_of(place))
+            if not room.is_enough(sources.family(item), old):
+                text = "its writes ask for more attributes by name than one condition holds"
+                self.problems.fault("too large", text, name)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            self.problems.fault("transform", located(error), name)
 
     def _needs(
         self, key: Mapping[str, Wire], trial: Trial, there: list[dict[str, Wire] | None]

@@ -13,6 +13,7 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
 from streamkit.migrate import commands
+from streamkit.migrate.mending import list_errors
 from streamkit.migrate.planning import UnitBudget, plan_migration
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
@@ -159,6 +160,72 @@ def test_a_plan_finds(bug):
     plan = plan_of(function, orders, mode=mode)
     assert kinds_of(plan) == expected
     assert not plan.ok
+
+
+def wide(number, names, *, sk="ORDER", start="a"):
+    """Return an item with so many attributes that its entity does not know."""
+    item = {f"{start}_{one:03d}": {"S": "x"} for one in range(names)}
+    return {"PK": {"S": f"ORDER#{number}"}, "SK": {"S": sk}, "number": {"N": f"{number}"}} | item
+
+
+async def migrated(world, aws, app):
+    """Run the migration; return the numbers of the items that failed."""
+    await commands.begin(app, aws, app.migrations["0001"], segments=1, clock=world.clock)
+    runner = Runner(app, aws, app.migrations["0001"], clock=world.clock, rng=random.Random(1))
+    await runner.run()
+    found = await list_errors(app, aws, "0001")
+    return {int(one.key["PK"]["S"].rpartition("#")[2]) for one in found}
+
+
+def renamed(order: Order) -> Filed:
+    return Filed(number=order.number, day=order.day)
+
+
+def test_a_plan_finds_the_items_with_more_attributes_than_one_condition_holds():
+    widths = [10, 60, 100, 120, 140, 160, 200, 300]
+    said, items = set(), [wide(n, names) for n, names in enumerate(widths)]
+    for number, item in enumerate(items):
+        plan = plan_of(renamed, [item], mode="rekey")
+        assert kinds_of(plan) <= {"too large"}
+        said |= {number} if kinds_of(plan) else set()
+    plan, failed = plan_of(renamed, items, mode="rekey", then=migrated)
+    assert [one.items for one in plan.problems if one.kind == "too large"] == [len(said)]
+    assert min(said) > 1
+    assert failed
+    assert failed <= said
+    assert said - failed <= {min(said)}  # a later write, of both sides, names more than the first
+
+
+class Half(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+
+
+class OtherHalf(Entity, pk="ORDER#{number}", sk="OTHER"):
+    number: int
+
+
+class Both(Entity, pk="BOTH#{number}", sk="BOTH"):
+    number: int
+
+
+def joined(half: Half | None, other: OtherHalf | None) -> Both | None:
+    found = half or other
+    return found and Both(number=found.number)
+
+
+def halves(both: Both) -> list[Half | OtherHalf]:
+    return [Half(number=both.number), OtherHalf(number=both.number)]
+
+
+@pytest.mark.parametrize(("names", "wrong"), [(20, set()), (75, {"too large"})])
+def test_a_plan_looks_at_all_items_that_become_one(names, wrong):
+    one, other = wide(1, names), wide(1, names, sk="OTHER", start="b")
+    plans = [
+        plan_of(joined, items, entity=Half, mode="merge", reverse=halves)
+        for items in ([one], [one, other])
+    ]
+    found = [{p.kind for p in plan.problems if p.kind == "too large"} for plan in plans]
+    assert found == [set(), wrong]
 
 
 def test_a_plan_names_the_failing_class_and_never_item_data():
