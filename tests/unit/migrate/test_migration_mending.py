@@ -11,6 +11,8 @@ from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.errors import groups_of
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
+from streamkit.migrate.transform import visible
+from streamkit.model.copies import PAIR
 from tests.unit.migrate import test_migration_order
 from tests.unit.migrate.test_migration_order import Order, labelled
 
@@ -222,6 +224,53 @@ def test_a_canary_that_went_wrong_is_rolled_back():
     first, phase, after = at_orders(test, 100, app)
     assert first >= 40
     assert (phase, after) == ("rolled back", 0)
+
+
+def moved(order: Order) -> test_migration_order.Parcel:
+    return test_migration_order.Parcel(number=order.number)
+
+
+def moved_back(parcel: test_migration_order.Parcel) -> Order:
+    return Order(number=parcel.number)
+
+
+CANARIES = {
+    # An item of a kilobyte at most is written once.
+    "in place": (labelled, {"reverse": test_migration_order.unlabelled}, 1),
+    # The new item becomes a stub, with the record; both go, and the old item loses its stamp.
+    "rekey": (moved, {"mode": "rekey", "reverse": moved_back}, 10),
+}
+
+
+@pytest.mark.parametrize("way", CANARIES)
+def test_the_rollback_of_a_canary_writes_its_items_and_no_other(way):
+    function, options, units = CANARIES[way]
+
+    async def test(site):
+        before, written, used = site.world.items("Shop"), set(), 0.0
+
+        def saw(sighting):
+            nonlocal used
+            ours = [one for one in sighting.writes if not one.is_control]
+            written.update(one.keys["PK"]["S"].rpartition("#")[2] for one in ours)
+            used += sighting.call.units["write"] if ours else 0.0
+
+        site.world.watchers.append(saw)
+        await site.begin("0001", limit=commands.Limit(first=40))
+        await joined(site)
+        first = {i["number"]["N"] for i in site.world.items("Shop") if {"label", PAIR} & i.keys()}
+        written, used = set(), 0.0
+        await site.roll_back("0001")
+        state = await joined(site)
+        after = {i["PK"]["S"]: visible(i) for i in site.world.items("Shop") if "number" in i}
+        assert after == {i["PK"]["S"]: i for i in before if "number" in i}
+        return state.phase, first, written, used
+
+    phase, first, written, used = at_orders(test, 200, shop(function, **options))
+    assert phase == "rolled back"
+    assert 40 <= len(first) <= 60
+    assert written == first
+    assert used == units * len(first)
 
 
 def test_an_aggregate_has_no_canary():
