@@ -42,13 +42,14 @@ if TYPE_CHECKING:
         Send,
         Set,
     )
-    from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
+    from streamkit.entity import Entity, Index, Key, Query
     from streamkit.kinds.aggregate.aggregate import Aggregate
     from streamkit.kinds.aggregate.buckets import Until, bucket
     from streamkit.kinds.aggregate.extremes import First, Last, Max, Min, Top
     from streamkit.kinds.aggregate.measures import Avg, Count, Distinct, Sum
     from streamkit.kinds.migration import Item
     from streamkit.model.conditions import Attr, absent, present
+    from streamkit.model.epoch import EpochSeconds
     from streamkit.model.queries import Scan
     from streamkit.model.when import became, changed, crossed
     from streamkit.observe.metrics import Metrics
@@ -149,7 +150,7 @@ _MODULES = {
     "streamkit.changes": "Change Expired Inserted ItemKey Modified Removed",
     "streamkit.effects": "Add AddToSet Check Completed Delete Effect Put"
     " Remove RemoveFromSet Send Set",
-    "streamkit.entity": "Entity EpochSeconds Index Key Query",
+    "streamkit.entity": "Entity Index Key Query",
     "streamkit.core.handler": "Policy",
     "streamkit.kinds.aggregate.aggregate": "Aggregate",
     "streamkit.kinds.aggregate.buckets": "Until bucket",
@@ -157,6 +158,7 @@ _MODULES = {
     "streamkit.kinds.aggregate.measures": "Avg Count Distinct Sum",
     "streamkit.kinds.migration": "Item",
     "streamkit.model.conditions": "Attr absent present",
+    "streamkit.model.epoch": "EpochSeconds",
     "streamkit.model.queries": "Scan",
     "streamkit.model.when": "became changed crossed",
     "streamkit.observe.metrics": "Metrics",

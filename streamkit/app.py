@@ -12,7 +12,6 @@ Names, types and templates are checked as they are declared; `preflight` checks 
 table. Every mistake raises `DeclarationError` and names the declaration and its line.
 """
 
-import hashlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 from streamkit.archive.objects import Archive
 from streamkit.aws import connect
 from streamkit.core.cascades import Cascades, same_items
-from streamkit.core.handler import Handler, Policy
+from streamkit.core.handler import Handler, Policy, fingerprint_of
 from streamkit.core.routes import Routes
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import Tables, survey
@@ -307,20 +306,6 @@ class App(Registration):
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions; a new one starts a new generation."""
         return fingerprint_of(self.handlers)
-
-
-def fingerprint_of(handlers: Iterable[Handler]) -> str:
-    """Return the fingerprint of an app with these handlers."""
-    parts = sorted(
-        (
-            handler.name,
-            handler.entity.__name__,
-            sorted(kind.name for kind in handler.kinds),
-            handler.definition,
-        )
-        for handler in handlers
-    )
-    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 @asynccontextmanager

@@ -13,18 +13,16 @@ DynamoDB stores neither at the top level of an item.
 import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
-from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
-from streamkit.model.fields import StoredAs, dump_fields, validate_fields
+from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.keys import Index, Key, StoredKey, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.queries import Query, built_query
@@ -34,7 +32,6 @@ from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, 
 __all__ = [
     "Entity",
     "EntitySpec",
-    "EpochSeconds",
     "Index",
     "Key",
     "Query",
@@ -336,28 +333,6 @@ def _in_key(entity: type[Entity], schema: TableSchema) -> frozenset[str]:
     """Return the key attributes of a table that store fields of the entity's key."""
     names = attribute_names(entity)
     return schema.key_attributes & {names[name] for name in spec_of(entity).key_names}
-
-
-def _epoch(value: Any) -> Any:
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        return datetime.fromtimestamp(int(value), UTC)
-    return value
-
-
-def _whole_seconds(value: datetime) -> datetime:
-    if value.tzinfo is None:
-        raise ValueError("a moment needs a time zone")
-    return value.astimezone(UTC).replace(microsecond=0)
-
-
-EpochSeconds = Annotated[
-    datetime,
-    StoredAs("N"),
-    BeforeValidator(_epoch),
-    AfterValidator(_whole_seconds),
-    PlainSerializer(lambda moment: int(moment.timestamp()), return_type=int),
-]
-"""A moment stored as a number of seconds since 1970, as TTL attributes must be; in UTC."""
 
 
 def _is_required(entity: type[Entity], name: str) -> bool:

@@ -19,11 +19,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from streamkit.core.availability import available
-from streamkit.core.querying import (
-    page_request,
-    whole,
-    widened,
-)
+from streamkit.core.querying import page_request, whole, widened
 from streamkit.core.reading import Sight, applied
 from streamkit.core.wire_reads import WireReads
 from streamkit.entity import Entity

@@ -4,6 +4,7 @@ Every kind of handler (a function, an aggregate, a fan-out, a mirror) becomes a 
 a name, what it listens to, and `run`, which turns one change into effects.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -245,3 +246,17 @@ runs."""
 def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
     """Return the handler itself: it runs as it is registered."""
     return handler
+
+
+def fingerprint_of(handlers: Iterable[Handler]) -> str:
+    """Return the fingerprint of an app with these handlers."""
+    parts = sorted(
+        (
+            handler.name,
+            handler.entity.__name__,
+            sorted(kind.name for kind in handler.kinds),
+            handler.definition,
+        )
+        for handler in handlers
+    )
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()

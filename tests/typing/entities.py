@@ -4,7 +4,8 @@ from datetime import date
 from typing import Any, ClassVar, assert_type
 
 from streamkit.changes import Change, Expired, Inserted, Modified, Removed
-from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
+from streamkit.entity import Entity, Index, Key, Query
+from streamkit.model.epoch import EpochSeconds
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When, became, changed, crossed
 from streamkit.stream.decode import ImageDecoder

@@ -105,8 +105,8 @@ PURE = """
     kinds.aggregate.aggregate kinds.aggregate.buckets kinds.aggregate.contributions
     kinds.aggregate.entries kinds.aggregate.extremes kinds.aggregate.measures
     kinds.aggregate.options kinds.aggregate.recount kinds.aggregate.soundness kinds.annotation
-    model.builds model.keys model.origin model.parts model.queries model.schema model.spec
-    model.templates model.when observe.pricing progress.actions progress.compile
+    model.builds model.epoch model.keys model.origin model.parts model.queries model.schema
+    model.spec model.templates model.when observe.pricing progress.actions progress.compile
     progress.control progress.fold progress.lease progress.own_effects progress.updates
     sinks.body sinks.envelope sinks.notes sinks.versions stream.lineage stream.start
 """

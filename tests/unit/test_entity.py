@@ -17,8 +17,9 @@ from pydantic import (
     field_validator,
 )
 
-from streamkit.entity import Entity, EpochSeconds, Index, Key, attribute_names, spec_of
+from streamkit.entity import Entity, Index, Key, attribute_names, spec_of
 from streamkit.errors import DeclarationError
+from streamkit.model.epoch import EpochSeconds
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.templates import LAST_CHARACTER
 from streamkit.stream.decode import ImageDecoder

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AwareDatetime
 
-from streamkit.entity import Entity, EpochSeconds
+from streamkit.entity import Entity
+from streamkit.model.epoch import EpochSeconds
 from streamkit.stream.decode.keyed import key_reader
 
 

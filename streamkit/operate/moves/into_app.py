@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from streamkit.app import App, fingerprint_of
+from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.core.handler import fingerprint_of
 from streamkit.core.parked.queues import parked_queues
 from streamkit.core.tables import open_store
 from streamkit.effects import Guard

@@ -10,8 +10,9 @@ from msgspec import Raw
 from pydantic import Field, field_validator, model_validator
 
 from streamkit.effects import Set
-from streamkit.entity import Entity, EpochSeconds
+from streamkit.entity import Entity
 from streamkit.errors import DecodeError
+from streamkit.model.epoch import EpochSeconds
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import GuardSource
 from streamkit.progress.compile import compile_effect

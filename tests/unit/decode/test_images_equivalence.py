@@ -36,8 +36,9 @@ from pydantic import (
     model_validator,
 )
 
-from streamkit.entity import Entity, EpochSeconds
+from streamkit.entity import Entity
 from streamkit.errors import DecodeError
+from streamkit.model.epoch import EpochSeconds
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode import ImageDecoder
 
