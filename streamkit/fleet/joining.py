@@ -85,6 +85,7 @@ async def join_generation(
                 return found
             continue
         try:
+            # If the process dies after this, the next worker with these handlers joins it.
             await write_generation(store, newest, started)
         except LeaseLost:
             # Another process wrote at the same moment: look again. The workers of its generation

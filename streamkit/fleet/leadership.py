@@ -79,6 +79,7 @@ class Leadership:
     async def resign(self) -> None:
         """Give the lease back, after `lead_for_ever` was cancelled."""
         if self.lister is not None:
+            # A death before this costs a lease, in which no cursor is created.
             await self.store.release(self.lister.committer.cursor)
 
     # -- the lease -----------------------------------------------------------------------------
