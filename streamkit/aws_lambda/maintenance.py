@@ -22,7 +22,8 @@ from streamkit.errors import InvariantError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, Hosted, look
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.logger import get_logger
-from streamkit.worker.automatic_retries import AT_ONCE, PASSING
+from streamkit.progress.transaction import SENT_AGAIN
+from streamkit.worker.automatic_retries import AT_ONCE
 from streamkit.worker.redriver import QueueReport, Redriver
 
 log = get_logger("streamkit.lambda")
@@ -56,7 +57,7 @@ class _Round:
         except InvariantError:
             log.exception("queue.broken", queue=queue)
         except (*AwsError, RetryableError) as error:
-            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
+            if isinstance(error, AwsError) and trouble_of(error) not in SENT_AGAIN:
                 raise
             code = code_of(error)
             log.often("queue.delayed", level="warning", by=code, queue=queue, code=code)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import anyio
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import AwsError, code_of, trouble_of
 from streamkit.core.parking import (
     LAMBDA_CHUNKS,
     UNREADABLE,
@@ -32,14 +32,13 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.transaction import transact
+from streamkit.progress.transaction import SENT_AGAIN, transact
 from streamkit.progress.verdicts import Invalid
 from streamkit.stream.decode import Record
 
 HANDLER = "(unreadable)"
 """The name that stands for a handler, because it is unknown which handlers the record concerns."""
 _AGAIN_SECONDS = 5.0
-_PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
 
 log = get_logger("streamkit.unreadable")
 
@@ -92,7 +91,7 @@ async def _park(
             sent = await transact(store.dynamodb, schemas, actions, rng)
             break
         except AwsError as error:
-            if trouble_of(error) not in _PASSING:
+            if trouble_of(error) not in SENT_AGAIN:
                 raise
             log.warning("record.unreadable", shard=shard, queue=queue, code=code_of(error))
         await anyio.sleep(_AGAIN_SECONDS)

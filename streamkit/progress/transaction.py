@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from streamkit.aws import ErrorKind, code_of, is_throttled, trouble_of, until_known
+from streamkit.aws import PASSING, ErrorKind, code_of, is_throttled, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -28,6 +28,8 @@ own."""
 
 ACTIONS_MAX = 100
 """The most actions that `TransactWriteItems` takes."""
+SENT_AGAIN = PASSING | {ErrorKind.CONFLICT, ErrorKind.CANCELED}
+"""Problems after which the same transaction may be sent again later, when its tries are used up."""
 
 _TRIES = 12
 """With pauses of 50 ms to 5 s these take about 30 seconds; a client token lives for ten minutes."""

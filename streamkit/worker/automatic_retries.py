@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.aws import AwsError, code_of, trouble_of
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parked.queues import read_queues
 from streamkit.core.tables import AppTables
@@ -29,6 +29,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.repeats import OUTAGE_SECONDS
 from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
+from streamkit.progress.transaction import SENT_AGAIN
 from streamkit.worker.holders import Holder, Holders
 from streamkit.worker.redriver import QueueReport, Redriver
 
@@ -48,8 +49,6 @@ _NEW_MAX = 1000
 """
 _SHORTEST_SECONDS = 1.0
 """The least pause between two rounds: each looks at every parked queue, in memory."""
-PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
-"""Problems of the table that pass, and that a parked queue has not caused."""
 
 
 class QueueRetries:
@@ -231,7 +230,7 @@ class QueueRetries:
             log.exception("queue.broken", queue=queue)
             self._due[queue] = now + STUCK_SECONDS
         except (*AwsError, RetryableError) as error:
-            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
+            if isinstance(error, AwsError) and trouble_of(error) not in SENT_AGAIN:
                 raise
             code = code_of(error)
             log.often("queue.delayed", level="warning", by=code, queue=queue, code=code)

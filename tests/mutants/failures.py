@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "unreadable-while-the-table-throttles",
         "core/unreadable.py",
-        "            if trouble_of(error) not in _PASSING:\n                raise\n",
+        "            if trouble_of(error) not in SENT_AGAIN:\n                raise\n",
         "            return\n",
         "what cannot be read is lost while the table throttles",
         test="tests/simulation/test_unreadable.py::test_a_table_that_throttles_lets_the_batch_come_again_with_its_record",
