@@ -6,11 +6,10 @@ the clients is in `model.sessions`.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -36,8 +35,6 @@ READ_SECONDS = 3.0
 """Time for one reply: far above DynamoDB's milliseconds, and below a lease, so that one hanging
 call does not lose the lease."""
 
-_BATCH_GET = 100
-"""The most keys that one `BatchGetItem` takes."""
 _PAUSE_MAX = 10.0
 """The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
 BEAT_SECONDS = 1.5
@@ -179,37 +176,6 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
         tell_repeated(error)
 
     return await until_known(call, meaning, first=0.2, longest=longest)
-
-
-async def fetch_all(
-    dynamodb: Any,
-    table: str,
-    keys: Sequence[dict[str, Any]],
-    *,
-    patient: bool = True,
-    fresh: bool = True,
-) -> list[dict[str, Any]]:
-    """Read many items by key, in wire form; missing ones are left out.
-
-    Args:
-        dynamodb: the client.
-        table: its name.
-        keys: the items' keys, each once.
-        patient: repeat a call that is throttled, instead of raising.
-        fresh: read strongly consistent, for twice the price.
-    """
-    found: list[dict[str, Any]] = []
-    left = list(keys)
-    while left:
-        request = {table: {"Keys": left[:_BATCH_GET], "ConsistentRead": fresh}}
-        call = partial(dynamodb.batch_get_item, RequestItems=request)
-        reply = await (patiently(call) if patient else call())
-        found += reply["Responses"].get(table, [])
-        again = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-        if len(again) == len(left[:_BATCH_GET]):
-            await anyio.sleep(0.2)  # all keys were throttled: the SDK has already backed off
-        left = again + left[_BATCH_GET:]
-    return found
 
 
 @dataclass(frozen=True)

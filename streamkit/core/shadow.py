@@ -18,7 +18,6 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import fetch_all
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.model.codec import decode, key_digest
@@ -27,6 +26,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, ItemRef, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock
+from streamkit.progress.fetch import fetch_all
 from streamkit.progress.updates import apply
 
 log = get_logger("streamkit.shadow")

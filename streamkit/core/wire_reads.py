@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from streamkit.aws import fetch_all
 from streamkit.core.availability import available
 from streamkit.core.matching import Matcher
 from streamkit.core.querying import (
@@ -29,6 +28,7 @@ from streamkit.model.keys import Index, Key
 from streamkit.model.queries import Query, Scan
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import ItemRef, Wire, item_ref
+from streamkit.progress.fetch import fetch_all
 
 E = TypeVar("E", bound=Entity)
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import fetch_all
 from streamkit.core.tables import AppTables
 from streamkit.model.codec import decode, decode_image, key_digest
 from streamkit.operate.past import PastChanges
 from streamkit.progress.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
+from streamkit.progress.fetch import fetch_all
 from streamkit.stream.decode import Record
 
 _LOOKS = 3

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import anyio
 
 from streamkit.app import App
-from streamkit.aws import fetch_all
 from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
@@ -38,6 +37,7 @@ from streamkit.operate.past import PastChanges
 from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayWish
 from streamkit.operate.replayable import AddsUp, AudienceTooLarge, LooksBack, replayed
 from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
+from streamkit.progress.fetch import fetch_all
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page, Record

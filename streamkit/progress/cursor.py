@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, ErrorKind, fetch_all, patiently, trouble_of
+from streamkit.aws import AwsError, ErrorKind, patiently, trouble_of
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr, absent
@@ -34,6 +34,7 @@ from streamkit.progress.control import (
     cursor_attributes,
     read_cursor,
 )
+from streamkit.progress.fetch import fetch_all
 
 
 def creation(space: ControlSpace, cursor: Cursor) -> list[Action]:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.aws import fetch_all
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref
 from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fetch import fetch_all
 from streamkit.progress.transaction import transact
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 

@@ -12,6 +12,7 @@ from streamkit import aws
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model import sessions
+from streamkit.progress.fetch import fetch_all
 from tests.tables import streamed
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ async def test_clients_read_and_write_with_and_without_aioboto3(companion, monke
     async with aws.connect(http_session=session_class(engine), region=region) as clients:
         await clients.dynamodb.create_table(**streamed("shop", "pk"))
         await clients.dynamodb.put_item(TableName="shop", Item={"pk": {"S": "A"}})
-        assert await aws.fetch_all(clients.dynamodb, "shop", [{"pk": {"S": "A"}}])
+        assert await fetch_all(clients.dynamodb, "shop", [{"pk": {"S": "A"}}])
         (stream,) = (await clients.streams.list_streams())["Streams"]
         shards = await clients.streams.describe_stream(StreamArn=stream["StreamArn"])
         iterator = await clients.get_iterator(

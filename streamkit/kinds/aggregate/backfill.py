@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from streamkit.aws import Aws, fetch_all
+from streamkit.aws import Aws
 from streamkit.changes import ItemKey
 from streamkit.core.draft import Draft
 from streamkit.core.ledger import entry_ref, written
@@ -50,6 +50,7 @@ from streamkit.progress.clock import Clock, utc
 from streamkit.progress.commit import Applied
 from streamkit.progress.compile import compile_effect
 from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fetch import fetch_all
 from streamkit.progress.pacing import Turn
 from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.segment import LeasedSegment
@@ -202,8 +203,7 @@ class Backfill:
         """
         for key in self._extremes.due(one.groups for one in page.found):
             await self._extremes.compute(segment, key)
-        left = page.found if self.aggregate.__measures__ else []
-        left = await self._uncounted(left)
+        left = await self._uncounted(page.found if self.aggregate.__measures__ else [])
         missing: set[ItemRef] = set()
         unfit, told = page.unfit, 0
         while left:

@@ -1,0 +1,47 @@
+"""Fetch many items by their keys.
+
+In: keys, each once. Out: the items that exist, in wire form and in any order. On failure: what the
+client raises, unless it is told to be patient.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+
+from streamkit.aws import patiently
+
+_BATCH_GET = 100
+"""The most keys that one `BatchGetItem` takes."""
+
+
+async def fetch_all(
+    dynamodb: Any,
+    table: str,
+    keys: Sequence[dict[str, Any]],
+    *,
+    patient: bool = True,
+    fresh: bool = True,
+) -> list[dict[str, Any]]:
+    """Read many items by key, in wire form; missing ones are left out.
+
+    Args:
+        dynamodb: the client.
+        table: its name.
+        keys: the items' keys, each once.
+        patient: repeat a call that is throttled, instead of raising.
+        fresh: read strongly consistent, for twice the price.
+    """
+    found: list[dict[str, Any]] = []
+    left = list(keys)
+    while left:
+        request = {table: {"Keys": left[:_BATCH_GET], "ConsistentRead": fresh}}
+        call = partial(dynamodb.batch_get_item, RequestItems=request)
+        reply = await (patiently(call) if patient else call())
+        found += reply["Responses"].get(table, [])
+        again = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+        if len(again) == len(left[:_BATCH_GET]):
+            await anyio.sleep(0.2)  # all keys were throttled: the SDK has already backed off
+        left = again + left[_BATCH_GET:]
+    return found
