@@ -67,13 +67,8 @@ def describe_plan(plan: MigrationPlan) -> None:
 def _row(step: StepCost) -> tuple[str, ...]:
     indexes = [f"{name} {_count(one)}" for name, one in sorted(step.writes.items()) if name]
     own = step.writes.get("", SampleEstimate(0.0))
-    return (
-        step.step,
-        _count(step.reads),
-        _count(own),
-        ", ".join(indexes) or "-",
-        _money(step.dollars),
-    )
+    writes = (_count(own), ", ".join(indexes) or "-")
+    return (step.step, _count(step.reads), *writes, _money(step.dollars))
 
 
 def _describe_choices(choices: Sequence[Choice]) -> None:

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 import anyio
 import msgspec
 
-from streamkit.app import fingerprint_of
 from streamkit.archive.reader import LongReader
 from streamkit.core.checkpoints import Checkpoints
 from streamkit.core.dispatch import Dispatcher
+from streamkit.core.handler import fingerprint_of
 from streamkit.core.outcome import PendingChange
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys

@@ -113,10 +113,7 @@ class ShardPipeline:
         self.reading.pool.add(self.poll)
 
     def stop(self) -> None:
-        """Begin a graceful end: dispatched changes are committed, then the shard is released.
-
-        A change that cannot be handled now, and all behind it, is left to the next owner.
-        """
+        """Commit what is dispatched, or leave it to the next owner; then release the shard."""
         self.stage.stopping.set()
         if self._reading is not None:
             self._reading.cancel()
