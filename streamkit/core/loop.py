@@ -119,7 +119,8 @@ class CommitLoop:
         if won.plain:
             await write_plainly(self.queued_keys.store.dynamodb, self.tables, won.plain)
         self.queued_keys.begin(won.queued)
-        settle(self.pending, won.written)
+        if self.dispatcher.runs.have_read:
+            settle(self.pending, won.written)
         self._drop(won)
         self.fence.adopted(won)
         self._narrowing.reset()

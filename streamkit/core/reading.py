@@ -6,7 +6,7 @@ read. So each read becomes a check in the handler's result, and planning can rec
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -100,7 +100,7 @@ def _version(position: str, outcome: Outcome) -> Version:
 
 
 def settle(
-    pending: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
+    pending: Collection[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
 ) -> None:
     """Update pending results after a commit that wrote items which they read.
 
@@ -135,20 +135,28 @@ def settle(
 
 
 def _readers(
-    pending: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
+    pending: Collection[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]
 ) -> tuple[list[Outcome], dict[tuple[ItemRef, Version], Action]]:
     """Return the results that have read what a commit wrote, and the actions that it applied."""
     ran = {run for runs in written.values() for run in runs}
-    waiting: list[Outcome] = []
-    actions: dict[tuple[ItemRef, Version], Action] = {}
-    for change in pending:
-        for outcome in change.outcomes:
-            version = _version(change.position, outcome)
-            if version in ran:
-                for ref, action in outcome.actions.items():
-                    actions[ref, version] = _as_read(action, outcome.reads)
-            elif any(read.ref in written for read in outcome.reads):
-                waiting.append(outcome)
+    waiting = [
+        outcome
+        for change in pending
+        for outcome in change.outcomes
+        # Few have read anything: in a backlog, this looks at every pending change at each commit.
+        if outcome.reads
+        and any(read.ref in written for read in outcome.reads)
+        and _version(change.position, outcome) not in ran
+    ]
+    if not waiting:
+        return waiting, {}
+    actions = {
+        (ref, version): _as_read(action, outcome.reads)
+        for change in pending
+        for outcome in change.outcomes
+        if (version := _version(change.position, outcome)) in ran
+        for ref, action in outcome.actions.items()
+    }
     return waiting, actions
 
 

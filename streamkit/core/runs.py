@@ -36,7 +36,10 @@ Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 
 @dataclass
 class HandlerRuns:
-    """Runs the handlers of one app; `tools` makes what their signatures ask for."""
+    """Runs the handlers of one app; `tools` makes what their signatures ask for.
+
+    `have_read` says whether any run has read an item: until then, no result depends on others.
+    """
 
     tables: Tables
     channels: Channels
@@ -46,6 +49,7 @@ class HandlerRuns:
     shadows: Shadows
     turn: Turn
     concurrency: int
+    have_read: bool = False
 
     def __post_init__(self) -> None:
         """Create the limit of runs at a time."""
@@ -179,6 +183,7 @@ class HandlerRuns:
         if result is DEFER:
             outcome.defer()
             return
+        self.have_read = self.have_read or bool(tracker.reads)
         try:
             effects = allowed(as_effects(result), change, handler)
             resolve(outcome, effects, tracker.reads, change.position, self.tables.own)

@@ -354,9 +354,17 @@ MUTANTS = (
     Mutant(
         "behind-a-commit-made-again",
         "core/loop.py",
-        "        settle(self.pending, won.written)\n",
-        "",
+        "            settle(self.pending, won.written)\n",
+        "            pass\n",
         "every result that has seen what is committed now is made again, so that a backlog takes time with its square",
+        test="tests/simulation/test_backlogs.py::test_two_handlers_run_at_most_twice_for_each_change_of_a_backlog",
+    ),
+    Mutant(
+        "reads-not-noted",
+        "core/runs.py",
+        "        self.have_read = self.have_read or bool(tracker.reads)\n",
+        "",
+        "results that have read are not updated after a commit: a backlog takes time with its square",
         test="tests/simulation/test_backlogs.py::test_two_handlers_run_at_most_twice_for_each_change_of_a_backlog",
     ),
     Mutant(
