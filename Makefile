@@ -77,9 +77,10 @@ pages: $(STAMP) ## write the pages that follow from the code: docs/logs.md
 	$(BIN)/python -m tests.log_reference
 
 site: ## build the site of all pages into build/site: strict, with a search that works without a network
-	@test -x $(SITE)/bin/mkdocs || { $(PYTHON) -m venv $(SITE) && \
+	@test -x $(SITE)/bin/zensical || { $(PYTHON) -m venv $(SITE) && \
 	  $(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt; }
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
+	$(SITE)/bin/python docs/site.py build/pages
+	$(SITE)/bin/zensical build --strict --config-file mkdocs.yml
 
 hooks: $(STAMP) ## let git run before each commit what CI runs
 	$(BIN)/pre-commit install

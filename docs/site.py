@@ -1,53 +1,44 @@
-"""Put the pages of the repository into the site, where they are, and write the reference of names.
+"""Put the pages of the repository into a folder for the site, and write the reference of names.
 
 The pages link to each other as files of the repository, so that they can be read there, too. The
 site has them under the same names, and each file that is no page but linked.
+
+    python docs/site.py build/pages
 """
 
 import ast
 import re
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 _PAGES = ("*.md", "docs/*.md", "handlers/**/README.md", "deploy/**/README.md", "tests/**/README.md")
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 _API = "docs/api.md"
+_WORKER = "docs/iframe-worker.js"
+"""Without it the generator takes the same from another host, so that a search would need it."""
 _OTHERS = frozenset({"Attr"})
 """Names of other libraries, which have pages of their own."""
 _GROUPS = ("app", "entity", "changes", "effects", "table", "settings", "errors")
 """The modules that users import come first, in this order."""
 
 
-def on_files(files: "Files", config: Any) -> "Files":
-    """Return the pages, what they link to, and the reference."""
+def write_pages(folder: Path) -> None:
+    """Write the pages, what they link to, and the reference into an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
     pages = sorted({page for pattern in _PAGES for page in ROOT.glob(pattern)})
     linked = {target for page in pages for target in _linked(page)} - {*pages}
-    for file in [one for one in files if one.src_dir == config.docs_dir]:
-        files.remove(file)
     for path in (*pages, *sorted(linked)):
-        files.append(_file(path, config))
-    files.append(_made(config, _API, content=_reference()))
-    return files
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page without what only tests read: which examples do not run by themselves."""
-    return markdown.replace("```python no-run", "```python")
-
-
-def _file(path: Path, config: Any) -> "File":
-    return _made(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
-
-
-def _made(config: Any, uri: str, **content: str) -> "File":
-    from mkdocs.structure.files import File  # tests read this module without the generator
-
-    return File.generated(config, uri, **content)
+        there = folder / path.relative_to(ROOT)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, there)
+    for path in pages:  # only tests read which examples do not run by themselves
+        text = path.read_text().replace("```python no-run", "```python")
+        (folder / path.relative_to(ROOT)).write_text(text)
+    shutil.copy(ROOT / _WORKER, folder / _WORKER)
+    (folder / _API).write_text(_reference())
 
 
 def _linked(page: Path) -> Iterator[Path]:
@@ -98,3 +89,7 @@ def _reference() -> str:
     for name in ("trial.trial", "trial.Trouble", "recording.Recorder", "every.every_crash"):
         lines += [f"::: streamkit.testing.{name}", ""]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

@@ -56,6 +56,9 @@ def test_the_site_is_strict_and_loads_nothing_from_elsewhere():
     assert {"search", "offline"} <= {one for one in CONFIG["plugins"] if isinstance(one, str)}
     assert CONFIG["theme"]["font"] is False
     assert "extra_javascript" not in CONFIG
+    (worker,) = CONFIG["extra"]["polyfills"]  # else the plugin `offline` names one of another host
+    assert "iframe-worker" in worker
+    assert "Permission is hereby granted" in (ROOT / worker).read_text(), "its licence asks for it"
 
 
 def test_what_builds_the_site_is_locked_with_hashes_and_names_no_host():
