@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import typer
 
-from streamkit.cli.printing import say
+from streamkit.cli.printing import say, tell
 from streamkit.cli.signals import graceful
 from streamkit.local.engine import Engine
 from streamkit.local.kept import Kept, WrongData
@@ -41,7 +41,7 @@ async def engine_served(
         raise typer.BadParameter(f"cannot listen on {host}:{port}: {error.strerror}") from None
     async with server, anyio.create_task_group() as group:
         if kept is not None:
-            group.start_soon(kept.keep, lambda: server.changes)
+            group.start_soon(kept.keep, lambda: server.changes, tell)
         yield server
         group.cancel_scope.cancel()
 

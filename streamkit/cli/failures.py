@@ -38,6 +38,7 @@ _ALLOWED = (
     ": `streamkit iam MODULE:APP` prints the permissions that it needs, and `streamkit check"
     " MODULE:APP` which of them are missing"
 )
+_GONE = ": the table, its stream or an index is not there any more; check the name and AWS_REGION"
 _ADVICE = {
     "NoRegionError": ": export AWS_REGION, or name a profile that has one in AWS_PROFILE",
     "InvalidRegionError": ": correct AWS_REGION, such as eu-central-1",
@@ -116,6 +117,8 @@ def _innermost(error: BaseException) -> BaseException:
 def _aws_text(error: Exception) -> str:
     """Describe an SDK error; replies other than refusals may quote items, so they are not shown."""
     operation, advice = getattr(error, "operation_name", None), _ADVICE.get(code_of(error), "")
+    if trouble_of(error) is ErrorKind.MISSING:
+        advice = _GONE
     if operation is None:
         name = type(error).__name__
         return f"{str(error).rstrip('.')} ({name}){advice}"

@@ -69,13 +69,21 @@ class Kept:
         return cls(engine, file)
 
     def store(self) -> None:
-        """Write a snapshot, and return when it is on disk."""
+        """Write a snapshot, and return when it is on disk.
+
+        Raises:
+            OSError: it cannot be written; the one before is as it was.
+        """
         fresh = self.file.with_suffix(".new")
-        with fresh.open("wb") as out:
-            out.write(header())
-            pickle.dump(self.engine, out, protocol=pickle.HIGHEST_PROTOCOL)
-            out.flush()
-            os.fsync(out.fileno())
+        try:
+            with fresh.open("wb") as out:
+                out.write(header())
+                pickle.dump(self.engine, out, protocol=pickle.HIGHEST_PROTOCOL)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError:
+            fresh.unlink(missing_ok=True)  # on a full disk half of it would stay in the way
+            raise
         os.replace(fresh, self.file)  # noqa: PTH105 - beside the other calls of os
         with contextlib.suppress(OSError):  # some systems cannot sync a folder
             folder = os.open(self.file.parent, os.O_RDONLY)
@@ -84,20 +92,36 @@ class Kept:
             finally:
                 os.close(folder)
 
-    async def keep(self, changes: Callable[[], int]) -> None:
+    async def keep(self, changes: Callable[[], int], tell: Callable[[str], object]) -> None:
         """Write a snapshot after changes, for ever; at the end, the last one.
 
         Args:
             changes: returns how many changes there have been.
+            tell: is given a text when snapshots can no longer be written, and when they can again.
         """
-        stored, pause = changes(), _EVERY_SECONDS
+        stored, pause, trouble = changes(), _EVERY_SECONDS, ""
         try:
             while True:
                 await anyio.sleep(pause)
                 if changes() == stored:
                     continue
-                stored, began = changes(), time.monotonic()
-                self.store()
+                now, began, before = changes(), time.monotonic(), trouble
+                trouble = self._trouble()
+                stored = stored if trouble else now
+                if trouble != before:
+                    tell(trouble or f"{self.file} is written again")
                 pause = max(_EVERY_SECONDS, (time.monotonic() - began) / _SHARE)
         finally:
+            if trouble := self._trouble():
+                tell(trouble)
+
+    def _trouble(self) -> str:
+        """Write a snapshot; return why that failed, if it did."""
+        try:
             self.store()
+        except OSError as error:
+            return (
+                f"{self.file} cannot be written ({error.strerror}): changes since the last snapshot"
+                " are in memory alone, and lost at the end; make room, and it is tried again"
+            )
+        return ""

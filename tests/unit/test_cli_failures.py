@@ -57,6 +57,15 @@ def test_so_does_a_table_that_cannot_be_described(code, advice, capsys):
     assert advice in said
 
 
+def test_a_table_that_is_deleted_meanwhile_is_told_once(capsys):
+    report(refusal("ResourceNotFoundException"))
+    assert "is not there any more; check the name" in capsys.readouterr().err
+    error = ConfigurationError("there is no table 'T'; check the name")
+    error.__cause__ = refusal("ResourceNotFoundException")
+    report(error)
+    assert capsys.readouterr().err == "error: there is no table 'T'; check the name\n"
+
+
 def test_wrong_usage_that_a_process_meets_later_is_told_without_a_traceback(capsys):
     assert report(typer.BadParameter("health: cannot listen on 127.0.0.1:80")) == ExitCode.USAGE
     assert capsys.readouterr().err == "error: health: cannot listen on 127.0.0.1:80\n"

@@ -1,6 +1,8 @@
 """An engine that is kept in a folder is the same when it is opened again."""
 
+import errno
 import os
+import pickle
 import random
 
 import anyio
@@ -118,7 +120,7 @@ def test_changes_are_stored_a_second_later_and_reads_store_nothing(kept):
         changes = 0
         watched = Watched(kept.engine, kept.file)
         async with anyio.create_task_group() as group:
-            group.start_soon(watched.keep, lambda: changes)
+            group.start_soon(watched.keep, lambda: changes, pytest.fail)
             await anyio.sleep(60)
             assert written == []
             changes = 5
@@ -128,5 +130,34 @@ def test_changes_are_stored_a_second_later_and_reads_store_nothing(kept):
             assert len(written) == 1
             group.cancel_scope.cancel()
         assert len(written) == 2, "the last one is at the end"
+
+    run_virtually(main)
+
+
+def test_a_full_disk_is_told_once_and_ends_nothing(kept, monkeypatch):
+    """The engine serves on from memory, and stores all again when there is room."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    told = []
+
+    def refuses(_engine, out, protocol):
+        out.write(b"half")
+        raise full
+
+    async def main():
+        changes = 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(kept.keep, lambda: changes, told.append)
+            with monkeypatch.context() as patched:
+                patched.setattr(pickle, "dump", refuses)
+                await anyio.sleep(0.1)
+                changes = 2
+                await anyio.sleep(30)
+                assert [kept.file.exists(), *kept.file.parent.iterdir()] == [False]
+                (said,) = told
+                assert "cannot be written (No space left on device): changes since" in said
+            await anyio.sleep(2)
+            assert told[1:] == [f"{kept.file} is written again"]
+            group.cancel_scope.cancel()
+        assert Kept.open(kept.file.parent, pytest.fail).engine
 
     run_virtually(main)
