@@ -2,6 +2,7 @@
 
 import random
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -58,10 +59,16 @@ def test_a_reader_comes_to_the_end_in_the_end(name):
     assert trace is None, told(trace)
 
 
+@cache
+def counter_example(name):
+    """Return the shortest trace to what breaks a naive archive."""
+    rules, bound, breaks = NAIVE[name]
+    return explore(Model(rules, bound), until=breaks).broken.get(breaks)
+
+
 @pytest.mark.parametrize("name", NAIVE)
 def test_an_archive_that_looks_simpler_breaks(name):
-    rules, bound, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, bound), until=breaks).broken
+    assert counter_example(name)
 
 
 @pytest.mark.parametrize("name", STRANDING)
@@ -315,9 +322,8 @@ def test_the_code_goes_where_random_schedules_go(name):
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_the_code_is_not_led_astray_by_what_breaks_a_naive_archive(name):
-    rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
-    assert replayed(bound, [[step for step in trace if step[0] != LATE]]) >= 1
+    trace = [step for step in counter_example(name) if step[0] != LATE]
+    assert replayed(NAIVE[name][1], [trace]) >= 1
 
 
 STORED = [("sends", 0), ("stores", 0), ("sends", 1), ("stores", 1)]

@@ -6,7 +6,7 @@ local engine, and after each of them what is stored there is what the model says
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -90,6 +90,7 @@ def test_with_old_code_alone_nobody_has_to_decide():
     assert not any(model.is_open(world) for world in explore(model).worlds)
 
 
+@cache
 def counter_example(rules):
     """Return the shortest trace to a lost write."""
     for old, new in BOUNDS:

@@ -1,6 +1,6 @@
 """Items that are taken whole, and counters that add up: what breaks them; and the code is ours."""
 
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -66,6 +66,7 @@ def test_sides_that_only_count_are_never_a_conflict():
     assert not any(model.is_open(world) for world in found.worlds)
 
 
+@cache
 def counter_example(name):
     """Return the shortest trace to what a naive rule breaks."""
     rules, invariant = NAIVE[name]
