@@ -1,5 +1,6 @@
 """What a replay is asked for, and what it says: counts for each handler, and a list. Pure."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -7,6 +8,7 @@ from typing import Any, Literal
 
 from streamkit.core.shadow import digest_of
 from streamkit.progress.actions import Action
+from streamkit.progress.clock import utc
 from streamkit.progress.operation import Refusal
 from streamkit.stream.decode import Record
 
@@ -47,6 +49,15 @@ class ReplayWish:
     show_keys: bool = False
     to_end: bool = False
     tell: Callable[[str], None] = lambda _: None
+
+
+def asked_for(wish: ReplayWish) -> str:
+    """Return what a replay is asked for: the same text means that a command goes on with it."""
+    text = f"{', '.join(sorted(wish.handlers))} since {utc(wish.since).isoformat()}"
+    if not wish.keys:
+        return text
+    digest = hashlib.blake2b(repr(sorted(wish.keys)).encode(), digest_size=4).hexdigest()
+    return f"{text}, {len(set(wish.keys))} partition keys ({digest})"
 
 
 @dataclass(slots=True)
@@ -109,10 +120,10 @@ class Replayed:
         """List a change that did not run, or an `action` that differs in the attributes `names`."""
         if len(self.listed) >= LISTED_MAX:
             return
-        item = record.item_key
-        row = {"handler": handler, "item": item.digest, "position": record.position.lstrip("0")}
-        row["reason"] = reason
-        if self.show_keys:
+        item = None if record.flaw else record.item_key  # one with a flaw belongs to no item
+        row = {"handler": handler, "item": item.digest if item else "-"}
+        row |= {"position": record.position.lstrip("0"), "reason": reason}
+        if self.show_keys and item:
             row["key"] = " ".join(str(part) for part in item if part is not None)
         if action is not None:
             pk, sk = action.ref.pk[1], action.ref.sk

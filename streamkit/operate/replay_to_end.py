@@ -17,7 +17,6 @@ failure: a change that fails stays, with all that is behind it in its shard; not
 but records that nobody can read.
 """
 
-import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,10 +46,9 @@ from streamkit.fleet.rewinding import finish_rewind
 from streamkit.model.conditions import Attr
 from streamkit.operate.deletion import erase_consumer
 from streamkit.operate.past import PastChanges
-from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
+from streamkit.operate.replay_report import Replayed, ReplayRefused, asked_for, replay_name
 from streamkit.operate.replayer import ReplayParts
 from streamkit.progress.actions import Verb
-from streamkit.progress.clock import utc
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore, creation
@@ -280,15 +278,6 @@ class ReplayToEnd:
 def own_space(live: CursorStore) -> ControlSpace:
     """Return where the replay to the end of an app's consumer keeps its control items."""
     return replace(live.space, consumer=replay_name(live.space.consumer))
-
-
-def asked_for(wish: ReplayWish) -> str:
-    """Return what a replay is asked for: the same text means that a command goes on with it."""
-    text = f"{', '.join(sorted(wish.handlers))} since {utc(wish.since).isoformat()}"
-    if not wish.keys:
-        return text
-    digest = hashlib.blake2b(repr(sorted(wish.keys)).encode(), digest_size=4).hexdigest()
-    return f"{text}, {len(set(wish.keys))} partition keys ({digest})"
 
 
 def is_reached(position: str, live: Cursor | None) -> bool:

@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-goes-on-with-other-keys",
-        "operate/replay_to_end.py",
+        "operate/replay_report.py",
         "    if not wish.keys:\n",
         "    if wish.handlers:\n",
         "a replay of some items goes on as one of other items, and is taken for ended",

@@ -30,7 +30,6 @@ LONGER = {
     "entity": "what an entity is, for those who declare one",
     "kinds.registration": "the options of all decorators, each with its sentence",
     "migrate": "its package still has files of several subjects",
-    "operate.replay_to_end": "not cut by subject yet",
 }
 """Modules, or packages, with files of more lines than others may have, and why."""
 READING_MAX = 2000
