@@ -9,7 +9,7 @@ SITE := build/site-venv
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: archive conformance demo test quick check lint types bench mutants simulate fleet migrate models stops aws lock page pages hooks site clean help
+.PHONY: archive conformance demo test quick check lint types bench mutants simulate fleet migrate migration models stops aws lock page pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -51,6 +51,9 @@ fleet: $(STAMP) ## how a large fleet shares many shards, and its cost: SHARDS=10
 
 migrate: $(STAMP) ## migrations of many items under fire, compared one by one: ITEMS=20000 SEED=1
 	$(BIN)/python -m tests.simulation.migrate_many --items $(or $(ITEMS),20000) --seed $(or $(SEED),1)
+
+migration: $(STAMP) ## one process migrates many items, and its memory stays flat: ITEMS=1000000 MODE=rekey
+	$(BIN)/python -m tests.benchmarks.long_migration --items $(or $(ITEMS),1000000) --mode $(or $(MODE),in_place)
 
 conformance: $(STAMP) ## every handler kind in every host, moves between them, and other long runs: SEEDS=50
 	PYTHONHASHSEED=0 CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal $$(grep -rl "^from tests.seeds import" --include="*.py" tests)
