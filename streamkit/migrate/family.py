@@ -163,7 +163,8 @@ class Views:
             if item is not None and self.is_stamped(item, family, "new"):
                 said = self.shapes.says(item, new=True)
                 above = self.shapes.counters.on_top
-                image[place] = above(target.item, said, new=True) if target else item
+                alone = item if said else None  # a stub says that nothing is there, as the old side
+                image[place] = above(target.item, said, new=True) if target else alone
                 seen |= self.shapes.view({place: target.item if target else None})
             else:
                 image[place] = item

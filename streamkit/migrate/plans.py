@@ -151,7 +151,7 @@ class Plans:
         if settled.clash:
             raise conflict(family, sides, settled.clash)
         if not self.shapes.mirrors and take == "old":
-            settled = Settlement()
+            settled = Settlement(overruled=True)
         if not self.shapes.mirrors and settled.to_new:
             text = "written at its new key, and there is no reverse= to bring it back"
             raise undecided(family, "early", text)

@@ -91,8 +91,8 @@ class FamilySide:
 class Settlement:
     """What is carried from each side to the other, and what both have written differently.
 
-    `added` is what new items take up of counters. `overruled`: a person has decided for a whole new
-    item.
+    `added` is what new items take up of counters. `overruled`: a person has decided for whole new
+    items, of which the old side has seen nothing.
     """
 
     to_new: frozenset[Field] = frozenset()

@@ -13,6 +13,8 @@ An item that was absent counts from 0, too, but for one of several old items: it
 What is expected of a counter is told apart from how it is made: each acknowledged `add` and `sub`
 changes it by one. It is unknown after another write, until both sides have agreed again.
 
+What is not here: an item that was deleted and made again as it was agreed gets its stamp back first.
+
 In: the rules. Out: as in `families`. A `sub` at a stub is left out: 1 - 2 there looks like a delete
 of the mark that this model uses.
 """
@@ -293,8 +295,12 @@ class PolicyModel(Model):
         counts = frozenset({COUNTER}) if self.added else frozenset[int]()
         (a, ours, name), (b, theirs, _) = one, other
         ours, theirs = ours - counts, theirs - counts
-        if not (counts or take) and self.rules.counter and COUNTER in ours & theirs:
-            raise Conflict  # also if they are equal: that two have counted alike is no agreement
+        counted = self.rules.counter and not counts and a.values[COUNTER] is not None
+        if counted and COUNTER in ours & theirs:  # also if they are equal: that is no agreement
+            if not take:
+                raise Conflict
+            if self.anew(a, ours, name) | self.anew(b, theirs, other[2]):
+                return (EVERY, frozenset()) if take == name else (frozenset(), EVERY)
         if not self.rules.item or self.rules.merges:
             found = super().compared((a, ours, name), (b, theirs, other[2]), take)
             return found[0] - counts, found[1] - counts

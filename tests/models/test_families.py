@@ -251,7 +251,12 @@ class Site:
         step = {"contract": "contract", "close": "close", "drop": "drop"}
         work = self.work(aws)
         await process.begins(
-            work.families.settle(self.key, Tally(), step=step.get(KINDS[self.phase], ""))
+            work.families.settle(
+                self.key,
+                Tally(),
+                step=step.get(KINDS[self.phase], ""),
+                new=self.items["new"][0].item_key.wire(self.schema),
+            )
         )
         self.see(m)
 
@@ -358,6 +363,12 @@ def test_a_migration_takes_the_steps_of_the_model(rules):
     assert replayed(traces, rules) > 12 * WALKS
     ends = [[world.phase for _, world in follow(model, trace)][-1] for trace in traces]
     assert sum(end in ("done", "rolled back") for end in ends) > WALKS // 8
+
+
+def test_in_a_rollback_old_code_that_deletes_an_item_is_in_conflict_with_nobody():
+    begun = [("read", 0), ("send", 0), ("next",), ("back",), ("read", 1), ("send", 1)]
+    deleted = [("old", "delete", 0), ("read", 0), ("send", 0), ("next",)]
+    assert replayed([[*begun, *deleted]], Rules()) == 10
 
 
 def test_in_a_rollback_a_decision_for_the_old_item_leaves_what_was_overruled_out():
