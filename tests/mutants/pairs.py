@@ -173,6 +173,22 @@ MUTANTS = (
         test="tests/simulation/test_migration_no_old_code.py::test_old_items_go_at_once_where_no_old_code_writes",
     ),
     Mutant(
+        "plan-blind-to-wide-families",
+        "migrate/planning.py",
+        "            if not room.is_enough(",
+        "            if False and not room.is_enough(",
+        "items with more attributes than a condition holds are found only when they fail",
+        test="tests/unit/migrate/test_migration_plans.py::test_a_plan_finds_the_items_with_more_attributes_than_one_condition_holds",
+    ),
+    Mutant(
+        "plan-looks-at-one-of-several",
+        "migrate/planning.py",
+        "sources.places(item).keys() - {own}:",
+        "set[str]():",
+        "what several items hold together is found only when they fail",
+        test="tests/unit/migrate/test_migration_plans.py::test_a_plan_looks_at_all_items_that_become_one",
+    ),
+    Mutant(
         "records-unread",
         "migrate/work.py",
         "        record = self.families.records.old_key(item)\n        if",
