@@ -97,7 +97,9 @@ class PolicyModel(Model):
             name, what = str(step[0]), str(step[1])
             seen = [getattr(one, name).seen[COUNTER] for one in (world, after)]
             expected = world.expected
-            if what in ("add", "sub"):
+            several = name == "old" and len(self.items["old"]) > 1
+            anew = several and getattr(world, name).values[COUNTER] is None
+            if what in ("add", "sub") and not anew:
                 expected = None if expected is None else expected + (1 if what == "add" else -1)
             elif seen[0] != seen[1]:
                 expected = None
