@@ -70,7 +70,7 @@ class Fence:
 class Dispatcher:
     """Runs a handler again by making the same effect, and counts."""
 
-    schema, tracing, clock = SCHEMA, NO_TRACING, Clock()
+    schema, tracing, clock, have_read = SCHEMA, NO_TRACING, Clock(), True
 
     def __init__(self):
         self.counts = DispatchCounts()
