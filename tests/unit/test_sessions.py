@@ -6,6 +6,12 @@ from botocore.loaders import create_loader
 from streamkit.model.sessions import _loader
 
 
+@pytest.fixture(autouse=True)
+def unused():
+    """A loader of which no client was made: botocore completes in place what it has loaded."""
+    _loader.cache_clear()
+
+
 @pytest.mark.parametrize("service", ["dynamodb", "dynamodbstreams", "sqs", "s3", "sts"])
 def test_the_models_of_services_are_those_that_botocore_loads(service):
     ours, own = _loader(None), create_loader()
