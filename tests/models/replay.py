@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, cast
 
 import anyio
@@ -247,6 +248,7 @@ class Dispatcher:
     """Stands behind commits that no handler has led to."""
 
     tracing = NO_TRACING
+    runs = SimpleNamespace(have_read=True)
 
     def committed(self, one: PendingChange) -> None:
         """Count nothing."""

@@ -259,7 +259,9 @@ def test_a_move_that_one_version_has_begun_is_left_alone_by_the_other(operation,
         scenario(harness)
 
 
-_MIGRATION = {("migration", f"state.{name}") for name in ("first", "max_errors", "refused")}
+_MIGRATION = {
+    ("migration", f"state.{name}") for name in ("declared", "first", "max_errors", "refused")
+}
 GAINED = _MIGRATION | {("consumer", "audit"), ("lane", "generation"), ("member", "lately")}
 """Kinds of control items and names in them that the released version does not know.
 
