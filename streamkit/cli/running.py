@@ -1,6 +1,6 @@
 """Running: a synchronous command runs async work, with the apps and settings that it names."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from tomllib import TOMLDecodeError
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -30,13 +30,16 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:
     """Run async work with open clients, configured by the usual means of the AWS SDK.
 
-    Results go to stdout. Only errors are logged, unless the settings ask for more.
+    Results go to stdout. Only errors are logged, and that a call is repeated, because the command
+    waits for it, perhaps for ever. The settings may ask for more.
     """
     from streamkit.aws import connect
 
     chosen = settings()
-    asked = "log_level" in chosen.model_fields_set
-    set_up_logs(chosen, chosen.log_level if asked else "error")
+    if "log_level" in chosen.model_fields_set:
+        set_up_logs(chosen, chosen.log_level)
+    else:
+        set_up_logs(chosen, "error", besides=("aws.repeated",))
 
     async def connected() -> T:
         async with connect() as aws:
@@ -132,12 +135,12 @@ def settings(**given: Any) -> Settings:
         raise typer.BadParameter(f"pyproject.toml is not TOML: {error}") from None
 
 
-def set_up_logs(chosen: Settings, level: str) -> None:
-    """Configure logging for this process."""
+def set_up_logs(chosen: Settings, level: str, *, besides: Sequence[str] = ()) -> None:
+    """Configure logging for this process; `besides` are events that are logged at any level."""
     from streamkit.observe.logs import configure
 
     try:
-        configure(chosen.log_format, level)
+        configure(chosen.log_format, level, besides=besides)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

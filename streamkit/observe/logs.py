@@ -6,7 +6,7 @@ own way instead. Lines of other libraries (their warnings) take the same form.
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TextIO
 
 import structlog
@@ -48,6 +48,7 @@ def configure(
     *,
     stream: TextIO | None = None,
     others: bool = True,
+    besides: Collection[str] = (),
 ) -> None:
     """Set logging up for this process.
 
@@ -56,6 +57,7 @@ def configure(
         level: debug, info, warning or error.
         stream: where lines are written; stderr by default.
         others: whether lines of other libraries take the same form; else they are left alone.
+        besides: names of events that are logged although their level is lower.
 
     Raises:
         ValueError: the format or the level is not one of these.
@@ -75,14 +77,27 @@ def configure(
     ]
     renderer = _json_renderer() if as_json else _console_renderer(stream)
     processors: list[Any] = [_name, *before, renderer]
+    lowest = LEVELS[level]
+    if besides:
+        processors.insert(0, _from_level(lowest, besides))
+        lowest = min(LEVELS.values())
     structlog.configure(
         processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(lowest),
         logger_factory=_Named(stream),
         cache_logger_on_first_use=False,
     )
     if others:
         _take_in_other_libraries(before, renderer, stream, LEVELS[level])
+
+
+def _from_level(lowest: int, besides: Collection[str]) -> Any:
+    def kept(_logger: Any, method: str, event: dict[str, Any]) -> dict[str, Any]:
+        if LEVELS.get(method, lowest) < lowest and event["event"] not in besides:
+            raise structlog.DropEvent
+        return event
+
+    return kept
 
 
 def _name(logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ import re
 import signal
 
 import pytest
+from botocore.exceptions import ClientError
 
 from streamkit.cli.exits import ExitCode
+from streamkit.model import frequent_calls
 from tests.pages import section
 
 
@@ -172,3 +174,20 @@ def test_check_says_which_permissions_it_has_not_tried(shop):
 def test_the_page_lists_the_exit_codes_that_there_are():
     listed = re.findall(r"(?m)^\| (\d+) \| ", section("docs/operating.md", "Run it"))
     assert [int(code) for code in listed] == [int(code) for code in ExitCode]
+
+
+def test_a_command_whose_calls_are_throttled_says_what_it_waits_for(shop, monkeypatch):
+    ordinary, left = frequent_calls._Client._make_api_call, [3]
+
+    async def throttled(client, operation, asked):
+        if operation == "GetItem" and left[0]:
+            left[0] -= 1
+            raise ClientError({"Error": {"Code": "ThrottlingException"}}, operation)
+        return await ordinary(client, operation, asked)
+
+    monkeypatch.setattr(frequent_calls._Client, "_make_api_call", throttled)
+    done = shop.run("status", "shop")
+    (line,) = done.stderr.splitlines()
+    event = json.loads(line)
+    assert (done.returncode, left) == (0, [0])
+    assert (event["event"], event["code"]) == ("aws.repeated", "ThrottlingException")

@@ -84,6 +84,15 @@ def test_what_is_below_the_level_is_not_written(out):
     assert out.getvalue() == ""
 
 
+def test_an_event_that_is_asked_for_by_name_is_written_below_the_level(out):
+    configure("json", "error", stream=out, besides=("aws.repeated",))
+    log = structlog.get_logger("streamkit.aws")
+    log.warning("fleet.starved")
+    log.warning("aws.repeated", code="ThrottlingException")
+    log.error("worker.crashed")
+    assert [line["event"] for line in lines(out)] == ["aws.repeated", "worker.crashed"]
+
+
 @pytest.mark.parametrize(("form", "level"), [("xml", "info"), ("json", "loud")])
 def test_an_unknown_format_or_level_is_refused(form, level, out):
     with pytest.raises(ValueError, match="none of"):
