@@ -46,7 +46,7 @@ def small_pages_of_one_shard() -> Figure:
     return replayed(Case("aggregate", records=50, changes=2_500))
 
 
-@row("on, with one Put each", unit=RATE, of=USUAL, bar=1.8)
+@row("on, with one Put each", unit=RATE, of=USUAL, bar=2.2)
 def on() -> Figure:
     return replayed(Case("on", changes=7_000))
 
