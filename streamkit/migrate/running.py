@@ -73,7 +73,7 @@ class Runner:
     migration: Migration
     settings: Settings = field(default_factory=Settings)
     clock: Clock = field(default_factory=SystemClock)
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=lambda: random.Random())  # noqa: PLW0108 - see `repeatable`
     pace: PassPace = field(default_factory=PassPace)
     owner: str = field(default_factory=new_worker_name)
     stopping: anyio.Event = field(default_factory=anyio.Event)

@@ -4,7 +4,8 @@ The virtual loop and the engine have generators of their own. The rest is what l
 module `random` (the SDK's pauses between retries), generators that are made without a seed, UUIDs
 (the names of workers and of commits), and the names of host and process. The order of Python's sets
 of texts follows `PYTHONHASHSEED`; two processes repeat each other exactly only if it is the same in
-both.
+both. A default of a dataclass that names `random.Random` itself keeps the class that was there when
+its module was imported, and escapes; a function that looks it up does not.
 """
 
 import random

@@ -48,6 +48,9 @@ _IMPORTS = re.compile(r"^(\s*(?:from|import)) streamkit\b", re.MULTILINE)
 _NAMES = re.compile(r'"streamkit(?=[".])')
 """What modules say of their own package, in texts: which frames are the user's, for example."""
 
+_UNSEEDED = "default_factory=random.Random"
+"""The class itself, looked up when its module was imported: `repeatable` cannot replace it."""
+
 
 @functools.cache
 def unpacked():
@@ -63,7 +66,11 @@ _FOLDERS = []
 
 
 def renamed(source):
-    """Return a module's text that imports the released version instead of the one under test."""
+    """Return a module's text that imports the released version instead of the one under test.
+
+    What it draws at random follows the seed of a trial, too.
+    """
+    source = source.replace(_UNSEEDED, "default_factory=lambda: random.Random()")
     return _NAMES.sub(f'"{NAME}', _IMPORTS.sub(rf"\1 {NAME}", source))
 
 
