@@ -1,9 +1,9 @@
 """The application of the demo: users, brands and editors, and what must follow from what they do.
 
-Brands and categories whose deals are posted have a steady audience, so that who must have been told
-of a deal can be computed afterwards; watches of the others come, go and expire all the time. What
-the table cannot tell is noted: which deals were posted and are gone, which messages their readers
-have opened or thrown away.
+Brands and categories whose deals are posted have a steady audience, so that the users who must have
+been told of a deal can be computed afterwards; watches of the others come, go and expire all the
+time. What the table cannot tell is noted: which deals were posted and are gone, which messages
+their readers have opened or thrown away.
 """
 
 import random

@@ -99,7 +99,7 @@ def note_end(change: Removed[Session] | Expired[Session]) -> Put[SessionEnd]:
 
 
 def sessions_of(change: Inserted[LogoutRequest] | Modified[LogoutRequest]) -> Query[Session]:
-    """Return the sessions of who asked."""
+    """Return the sessions of the user who asked."""
     return Session.query(index=Session.by_user, username=change.new.username)
 
 

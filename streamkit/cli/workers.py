@@ -71,7 +71,8 @@ async def run_workers(
         errors, code = [error], ExitCode.OK
     codes = [report(error) for error in errors]
     code = codes[0] if codes else code
-    log.info("process.stopped", drained=process.drained, exit_code=int(code))
+    drained = process.drained and not errors
+    log.info("process.stopped", drained=drained, exit_code=int(code))
     return code
 
 

@@ -60,43 +60,64 @@ class Attempts:
         Raises:
             Unavailable: a table cannot be read just now, and the host does not wait for it.
         """
-        handler, policy = outcome.handler, outcome.handler.policy
-        number, pause, waits = 0, policy.backoff_seconds, False
+        handler = outcome.handler
+        tries = _Tries(self, change, outcome, shard_id, until, handler.policy.backoff_seconds)
         try:
-            while True:
-                number += 1
+            while not tries.over:
                 try:
                     await attempt()
-                except Exception as error:  # whatever user code raises is its failure
-                    self.failures.raised(handler, error)
-                    if isinstance(error, Unavailable):
-                        if not self.patience.reads:
-                            raise
-                        number -= 1  # the table fails, not the change: the try is not counted
-                    hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
-                    if hopeless:
-                        self.failures.failed(handler)
-                    if hopeless and not self.failures.blocks(handler):
-                        self.failures.settle(outcome, Failure.of(error, number), shard_id)
-                        return
-                    if hopeless and not waits:
-                        self.failures.wait(handler, shard_id)
-                        waits = True
-                    self.failures.note_attempt(
-                        handler, change.key, error, number, hopeless, shard_id
-                    )
-                    await _sleep(pause * (0.5 + self.rng.random()), until)
-                    endless = hopeless or isinstance(error, Unavailable)
-                    if endless and until is not None and until.is_set():
-                        outcome.waiting = True
-                        return
-                    pause = min(pause * 2, _BLOCK_PAUSE_MAX)
+                except Exception as error:  # noqa: BLE001 - what user code raises is its failure
+                    await tries.failed(error)
                 else:
+                    tries.over = True
                     self.failures.worked(handler, self.failures.clock.monotonic())
-                    return
         finally:
-            if waits:
+            if tries.blocks:
                 self.failures.wait(handler, shard_id, ends=True)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The tries for one outcome; `blocks` says that a shard waits for them."""
+
+    attempts: Attempts
+    change: PendingChange
+    outcome: Outcome
+    shard_id: str
+    until: anyio.Event | None
+    pause: float
+    number: int = 0
+    blocks: bool = False
+    over: bool = False
+
+    async def failed(self, error: Exception) -> None:
+        """Let the policy settle a failed try, or wait until the next one is due.
+
+        Raises:
+            Unavailable: a table cannot be read just now, and the host does not wait for it.
+        """
+        failures, outcome, handler = self.attempts.failures, self.outcome, self.outcome.handler
+        failures.raised(handler, error)
+        unavailable = isinstance(error, Unavailable)
+        if unavailable and not self.attempts.patience.reads:
+            raise error
+        self.number += not unavailable  # a table that fails is not the change's fault
+        hopeless = isinstance(error, PoisonChange) or self.number >= handler.policy.attempts
+        if hopeless:
+            failures.failed(handler)
+        if hopeless and not failures.blocks(handler):
+            failures.settle(outcome, Failure.of(error, self.number), self.shard_id)
+            self.over = True
+            return
+        if hopeless and not self.blocks:
+            failures.wait(handler, self.shard_id)
+            self.blocks = True
+        key = self.change.key
+        failures.note_attempt(handler, key, error, self.number, hopeless, self.shard_id)
+        await _sleep(self.pause * (0.5 + self.attempts.rng.random()), self.until)
+        self.pause = min(self.pause * 2, _BLOCK_PAUSE_MAX)
+        if (hopeless or unavailable) and self.until is not None and self.until.is_set():
+            outcome.waiting = self.over = True
 
 
 async def _sleep(seconds: float, until: anyio.Event | None) -> None:

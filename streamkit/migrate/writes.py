@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from streamkit.effects import Guard
 from streamkit.migrate.sources import TransformError
-from streamkit.migrate.transform import Image, Rewrite, plain, wire
+from streamkit.migrate.transform import Image, plain
 from streamkit.model.conditions import Condition, absent, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
@@ -119,22 +119,3 @@ def update(
     )
     action.leave_origin(origin or origin_text(writer))
     return action
-
-
-def rewritten(
-    schema: TableSchema,
-    key: Key,
-    image: Image,
-    rewrite: Rewrite,
-    writer: str,
-    *,
-    beside: Mapping[str, Wire] | None = None,
-) -> Action:
-    """Return the action that rewrites an item IF what it reads, sets and removes is as was read.
-
-    `beside` are attributes of our own that are set as well.
-    """
-    touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
-    sets = wire(rewrite.sets) | dict(beside or {})
-    held = unchanged(schema, image, touched)
-    return update(schema, key, held, writer, sets=sets, removes=rewrite.removes)

@@ -41,8 +41,9 @@ _DIRECTIVES = {
 }
 """The directives of `strftime` with texts of fixed length."""
 
-_DATES: tuple[Any, ...] = (date, PastDate, FutureDate)
-_MOMENTS: tuple[Any, ...] = (datetime, AwareDatetime, NaiveDatetime, PastDatetime, FutureDatetime)
+DATES: tuple[Any, ...] = (date, PastDate, FutureDate)
+MOMENTS: tuple[Any, ...] = (datetime, AwareDatetime, NaiveDatetime, PastDatetime, FutureDatetime)
+"""Pydantic's own date types are not subclasses of the dates that they stand for."""
 _SAMPLES = (
     datetime(1912, 2, 29, 23, 58, 57, tzinfo=UTC),
     datetime(1999, 12, 31, 1, 2, 3, tzinfo=UTC),
@@ -88,7 +89,7 @@ def _reading(
     """Return the pattern of a value's text if it ends by itself, and the function that reads it."""
     if get_origin(kind) is Literal:
         return None, _one_of(get_args(kind))
-    if kind is Any or not (isinstance(kind, type) or kind in _DATES + _MOMENTS):
+    if kind is Any or not (isinstance(kind, type) or kind in DATES + MOMENTS):
         return None, None
     if isinstance(kind, type) and issubclass(kind, Enum):
         return None, _one_of([member.value for member in kind])
@@ -106,8 +107,8 @@ _PLAIN: tuple[tuple[tuple[Any, ...], re.Pattern[str] | None, Convert], ...] = (
     ((int,), _DIGITS, int),
     ((Decimal,), _NUMBER, Decimal),
     ((UUID,), _UUID, str),
-    (_MOMENTS, None, str),
-    (_DATES, _DATE, str),
+    (MOMENTS, None, str),
+    (DATES, _DATE, str),
 )
 
 
@@ -142,7 +143,7 @@ def _temporal(spec: str, kind: Any, notes: Sequence[Any]) -> Convert | None:
     For a moment the second is enough. A moment without a zone is in UTC if the field requires a
     zone, or if the format says so with a Z.
     """
-    is_moment = kind in _MOMENTS or (isinstance(kind, type) and issubclass(kind, datetime))
+    is_moment = kind in MOMENTS or (isinstance(kind, type) and issubclass(kind, datetime))
     for sample in _SAMPLES:
         try:
             read = datetime.strptime(sample.strftime(spec), spec).replace(tzinfo=UTC)

@@ -7,38 +7,19 @@ that a wrong template, alias or keyword is found before the first change.
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from typing import Any, Union, get_args, get_origin
 
-from pydantic import (
-    AliasChoices,
-    AwareDatetime,
-    BaseModel,
-    FutureDate,
-    FutureDatetime,
-    NaiveDatetime,
-    PastDate,
-    PastDatetime,
-)
+from pydantic import AliasChoices, BaseModel
 
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
 from streamkit.model.key_fields import KeyFields
+from streamkit.model.key_texts import DATES, MOMENTS
 from streamkit.model.keys import Index
 from streamkit.model.templates import KeyTemplate, Placeholder
 
 _NOT_IN_KEYS = (bool, float, bytes, set, frozenset, list, dict, tuple)
-_DATES: tuple[Any, ...] = (
-    date,
-    AwareDatetime,
-    FutureDate,
-    FutureDatetime,
-    NaiveDatetime,
-    PastDate,
-    PastDatetime,
-)
-"""Pydantic's own date types are not subclasses of the dates that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +129,7 @@ def _problem(entity: type[BaseModel], part: Placeholder | str) -> str | None:
 def _kind_problem(placeholder: Placeholder, kind: type) -> str | None:
     if issubclass(kind, _NOT_IN_KEYS):
         return f"a {kind.__name__} ({placeholder.name}) cannot be part of a key"
-    if placeholder.is_temporal and not issubclass(kind, _DATES):
+    if placeholder.is_temporal and not issubclass(kind, DATES + MOMENTS):
         return f"{placeholder.name} is not a date, but its format {placeholder.spec!r} is one"
     if placeholder.is_numeric and not issubclass(kind, int | Decimal):
         return f"{placeholder.name} is not a number, but its format {placeholder.spec!r} is one"

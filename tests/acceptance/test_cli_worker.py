@@ -218,6 +218,13 @@ def test_an_app_that_cannot_start_lets_the_others_drain(shop):
     assert [worker["name"] for worker in shop.json("status", "shop")["workers"]] == []
 
 
+def test_a_process_that_ends_with_an_error_does_not_say_that_it_has_drained(shop):
+    done = shop.run("worker", "shop", SHOP_TABLE="Nowhere")
+    stopped = json.loads(done.stderr.splitlines()[-1])
+    assert (stopped["event"], stopped["exit_code"]) == ("process.stopped", 4)
+    assert stopped["drained"] is False
+
+
 def test_a_worker_stops_where_records_may_be_lost(shop):
     shop.put(1, "A")
     assert shop.run("worker", "shop", "--until-idle").returncode == 0

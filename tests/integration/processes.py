@@ -313,4 +313,6 @@ def finish(site, *writers, audited=False):
     assert found(site) == wanted
     assert site.owners() == {None}, "everything is released"
     killed = [worker for worker in site.workers if worker.process.poll() == -signal.SIGKILL]
-    assert site.members() <= len(killed), "who ends gracefully takes its heartbeat item away"
+    assert site.members() <= len(killed), (
+        "a worker that ends gracefully takes its heartbeat item away"
+    )

@@ -12,7 +12,7 @@ answer. Other names were thought of; what breaks them is found here. Checked:
     cursor     what is before the writers' cursor can be read, or is a recorded hole
 
 In: the rules. Out: what breaks them, each with a shortest trace. Left out: the stream behind the
-archive's end, hashes and who records a hole (`archive_chain`).
+archive's end, hashes and the recording of a hole (`archive_chain`).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Generations: an executable specification of roll-outs, and of who may read which shard in them.
+"""Generations: an executable specification of roll-outs: which worker may read which shard.
 
 An old version of an app has no aggregate, a new one has: `totals`. A shard has two changes, and a
 child with one more; the lister, a cursor too, makes the child's. Workers start as any version, die,

@@ -443,7 +443,7 @@ NAIVE: dict[str, tuple[Rules, str, str]] = {
         "stale",
     ),
     "not fenced by generation": (Rules(fenced=False), "freezes", "stale"),
-    "not withdrawn by who joins": (Rules(withdraws=False), "joins", "stale"),
+    "not withdrawn by joiners": (Rules(withdraws=False), "joins", "stale"),
     "joined by older builds": (Rules(fits=True), "older", "stale"),
     "shut to older builds": (Rules(patience=False), "older", "refused"),
     "every cursor is deleted": (Rules(below=False), "freezes", "stale"),

@@ -1,7 +1,7 @@
 """A starved fleet: an executable specification of how long a lease is when all are late.
 
 Workers beat and look on one virtual clock, in every combination of the schedules of a regime. Each
-looks at all, and judges who is dead, by a *rule*: how long a lease is, from what it saw. Checked:
+looks at all, and judges which member is dead, by a *rule*: how long a lease is, from what it saw. Checked:
 
     takes      workers that are short of CPU in turn, and beat on time in between, do not take each
                other for dead, once each has been seen to be late
@@ -63,7 +63,7 @@ def late_lately(view: View, name: int, now: float) -> bool:
 
 
 def known(view: View, now: float) -> list[int]:
-    """Return who was watched for long enough to be seen to be late."""
+    """Return the members that were watched for long enough to be seen to be late."""
     return [name for name, seen in view.seen.items() if now - seen.first > 2 * LATE]
 
 
@@ -93,7 +93,7 @@ def own(view: View, now: float) -> float:
 
 
 def forgetful(view: View, now: float) -> float:
-    """Lengthen if all are late at this moment: who has the CPU now is not."""
+    """Lengthen if all are late at this moment: the one that has the CPU now is not."""
     late = [now - view.seen[name].at > LATE for name in known(view, now)]
     return MOST if late and all(late) else 1
 
@@ -125,7 +125,7 @@ class Judge:
     def look(
         self, beats: Sequence[int], told: Sequence[bool], own_gap: float, now: float
     ) -> set[int]:
-        """Read all counters, and who says that it was late; return who is dead."""
+        """Read all counters, and which members say that they were late; return the dead ones."""
         view = self.view
         for name, count in enumerate(beats):
             seen = view.seen.setdefault(name, Seen(count, now, now, now))
@@ -183,7 +183,7 @@ def run(
     death: Death | None = None,
     until: int = SECONDS,
 ) -> Iterator[tuple[float, int, set[int]]]:
-    """Yield each look, in the order of time: when, whose, and who is dead for it."""
+    """Yield each look, in the order of time: when, whose, and which members are dead for it."""
     judges = [make(me) for me in range(len(beats))]
     counts, lasts = [0] * len(beats), [0] * len(beats)
     late, told = [-1e9] * len(beats), [False] * len(beats)

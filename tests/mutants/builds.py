@@ -58,7 +58,7 @@ MUTANTS = (
         """        await segment.advance(reply.get("LastEvaluatedKey"))
         for start in range(0, len(actions), _TOGETHER):
 """,
-        "one who is killed while it clears a page leaves old groups, and they are counted on top of",
+        "a process that is killed while it clears a page leaves old groups: they are counted on top of",
         test="tests/simulation/test_rebuild.py::test_it_goes_on_from_every_instant_at_which_it_was_killed",
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = (
         "kinds/aggregate/verification.py",
         "    if not (repair and found.different):\n",
         "    if not found.different:\n",
-        "who only looks empties an aggregate for a while",
+        "a process that only looks empties an aggregate for a while",
         test="tests/simulation/test_verification.py::test_a_wrong_group_is_put_right_only_when_that_is_asked_for",
     ),
     Mutant(
@@ -181,7 +181,7 @@ MUTANTS = (
         "kinds/aggregate/reset.py",
         "everything = [self._fence, *left]",
         "everything = left",
-        "one who cleared and froze deletes what has been counted since",
+        "a process that cleared and froze deletes what has been counted since",
         test="tests/simulation/test_rebuild_freezes.py::test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing",
     ),
     Mutant(
@@ -189,7 +189,7 @@ MUTANTS = (
         "kinds/aggregate/reset.py",
         "parked, first), (self._fence,)",
         "parked, first), ()",
-        "one who froze while it dropped what was parked drops what was parked since",
+        "a process that froze while it dropped parked changes drops what was parked since",
         test="tests/simulation/test_rebuild_freezes.py::test_who_drops_what_is_parked_and_thaws_later_drops_nothing_that_was_parked_since",
     ),
     Mutant(
@@ -198,7 +198,7 @@ MUTANTS = (
         "fence=Fenced(self.store, same_builds(generation), self.machine.rng)",
         "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation),"
         " self.machine.rng)",
-        "one who froze brings back the segments of a scan that is over, and counts again",
+        "a process that froze brings back the segments of a scan that is over, and counts again",
         test="tests/simulation/test_rebuild_freezes.py::test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing",
     ),
     Mutant(

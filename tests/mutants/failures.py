@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "waits-in-silence",
         "core/attempts.py",
-        "                        self.failures.wait(handler, shard_id)\n",
+        "            failures.wait(handler, self.shard_id)\n",
         "",
         "nobody is told which handler holds up a shard",
         test="tests/simulation/test_waiting.py::test_a_shard_waits_for_the_handler_that_blocks_it_until_that_works",
@@ -306,7 +306,7 @@ MUTANTS = (
         "operate/deletion.py",
         '_Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)',
         '_Erasing(store, Attr("kind").exists(), rng)',
-        "who froze while it deleted a consumer deletes a new one of the same name when it thaws",
+        "a process that froze while it deleted a consumer deletes a new one of that name afterwards",
         test="tests/simulation/test_commands.py::test_a_command_frozen_at_any_call_does_no_harm_when_it_thaws",
     ),
     Mutant(

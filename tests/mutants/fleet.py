@@ -1,4 +1,4 @@
-"""Bugs of a fleet: who is alive, whose a shard is, how it changes hands, who leads, who is newest."""
+"""Bugs of a fleet: live workers, owners of shards and how they change, the leader, the newest."""
 
 from tests.mutants.mutant import Mutant
 
@@ -253,7 +253,7 @@ MUTANTS = (
         "a starved owner has no longer than others to give a shard",
         test="tests/unit/fleet/test_claims.py::test_in_a_starved_fleet_an_owner_has_longer_to_give_and_a_claimant_to_take",
     ),
-    # -- who is alive ------------------------------------------------------------------------------
+    # -- live workers ------------------------------------------------------------------------------
     Mutant(
         "beat-after-the-end",
         "fleet/members.py",
@@ -587,7 +587,7 @@ MUTANTS = (
         "a worker whose shards roll claims others' while it waits for their children",
         test="tests/unit/fleet/test_gaps.py::test_a_shard_that_waits_for_its_children_is_not_lacked",
     ),
-    # -- who leads ---------------------------------------------------------------------------------
+    # -- the leader --------------------------------------------------------------------------------
     Mutant(
         "leader-never-looks",
         "fleet/lister.py",
@@ -648,7 +648,7 @@ MUTANTS = (
         "B13",
         test="tests/simulation/test_mutant_gaps.py::test_a_shard_that_a_listing_leaves_out_for_a_while_is_not_read_twice",
     ),
-    # -- who is newest -----------------------------------------------------------------------------
+    # -- the newest -------------------------------------------------------------------------------
     Mutant(
         "old-roll-out-never-takes-over",
         "fleet/rollout.py",

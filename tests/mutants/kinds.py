@@ -49,7 +49,7 @@ MUTANTS = (
         "kinds/fan_out/place.py",
         "(Guard(is_first & _is_at(self.written)), source)",
         "(Guard(is_first), source)",
-        "two who serve one audience both serve the same recipients",
+        "two processes that serve one audience both serve the same recipients",
         test="tests/simulation/test_fan_out_adversary.py::test_of_two_who_serve_one_audience_each_page_is_served_by_one",
     ),
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS = (
         "kinds/fan_out/place.py",
         '    return Attr("token").eq(place.token) & Attr("served").eq(place.served)\n',
         '    return Attr("token").eq(place.token)\n',
-        "of two who serve an audience whose tokens do not move on, both serve the same recipients",
+        "of two processes with an audience whose tokens stand still, both serve the same recipients",
         test="tests/simulation/test_fan_out_adversary.py::test_of_two_who_serve_one_audience_each_page_is_served_by_one",
     ),
     Mutant(

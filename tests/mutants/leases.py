@@ -55,7 +55,7 @@ MUTANTS = (
         & Attr("generation")""",
         """        Attr("epoch").eq(cursor.epoch)
         & Attr("generation")""",
-        "a commit does not ask who owns the cursor",
+        "a commit does not ask which worker owns the cursor",
         "A3",
         test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),

@@ -1,4 +1,4 @@
-"""Bugs of listeners: what is shared of a shard's reads, who follows whom, and pauses."""
+"""Bugs of listeners: what is shared of a shard's reads, which worker follows which, and pauses."""
 
 from tests.mutants.mutant import Mutant
 

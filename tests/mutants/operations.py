@@ -48,7 +48,7 @@ MUTANTS = (
         "fleet/rewinding.py",
         "        if (now.number, now.incarnation) != (newest.number, newest.incarnation):\n",
         "        if now.incarnation != newest.incarnation:\n",
-        "who finishes a rewind late says that the next one is finished, whose cursors are still there",
+        "a late end of a rewind says that the next one is finished, whose cursors are still there",
         test="tests/unit/fleet/test_gaps.py::test_a_rewind_that_is_finished_late_does_not_finish_the_one_after_it",
     ),
     Mutant(

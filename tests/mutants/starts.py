@@ -1,4 +1,4 @@
-"""Bugs of handlers that start in the past: where they begin, what they would miss, who they are."""
+"""Bugs of handlers that start in the past: where they begin, what they would miss, which they are."""
 
 from tests.mutants.mutant import Mutant
 

@@ -8,7 +8,7 @@ MUTANTS = (
         "migrate/verifying.py",
         "least = seen.number + (again or not seen.is_under_way)",
         "least = seen.number + 1",
-        "who verifies gives up what others have read, and begins at the first page",
+        "a process gives up what others have read, and begins at the first page",
         test="tests/simulation/test_shared_verification.py::test_the_next_process_reads_only_what_the_killed_one_has_left",
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = (
         "migrate/verifying.py",
         '*(("repair",) if repair else ())',
         "*(() if repair else ())",
-        "who only looks continues a repair, and repairs",
+        "a process that only looks continues a repair, and repairs",
         test="tests/simulation/test_shared_verification.py::test_a_verification_without_repair_does_not_continue_one_with_it",
     ),
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS = (
         "migrate/verification_book.py",
         "            fence=self._fence(now),\n",
         "",
-        "who stood still makes the segments of a verification again that is over",
+        "a process that stood still makes the segments of a verification again that is over",
         test="tests/simulation/test_shared_verification.py::test_a_verification_that_stood_still_at_any_call_leaves_nothing_and_repairs_nothing_late",
     ),
     Mutant(

@@ -1,7 +1,7 @@
 """The bill of a fleet: what each call cost, from the engine's own accounting, and what it was for.
 
 What a call is for follows from its operation and the kind of control items that it names; what the
-leader reads for all is told from what each worker reads for itself by who asks.
+leader reads for all is told from what each worker reads for itself by the caller's name.
 """
 
 import contextvars

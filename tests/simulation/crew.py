@@ -1,6 +1,6 @@
 """A fleet of workers of one small app, each in a process that a test kills, freezes or cuts off.
 
-What a test looks at comes from the engine's log alone: who took which shard, who read it, and what
+What a test looks at comes from the engine's log alone: which worker took which shard, which one read it, and what
 was asked for how often.
 """
 
@@ -228,7 +228,7 @@ class Fleet:
         return await self.until(even, seconds)
 
     def moves(self, since: float) -> list[Take]:
-        """Return who got which shard from another worker since a moment."""
+        """Return which worker got which shard from another one since a moment."""
         got = [t for t in self.takes if t.at >= since and t.after is not None]
         return [t for t in got if t.before != t.after]
 
@@ -248,7 +248,7 @@ class Fleet:
                 self._saw_owner(after)
 
     def _saw_owner(self, cursor: Cursor) -> None:
-        """Note who owns a shard; a child follows its parent."""
+        """Note the owner of a shard; a child follows its parent."""
         before = self._owners.get(cursor.name) or self._owners.get(cursor.parent or "")
         if not cursor.finished and before != cursor.owner:
             self.takes.append(Take(self.now, cursor.name, before, cursor.owner))

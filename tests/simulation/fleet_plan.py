@@ -150,7 +150,7 @@ def _lineage(rng, seconds, *, is_long):
 
 
 def _lives(rng, seconds, workers, *, stretch):
-    """Kills, freezes, polite stops and roll-outs; those who go are replaced sooner or later.
+    """Kills, freezes, polite stops and roll-outs; workers that go are replaced sooner or later.
 
     `stretch` is how much slower leases and heartbeats are than by default. A fleet of a long plan
     does not grow.

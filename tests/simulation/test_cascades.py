@@ -1,4 +1,4 @@
-"""Handlers feed each other: a change tells who made it, and a loop comes to an end."""
+"""Handlers feed each other: a change tells which handler made it, and a loop comes to an end."""
 
 from typing import Annotated
 

@@ -43,7 +43,7 @@ class Processes(Fleet):
         super().__init__(shards, app=app or make_listeners(), refereed=False, **settings)
 
     def owners_of(self, consumer):
-        """Return who owns each of a consumer's unfinished shards."""
+        """Return the owner of each of a consumer's unfinished shards."""
         prefix = f"_sk#{consumer}#"
         items = [i for i in self.world.items(TABLE) if i["PK"]["S"].startswith(prefix)]
         cursors = [own_attributes(i) for i in items if i["_sk_kind"] == {"S": "cursor"}]
@@ -62,7 +62,7 @@ class Processes(Fleet):
         )
 
     def readers_since(self, moment):
-        """Return the most processes that read one shard since then, and who reads any at all."""
+        """Return the most processes that read one shard since then, and which processes read any at all."""
         reads = {
             shard: {who for at, who in self.reads[shard] if at > moment}
             for shard in self.open_shards()

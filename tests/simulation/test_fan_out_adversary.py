@@ -242,7 +242,7 @@ def test_a_fan_out_goes_on_while_its_shard_splits_and_its_item_changes(harness_o
 
 
 def waiting():
-    """Generate who has no note yet: the token after each page is the same."""
+    """Generate those that have no note yet: the token after each page is the same."""
     place = {}
 
     async def generated(change: Inserted[Deal], after: str | None):

@@ -173,7 +173,7 @@ async def joined(shards, before, after):
         await fleet.until_even(*old, *new, seconds=10)
         await anyio.sleep(60)
         assert max(fleet.held().values()) == -(-shards // (before + after))
-        # A shard that its claimant gets from one who has none to spare moves another one.
+        # A shard that its claimant gets from a worker that has none to spare moves another one.
         assert len(fleet.moves(since)) <= 2 * after * -(-shards // (before + after))
 
 

@@ -59,7 +59,7 @@ def test_an_idle_day_costs_heartbeats_hourly_positions_and_shard_ends():
             commits[kinds.count("cursor"), "dir" in kinds] += 1
             assert len(kinds) == len(call.payload["TransactItems"]), "an own record had an effect"
     # One an interval, and two when the worker says that it stops. Neither a shard that ends nor its
-    # only child is news to anyone: the child is listed by then, and read by who read its parent.
+    # only child is news to anyone: the child is listed by then, and read by its parent's reader.
     assert writes["members"] <= DAY / settings.heartbeat + 2
     # Each shard's end is one commit, with its child; the leader takes the finished cursor off its
     # directory, of several shards at a time.

@@ -269,7 +269,9 @@ def test_an_importer_that_wakes_up_after_its_consumer_was_deleted_leaves_no_part
                 await delete_consumer(aws, TABLE, app.name, clock=world.clock)
             slow.thaw()
             await ended.wait()
-        for item in own_items(world, TABLE, "consumer"):  # who stood before it founds one anew
+        for item in own_items(
+            world, TABLE, "consumer"
+        ):  # a worker that stood before it founds one anew
             assert {"_sk_generation", "_sk_host"} <= item.keys(), at
         return True
 

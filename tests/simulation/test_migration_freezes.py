@@ -60,7 +60,7 @@ class Sleeper(Process):
 
 @dataclass
 class Site:
-    """A table, a migration, and who runs it."""
+    """A table, a migration, and the processes that run it."""
 
     app: App
     world: World

@@ -1,4 +1,4 @@
-"""A migration and the table's other consumers, who have to read each change that it makes."""
+"""A migration and the table's other consumers, which have to read each change that it makes."""
 
 import random
 from functools import cache

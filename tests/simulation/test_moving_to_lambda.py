@@ -154,7 +154,7 @@ async def redriven(world, app, process=None):
 async def beside(move_at, redrive_at):
     """Begin a redrive when the mover stands still at a write; finish the move when that does, too.
 
-    Return who stood still.
+    Return the process that stood still.
     """
     down = {1}
     app = make_app(policy=Policy(attempts=1, retry_limit=0), down=down)

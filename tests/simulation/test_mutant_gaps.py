@@ -209,7 +209,7 @@ async def test_the_end_of_a_shard_makes_its_child_at_once_with_the_queues_that_i
 
 
 async def slow_beside_idle():
-    """The only shard is busy for minutes; who works until idle must not leave before it is done."""
+    """The only shard is busy for minutes; a worker that runs until idle must not leave before it is done."""
     road = Road(pause=5.0)
     road.process = Process("slow")
 
@@ -376,7 +376,7 @@ async def test_a_finished_cursor_stays_listed_until_a_child_leads_to_it():
         assert len(listed(road)) == 1
         worker.stop()
 
-    for script in (end_the_shard, look):  # who leads later finds the shard finished
+    for script in (end_the_shard, look):  # a later leader finds the shard finished
         await road.world.run_worker(road.app, until_idle=False, settings=settings, started=script)
 
 

@@ -54,7 +54,7 @@ class Errands:
     @classmethod
     async def opened(cls, app, aws):
         tables = await survey(app, aws)
-        # Under the name of a migration: the harness lets who stands still go on with its writes.
+        # Under the name of a migration: the harness lets a process that stands still go on with its writes.
         return cls(CursorStore(aws.dynamodb, ControlSpace.of(tables.control, app.name, "errands")))
 
     async def read(self):

@@ -1,7 +1,7 @@
 """The protocol's promises, one by one: what the log of calls must show, whatever the table says.
 
 Found by mutants that only a long run would have caught, or none. The engine's log of calls tells
-who wrote what together; the table tells what came of it.
+which items were written together; the table tells what came of it.
 """
 
 from itertools import pairwise

@@ -243,7 +243,7 @@ def test_a_sweep_that_is_broken_off_before_its_last_write_scans_nothing_again(ha
 
 
 def frozen_at(harness, place, name):
-    """Let one who rebuilds stand still at a place, wholly."""
+    """Let a process that rebuilds stand still at a place, wholly."""
     gate = Gate(place)
     zombie = Operator(harness, "zombie", gate=gate, aggregate=name)
     until(harness, gate.met)
@@ -260,7 +260,7 @@ def thawed(harness, zombie):
             harness.settle()
             return
         harness.advance("2s")
-    raise AssertionError("who stood still does not end")
+    raise AssertionError("the process that stood still does not end")
 
 
 @pytest.mark.parametrize("builds", [1, 2])

@@ -39,7 +39,7 @@ def test_a_place_is_read_as_it_was_written(key):
 
 
 class Site:
-    """A table with items, and who has seen them."""
+    """A table with items, and which processes have seen them."""
 
     def __init__(self, world):
         self.world = world

@@ -196,7 +196,7 @@ async def test_an_item_is_stuck_until_a_person_lets_it_be_tried_again():
     ):
         retries._note(report, {})
         counts.append((retries.parked, retries.stuck))
-    assert counts == [(1, 1), (1, 0), (0, 0)], "who is served waits for nobody"
+    assert counts == [(1, 1), (1, 0), (0, 0)], "a served recipient waits for nothing"
 
 
 # -- AWS -------------------------------------------------------------------------------------------

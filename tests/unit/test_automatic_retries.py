@@ -45,7 +45,7 @@ class Total(Entity, pk="TOTAL#{number}"):
 
 
 class Shop:
-    """A table with an app whose handler fails while `down`, and who retries what is parked."""
+    """A table with an app whose handler fails while `down`, and the retries of what is parked."""
 
     def __init__(self, aws, world, tables, policy):
         self.aws, self.world, self.tables = aws, world, tables
@@ -295,7 +295,7 @@ async def test_a_shard_that_was_given_back_is_not_told():
 
 
 class Busy:
-    """A fan-out that is never done, and a clock that stops who asks it without end."""
+    """A fan-out that is never done, and a clock that stops a caller that asks it without end."""
 
     def __init__(self, real):
         self.store, self.real, self.clock = real.store, real.clock, self

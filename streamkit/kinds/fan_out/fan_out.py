@@ -235,7 +235,7 @@ def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
 
 
 def serving(handler: Handler, recipient: Recipient) -> Handler:
-    """Return a plain handler that serves one recipient, who was read with the audience."""
+    """Return a plain handler that serves one recipient, which was read with the audience."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.aws import AwsError, ErrorKind, trouble_of
+from streamkit.aws import PASSING, AwsError, ErrorKind, trouble_of
 from streamkit.aws_lambda.environment import Environment
 from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.changes import ItemKey
@@ -144,7 +144,7 @@ class Marking:
         except AwsError as error:
             if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING):
                 return True
-            if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
+            if trouble_of(error) not in PASSING:
                 raise
         return False
 

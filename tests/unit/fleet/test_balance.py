@@ -12,7 +12,7 @@ from streamkit.progress.control import Cursor
 
 
 def spread(**counts):
-    """Return who owns each shard, so many for each worker."""
+    """Return the owner of each shard; each worker owns so many."""
     owners = [name for name, count in counts.items() for _ in range(count)]
     return {f"s{number:03d}": owner for number, owner in enumerate(owners)}
 

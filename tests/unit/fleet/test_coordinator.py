@@ -107,7 +107,7 @@ class Clock:
 
 
 class Fleet:
-    """One coordinator called "me", and others who only beat, and say how many shards they own.
+    """One coordinator called "me", and members that only beat, and say how many shards they own.
 
     `hides` is how many of them a worker does not tell of.
     """
@@ -485,7 +485,9 @@ async def test_a_fleet_in_which_nothing_happens_is_read_at_half_the_price():
     await fleet.looks(REFRESH - 2)
     assert set(asked) == {False}
     await fleet.looks(2)
-    assert True in asked, "it is time to look at all shards: who is no member may have joined"
+    assert True in asked, (
+        "it is time to look at all shards: a worker that is no member may have joined"
+    )
 
 
 @pytest.mark.parametrize(

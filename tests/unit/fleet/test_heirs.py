@@ -1,4 +1,4 @@
-"""The children of a shard are left to who read it to its end, wherever they are assigned."""
+"""The children of a shard are left to the worker that read it to its end, wherever they are assigned."""
 
 from dataclasses import replace
 

@@ -62,7 +62,7 @@ async def test_a_heartbeat_that_arrives_after_a_later_one_is_a_heartbeat():
     assert starvation.times == longest(LEASE), "the last one came late"
 
 
-# -- who leads -------------------------------------------------------------------------------------
+# -- the leader ------------------------------------------------------------------------------------
 
 
 class Leases:

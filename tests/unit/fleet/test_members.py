@@ -1,4 +1,4 @@
-"""The member list, in a table with a sort key and in one without; and who counts as dead."""
+"""The member list, in a table with a sort key and in one without; and which worker counts as dead."""
 
 import random
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_each_start_of_a_worker_has_a_name_of_its_own():
     assert new_worker_name() != new_worker_name()
 
 
-# -- who is dead -----------------------------------------------------------------------------------
+# -- dead workers ---------------------------------------------------------------------------------
 
 
 def watch(*readings):
