@@ -69,6 +69,15 @@ _CHOICES: dict[str, tuple[Any, Any]] = {
         ],
         False,
     ),
+    "units": (
+        Annotated[
+            float | None,
+            typer.Option(
+                "--max-wcu", min=1, help="Use about so many write units a second at most."
+            ),
+        ],
+        None,
+    ),
     "show_keys": (
         Annotated[
             bool, typer.Option("--show-keys", help="List keys as they are, not their hashes.")

@@ -20,13 +20,14 @@ from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.operate.past import open_past
-from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish
+from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
 from streamkit.operate.replay_to_end import ReplayToEnd
 from streamkit.operate.replayable import not_replayed
 from streamkit.operate.replayer import Replayer, ReplayParts
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.machine import Machine
+from streamkit.progress.paced import counted_rate
 from streamkit.sinks.outlets import open_outlets
 
 _LATEST = "it reads the latest state, whatever the order: replay it without --to-end"
@@ -111,6 +112,7 @@ async def _opened(
             space = tables.space(app)
             tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, space)
             channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
-            yield ReplayParts(app, machine, tables, tools, channels, wish)
+            with counted_rate(aws, replay_name(app.name), wish.units, machine.clock) as rate:
+                yield ReplayParts(app, machine, tables, tools, channels, wish, rate)
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors

@@ -35,7 +35,8 @@ class ReplayWish:
     `revision` is an attribute that never has the same value twice, such as a version: it is
     compared like the others, and makes handlers right that look at the old image. With `keys` only
     items with these partition keys are replayed. `show_keys` lists keys as they are, and not as
-    hashes. `to_end` runs all changes since then, in order, and not only until a moment.
+    hashes. `to_end` runs all changes since then, in order, and not only until a moment. `units` are
+    the write units a second that it may use; None is no limit.
     """
 
     since: float
@@ -48,6 +49,7 @@ class ReplayWish:
     allow_loss: bool = False
     show_keys: bool = False
     to_end: bool = False
+    units: float | None = None
     tell: Callable[[str], None] = lambda _: None
 
 

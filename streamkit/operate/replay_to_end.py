@@ -54,6 +54,7 @@ from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.fenced import Fenced
 from streamkit.progress.operation import said_of
+from streamkit.progress.paced import PacedCommitter
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 from streamkit.stream.decode import Page, Record
 
@@ -219,7 +220,9 @@ class ReplayToEnd:
         machine, own = self.parts.machine, self.own
         planner = Planner(own.space, machine.clock, taken.name, parks=False)
         schemas = self.parts.tables.schemas
-        committer = Committer(own.dynamodb, own.space, taken, schemas, machine.rng)
+        target = own.dynamodb, own.space, taken, schemas, machine.rng
+        rate = self.parts.rate
+        committer = Committer(*target) if rate is None else PacedCommitter(rate, *target)
         queued = QueuedKeys(own, planner.queues)
         parts = planner, committer, queued, self._pacing, ByteBudget()
         return CommitStage(self._dispatcher, *parts, lambda: None)

@@ -39,6 +39,7 @@ from streamkit.operate.replayable import AddsUp, AudienceTooLarge, LooksBack, re
 from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
 from streamkit.progress.fetch import fetch_all
 from streamkit.progress.machine import Machine
+from streamkit.progress.paced import CommitRate
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page, Record
 
@@ -53,7 +54,10 @@ _PASSED = {
 
 @dataclass(frozen=True)
 class ReplayParts:
-    """What a replay needs of its app, open: `tools` and `channels` are for its handlers."""
+    """What a replay needs of its app, open: `tools` and `channels` are for its handlers.
+
+    `rate` bounds what it writes; None is no bound.
+    """
 
     app: App
     machine: Machine
@@ -61,6 +65,7 @@ class ReplayParts:
     tools: Tools
     channels: Channels
     wish: ReplayWish
+    rate: CommitRate | None
 
     @property
     def handlers(self) -> list[Handler]:
@@ -229,6 +234,8 @@ class Replayer:
         queued, pacing = QueuedKeys(self.store, planner.queues), Pacing(Pace(), rng)
         loop = CommitLoop(fence, unit.dispatcher, planner, queued, schemas, pacing)
         loop.pending.append(pending)
+        if self.parts.rate is not None:
+            await self.parts.rate.turn()
         await loop.run()
         if loop.failure is not None:
             self._failed(unit, record, loop.failure)

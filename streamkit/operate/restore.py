@@ -28,9 +28,6 @@ from streamkit.aws import Aws
 from streamkit.core.tables import describe
 from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.schema import TableSchema
-from streamkit.observe.meters import Meters
-from streamkit.observe.metrics import NoMetrics
-from streamkit.observe.repeats import counted_as
 from streamkit.operate.past import PastChanges, open_past
 from streamkit.operate.restore_base import exported, is_own, scanned
 from streamkit.operate.restore_target import (
@@ -44,7 +41,7 @@ from streamkit.operate.restore_target import (
 from streamkit.progress.actions import BYTES_MAX, Action, ItemRef, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.fenced import TOGETHER
-from streamkit.progress.metering import meter
+from streamkit.progress.paced import counted_rate
 from streamkit.progress.pacing import UnitRate
 from streamkit.progress.transaction import transact
 from streamkit.stream.decode import Record
@@ -110,21 +107,18 @@ async def restore_table(
         target = await describe(aws, into, type_attribute=None)
         check_wish(past, tables.table, target, wanted)
         mark = await begin_restore(aws, tables, target, past.archive.stream, wanted)
-        meters = Meters(NoMetrics(), _MARK)
-        apply = _paced(mark.apply, aws, meters, wanted.units, past.clock)
-        with counted_as(meters):
+        with counted_rate(aws, _MARK, wanted.units, past.clock) as rate:
+            apply = _paced(mark.apply, rate)
             done = await _Restoring(past, tables.table, aws, target, apply, wanted).run()
         end = Action(mark.store.space.ref(*mark.names), Verb.DELETE)
         await mark.apply([end])
     return done
 
 
-def _paced(apply: Apply, aws: Aws, meters: Meters, units: float | None, clock: Clock) -> Apply:
+def _paced(apply: Apply, rate: UnitRate | None) -> Apply:
     """Return what applies actions at a rate; without one, what applies them at once."""
-    if units is None:
+    if rate is None:
         return apply
-    meter(aws)
-    rate = UnitRate(units, lambda: meters.used.write, lambda: False, clock)
 
     async def paced(actions: Sequence[Action]) -> None:
         await rate.turn()

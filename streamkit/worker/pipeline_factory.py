@@ -26,10 +26,10 @@ from streamkit.model.builds import Build
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor
 from streamkit.progress.machine import Machine
+from streamkit.progress.paced import CommitRate, PacedCommitter
 from streamkit.progress.pacing import Pacing
 from streamkit.stream.iterators import PageSource
 from streamkit.stream.reader import ShardReader, StreamPages
-from streamkit.worker.catch_up import CommitRate, PacedCommitter
 from streamkit.worker.copying import CopyCheckpoints, CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import Closing, ShardPipeline

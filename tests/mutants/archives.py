@@ -204,6 +204,22 @@ MUTANTS = (
         test="tests/models/test_old_changes.py::test_where_a_simpler_replay_breaks_the_code_does_as_the_model_does",
     ),
     Mutant(
+        "replay-to-the-end-without-a-rate",
+        "operate/replay_to_end.py",
+        "Committer(*target) if rate is None else PacedCommitter(rate, *target)",
+        "Committer(*target)",
+        "a replay to the end takes all of the table's capacity, whatever --max-wcu says",
+        test="tests/simulation/test_replay_to_end.py::test_a_replay_uses_no_more_write_units_than_it_may",
+    ),
+    Mutant(
+        "replay-without-a-rate",
+        "operate/replayer.py",
+        "        if self.parts.rate is not None:\n",
+        "        if self.parts.rate is not None and self.wish.to_end:\n",
+        "a replay takes all of the table's capacity, whatever --max-wcu says",
+        test="tests/simulation/test_replay_to_end.py::test_a_replay_uses_no_more_write_units_than_it_may",
+    ),
+    Mutant(
         "replay-is-ended-by-whoever-is-left",
         "operate/replay_to_end.py",
         "        await self._erase(begun)\n",

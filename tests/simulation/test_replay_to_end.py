@@ -278,6 +278,22 @@ def test_it_goes_on_behind_what_is_done(harness):
     assert labels(harness) == {1: "fixed PLACED", 2: "fixed PLACED"}
 
 
+@pytest.mark.parametrize("to_end", [False, True])
+def test_a_replay_uses_no_more_write_units_than_it_may(harness, to_end):
+    for number in range(250):
+        harness.put(Order(number=number))
+    harness.settle()
+    harness.advance("1h")
+    took = []
+    for units in (None, 4):
+        began = harness.world.clock.time()
+        report = replayed(harness, "labels", to_end=to_end, units=units)
+        took.append(harness.world.clock.time() - began)
+        assert report.handlers["labels"].ran == 250
+    least = 2 * 250 / 4  # a transaction uses two units for a small item
+    assert took[0] + least / 2 <= took[1] <= took[0] + 4 * least
+
+
 @pytest.mark.parametrize("mode", ["dry-run", "shadow"])
 def test_a_look_writes_nothing_and_compares_what_the_latest_changes_make(harness, mode):
     buggy(harness, (1, "PLACED"), (2, "PLACED"), (1, "SHIPPED"))

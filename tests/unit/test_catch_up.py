@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from streamkit.operate.status_page.checks import ready
+from streamkit.progress.paced import CommitRate
 from streamkit.testing.loop import EPOCH, VirtualClock, run_virtually
-from streamkit.worker.catch_up import CommitRate
 from streamkit.worker.report import WorkerReport
 
 OLD = EPOCH - 3600
