@@ -15,9 +15,8 @@ table. Every mistake raises `DeclarationError` and names the declaration and its
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamkit.archive.objects import Archive
 from streamkit.aws import connect
 from streamkit.core.cascades import Cascades, same_items
 from streamkit.core.handler import Handler, Policy, fingerprint_of
@@ -35,6 +34,9 @@ from streamkit.stream.decode import Router
 from streamkit.stream.loss import OnLoss, check_on_loss
 from streamkit.stream.start import Start, read_start
 from streamkit.table import Table
+
+if TYPE_CHECKING:
+    from streamkit.archive.objects import Archive
 
 F = TypeVar("F", bound=Callable[..., Any])
 WRITER = "archive"
@@ -90,7 +92,7 @@ class App(Registration):
         on_loss: OnLoss = "halt",
         telemetry: Telemetry | None = None,
         require_migrations: str | Iterable[str] = (),
-        archive: Archive | None = None,
+        archive: "Archive | None" = None,
         shape: TableShape | None = None,
     ) -> None:
         if not name or "#" in name:
@@ -152,7 +154,7 @@ class App(Registration):
         if self.on_loss == "halt":
             self.on_loss = "resume"
 
-    def use_archive(self, archive: Archive) -> None:
+    def use_archive(self, archive: "Archive") -> None:
         """Use another archive than the declared one, with the listeners: for tests, and copies."""
         self.archive = archive
         for child in self.listeners.values():
@@ -321,7 +323,7 @@ class _Listener(App):
     """An app that is a listener of another one."""
 
     def __init__(
-        self, parent: App, name: str, *, archive: Archive | None, exact: bool, **options: Any
+        self, parent: App, name: str, *, archive: "Archive | None", exact: bool, **options: Any
     ) -> None:
         super().__init__(name, **options)
         self.archive = archive  # its app's, which has the writer

@@ -11,9 +11,12 @@ keeps what is done, and `attempts` finds changes that kill their function.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamkit.app import App
-from streamkit.aws_lambda.host import handler, late_handler, maintenance_handler
-from streamkit.aws_lambda.runtime import Context
+from streamkit.progress.garbage import uncollected
+
+with uncollected():  # a cold start waits for these imports
+    from streamkit.app import App
+    from streamkit.aws_lambda.host import handler, late_handler, maintenance_handler
+    from streamkit.aws_lambda.runtime import Context
 
 __all__ = ["handler", "late_handler", "maintenance_handler", "migration_handler"]
 

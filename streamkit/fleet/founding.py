@@ -12,8 +12,8 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from streamkit.archive.completeness import Beginning
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
@@ -23,7 +23,10 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
 from streamkit.stream.start import REACH_SECONDS, Start, since_of, start_text
 
-Past = Callable[[float, float], Awaitable[Beginning]]
+if TYPE_CHECKING:
+    from streamkit.archive.completeness import Beginning
+
+Past = Callable[[float, float], Awaitable["Beginning"]]
 """A function that says where an archive is read since a moment, of a stream that was created
 then."""
 

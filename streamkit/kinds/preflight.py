@@ -17,8 +17,6 @@ from streamkit.core.overlaps import undecided
 from streamkit.core.tables import AppTables
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.key_checks import check_keys
@@ -188,6 +186,8 @@ def _mirrors(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Warn of copies whose directory entries share one key, because the table has no sort key."""
     if schema.sk is not None:
         return
+    from streamkit.kinds.copy_directory import CopyEntry
+
     for handler in app.handlers:
         writes = handler.writes or frozenset()
         if CopyEntry not in writes or handler.broadcast is None:
@@ -252,7 +252,7 @@ def _ttl(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
 
 def _buckets(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     for entity in app.entities:
-        until = entity.__until__ if issubclass(entity, Aggregate) else None
+        until = getattr(entity, "__until__", None)  # only aggregates have one
         if until is not None and until[0] != schema.ttl:
             has = "no TTL attribute" if schema.ttl is None else f"the TTL attribute {schema.ttl!r}"
             yield Finding(

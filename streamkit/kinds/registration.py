@@ -13,25 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
 from streamkit.entity import Entity, Key, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
-from streamkit.kinds.aggregate.emptying import emptying_handler
-from streamkit.kinds.aggregate.extremes import extremes_of
-from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.kinds.declared_migrations import DeclaredMigrations
 from streamkit.kinds.fan_out import INLINE
-from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
-from streamkit.kinds.mirror import mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
 from streamkit.stream.start import Start
 
 if TYPE_CHECKING:
+    from streamkit.kinds.aggregate.aggregate import Aggregate
     from streamkit.kinds.derive import Conflict, Derivation
     from streamkit.kinds.mirror import Gone
 
 F = TypeVar("F", bound=Callable[..., Any])
-A = TypeVar("A", bound=type[Aggregate[Any]])
+A = TypeVar("A", bound="type[Aggregate[Any]]")
 S = TypeVar("S", bound=Sink)
 
 
@@ -169,6 +164,8 @@ class Registration(DeclaredMigrations, ABC):
         Raises:
             DeclarationError: a signature or a value does not fit.
         """
+        from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
+
         check_audience(audience)
 
         def register(target: F) -> F:
@@ -207,6 +204,7 @@ class Registration(DeclaredMigrations, ABC):
         Raises:
             DeclarationError: the function does not take a source and a copy.
         """
+        from streamkit.kinds.mirror import mirror_handlers, read_mirror
 
         def register(target: F) -> F:
             mirror = read_mirror(target, name=name, copies=copies, source=source, gone=gone)
@@ -293,12 +291,19 @@ class Registration(DeclaredMigrations, ABC):
             return self._add_aggregate(aggregate)
 
         def register(target: A) -> A:
+            from streamkit.kinds.aggregate.handling import aggregate_handler
+
             handler = aggregate_handler(target, self._policy)
             return self._beginning(handler, start).aggregate(target)
 
         return register
 
     def _add_aggregate(self, aggregate: A) -> A:
+        from streamkit.kinds.aggregate.aggregate import stored_as
+        from streamkit.kinds.aggregate.emptying import emptying_handler
+        from streamkit.kinds.aggregate.extremes import extremes_of
+        from streamkit.kinds.aggregate.handling import aggregate_handler
+
         handler = aggregate_handler(aggregate, self._policy)
         if extremes_of(aggregate):
             from streamkit.kinds.aggregate.ranked import ranked_handler

@@ -10,6 +10,14 @@ sys.modules["httpx"] = None  # the SDK would take it, where it is installed
 import streamkit.aws_lambda
 print(json.dumps(sorted(sys.modules)))
 """
+COLLECTIONS = """
+import gc, sys
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append("streamkit.app" in sys.modules))
+import streamkit.aws_lambda
+gc.callbacks.clear()
+print(any(seen), gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
 UNUSED = {
     "aiosqlite",
     "click",
@@ -19,8 +27,13 @@ UNUSED = {
     "pytest",
     "rich",
     "sqlalchemy",
+    "streamkit.archive",
     "streamkit.cli",
     "streamkit.fleet.coordinator",
+    "streamkit.kinds.aggregate.aggregate",
+    "streamkit.kinds.copy_directory",
+    "streamkit.kinds.fan_out.fan_out",
+    "streamkit.kinds.mirror",
     "streamkit.local",
     "streamkit.testing",
     "streamkit.worker.worker",
@@ -28,10 +41,18 @@ UNUSED = {
 }
 
 
+def printed(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_function_imports_neither_the_command_line_nor_the_engine_nor_optional_libraries():
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = {name for name in json.loads(done.stdout) if sys.modules.get(name, 1) is not None}
+    loaded = {name for name in json.loads(printed(PROGRAM)) if sys.modules.get(name, 1) is not None}
     assert "streamkit.aws_lambda.host" in loaded
     assert loaded & UNUSED == set()
     assert len(loaded) < 1_000
+
+
+def test_no_collection_of_garbage_looks_at_what_a_cold_start_imports():
+    collected, enabled, frozen = printed(COLLECTIONS).split()
+    assert (collected, enabled, frozen) == ("False", "True", "True")

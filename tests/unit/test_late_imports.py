@@ -13,6 +13,7 @@ LATE = {
     "aws_lambda": "the functions of a mapping start without what only other functions run",
     "cli": "`--help` imports neither the framework nor the SDK, which take half a second",
     "kinds.declared_migrations": "an app declares migrations, or none",
+    "kinds.preflight": "few tables have no sort key, and few apps mirrors",
     "kinds.registration": "an app loads the kinds of handlers that it declares",
     "observe.logger": "a process that logs nothing does not load structlog",
     "observe.otel": "the library is optional",
