@@ -173,10 +173,10 @@ class DryRun:
             return applied(after, self.transform.interpret(result, after, frozenset()))
         if len(rewrite.targets) != 1:
             return None
-        found = self._reverse.sources(rewrite.targets[0].item)
+        place = place_text(wire({name: after[name] for name in self.schema.key_attributes}))
+        found = self._reverse.sources(rewrite.targets[0].item, {place: wire(after)})
         if self.migration.mode == "merge":
-            key = wire({name: after[name] for name in self.schema.key_attributes})
-            return plain(found.get(place_text(key), {}))
+            return plain(found.get(place, {}))
         return plain(*found.values())
 
     def _target_keys(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:

@@ -228,6 +228,11 @@ def test_a_plan_looks_at_all_items_that_become_one(names, wrong):
     assert found == [set(), wrong]
 
 
+def test_an_attribute_that_no_entity_knows_is_given_back_to_the_item_that_has_it():
+    other = wide(1, 1, sk="OTHER")
+    assert not kinds_of(plan_of(joined, [other], entity=Half, mode="merge", reverse=halves))
+
+
 def test_a_plan_names_the_failing_class_and_never_item_data():
     plan = plan_of(raises, [Order(number=n, status="SECRET") for n in range(8)])
     (problem,) = [problem for problem in plan.problems if problem.kind == "transform"]
