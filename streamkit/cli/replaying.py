@@ -103,7 +103,11 @@ def replay(
         bool, typer.Option("--dry-run", help="Write nothing; count what would be written.")
     ] = False,
     shadow: Annotated[
-        bool, typer.Option("--shadow", help="Write nothing; compare the results with the table.")
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Write nothing; compare what each item's latest change makes with the table.",
+        ),
     ] = False,
     show_list: Annotated[bool, _LIST] = False,
     json: JsonOption = False,

@@ -9,8 +9,10 @@ or done by half, and a version without H may take the app's shards in between. W
 over, the app's generation says so, new roots are the app's from their birth, and H's consumer is
 closed.
 
-The other way is a command: both consumers stand still, and all shards are handed over at once, if
-both are in the same shards and H is nowhere behind. Every interleaving is looked at. Checked:
+The other way is a command: both consumers stand still, first H's and then the app's, and all shards
+are handed over at once, if both are in the same shards and H is nowhere behind. The command may die
+between any two steps and be given again, and a worker of the app that begins makes it give up.
+Every interleaving is looked at. Checked:
 
     twice      H does nothing twice, and no part of a change twice
     missed     H does the changes of an item in their order, and overtakes none
@@ -76,7 +78,8 @@ class World(NamedTuple):
     `did` has for each item the changes that H has done, in order; `begun` those that were done by
     half. `own_queue` and `app_queue` are H's parked changes of the first item. `phase` is what the
     app's generation says, and `lists` what its lister believes. `still` says which consumers a command
-    has stopped, and `looked` what it has seen of H's cursors.
+    has stopped, `looked` what it has seen of H's cursors, and `begun_anew` that a worker of the app has
+    begun since it stopped the app.
     """
 
     app: tuple[AppCursor | None, ...]
@@ -90,6 +93,7 @@ class World(NamedTuple):
     lists: Literal["joining", "joined"] = "joining"
     still: frozenset[str] = frozenset()
     looked: "tuple[OwnCursor | None, ...] | None" = None
+    begun_anew: bool = False
     takes: int = 0
     older: int = 0
     parks: int = 0
@@ -197,9 +201,9 @@ class Model:
         """Yield what may happen next."""
         for shard in (PARENT, CHILD, ROOT):
             cursor, mine = world.app[shard], world.own[shard]
-            if cursor is not None and not cursor.finished:
+            if cursor is not None and not cursor.finished and "app" not in world.still:
                 yield from self.hands(world, shard, cursor)
-                if not cursor.asks and "app" not in world.still:
+                if not cursor.asks:
                     yield from self.works(world, shard, cursor)
                     yield from self.joins(world, shard, cursor)
             runs = world.phase != "closed" and "own" not in world.still
@@ -212,7 +216,7 @@ class Model:
         yield from self.ends(world)
         if self.rules.how == "stop" and world.phase == "joining":
             yield from self.stops(world)
-        if world.own_queue and "own" not in world.still:
+        if world.own_queue:  # a person may redrive it while the consumer stands still
             change, *rest = world.own_queue
             yield ("own redrive",), self.does(world._replace(own_queue=tuple(rest)), change)
         if world.app_queue:
@@ -326,17 +330,28 @@ class Model:
 
     def stops(self, world: World) -> Iterator[tuple[Step, World]]:
         """A command stops the consumers, looks, and decides; a worker of the app may begin."""
-        for who in sorted({"app", "own"} - world.still):
-            yield (f"stop {who}",), world._replace(still=world.still | {who})
-        if self.rules.stands <= world.still and world.looked is None and self.fits(world):
+        goes_on = [who for who in ("own", "app") if who in self.rules.stands - world.still]
+        if goes_on:
+            stopped = world._replace(still=world.still | {goes_on[0]}, begun_anew=False)
+            yield (f"command stops {goes_on[0]}",), stopped
+        elif world.looked is None and self.fits(world):
             yield ("command looks",), world._replace(looked=world.own)
+        elif world.looked is None:
+            yield ("command gives up",), self.goes_on(world)
         if world.looked is not None:
             yield ("command decides",), self.decides(world, world.looked)
+        if world.looked is not None or world.begun_anew:
+            yield ("command dies",), world._replace(looked=None, begun_anew=False)
+        if world.begun_anew:
+            yield ("command gives up",), self.goes_on(world)
         if "app" in world.still and world.takes < self.bound.takes:
             begun = world._replace(still=world.still - {"app"}, takes=world.takes + 1)
+            begun = begun._replace(begun_anew=True)
             yield ("worker begins",), begun._replace(looked=None) if self.rules.asked else begun
-        if world.still:
-            yield ("command gives up",), world._replace(still=frozenset(), looked=None)
+
+    def goes_on(self, world: World) -> World:
+        """Both consumers go on as they were."""
+        return world._replace(still=frozenset(), looked=None, begun_anew=False)
 
     def fits(self, world: World) -> bool:
         """Return whether H may be taken over where both consumers stand."""
@@ -356,7 +371,7 @@ class Model:
 
     def decides(self, world: World, looked: tuple[OwnCursor | None, ...]) -> World:
         """The app runs H from where H's cursors were; H's consumer never runs again."""
-        after = world._replace(phase="joined", looked=None, still=frozenset({"own"}))
+        after = self.goes_on(world)._replace(phase="joined", still=frozenset({"own"}))
         for shard, cursor in enumerate(world.app):
             if cursor is not None:
                 mine = looked[shard]
@@ -412,12 +427,13 @@ class Model:
     def lists_shards(self, world: World) -> Iterator[tuple[Step, World]]:
         """A lister makes the cursor of a child or of a root."""
         parent, mine = world.app[PARENT], world.own[PARENT]
-        if parent is not None and parent.finished and world.app[CHILD] is None:
+        there = parent is not None and parent.finished and "app" not in world.still
+        if there and parent is not None and world.app[CHILD] is None:
             yield ("lists", CHILD), self.child(world, parent)
         makes = mine is not None and (
             mine.state == "finished" or (mine.state == "handed over" and not self.rules.stops)
         )
-        if makes and world.own[CHILD] is None:
+        if makes and world.own[CHILD] is None and "own" not in world.still:
             yield ("own lists", CHILD), _own(world, CHILD, OwnCursor(self.begins[CHILD]))
         if not self.bound.root:
             return

@@ -76,6 +76,15 @@ MUTANTS = (
         test="tests/simulation/test_joins.py::test_a_handler_whose_consumer_goes_on_before_the_decision_makes_it_fail",
     ),
     Mutant(
+        "joins-whatever-its-app-does",
+        "operate/moves/into_app.py",
+        "        await write_generation(self.store, asked, started, [self._joined(theirs)])\n",
+        "        now = await newest_generation(self.store)\n"
+        "        await write_generation(self.store, now, started, [self._joined(theirs)])\n",
+        "a command decides by where the app was, although a worker of it has begun since",
+        test="tests/models/test_joins.py::test_the_command_goes_where_random_schedules_go",
+    ),
+    Mutant(
         "joins-with-others",
         "operate/moves/into_app.py",
         "    others = [handler for handler in app.handlers if handler.name != name]\n",
