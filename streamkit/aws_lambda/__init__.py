@@ -11,9 +11,9 @@ keeps what is done, and `attempts` finds changes that kill their function.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamkit.progress.garbage import uncollected
+from streamkit.progress.garbage import importing
 
-with uncollected():  # a cold start waits for these imports
+with importing():  # a cold start waits for these imports
     from streamkit.app import App
     from streamkit.aws_lambda.host import handler, late_handler, maintenance_handler
     from streamkit.aws_lambda.runtime import Context

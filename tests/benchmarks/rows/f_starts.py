@@ -44,6 +44,8 @@ MEMORY = """
 from pathlib import Path
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
+AT_ONCE = "\nimport os\nos._exit(0)"
+"""A function never ends: what Python does at the end of a process is no part of a cold start."""
 COMMAND = "sys.argv = ['streamkit', {}]\nfrom streamkit.cli import main\nmain()"
 
 
@@ -64,21 +66,22 @@ def spent(program: str, compiled: str) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def beside_the_sdk(program: str) -> tuple[float, float]:
+def beside_the_sdk(program: str, end: str = "") -> tuple[float, float]:
     """Return the CPU seconds of a program, and of the SDK's import, without Python's own."""
+    programs = ["", "import aioboto3", program]
     with tempfile.TemporaryDirectory() as compiled:
-        runs = (partial(spent, one, compiled) for one in ("", "import aioboto3", program))
+        runs = (partial(spent, one + end, compiled) for one in programs)
         python, sdk, mine = in_turns(*runs)
     return mine - python, sdk - python
 
 
-@row("Lambda: import of the host, beyond the SDK", unit="s", of=SDK, bar=1.1, less=True)
+@row("Lambda: import of the host, beyond the SDK", unit="s", of=SDK, bar=0.9, less=True)
 def import_of_the_host() -> Figure:
-    whole, sdk = beside_the_sdk("import streamkit.aws_lambda")
+    whole, sdk = beside_the_sdk("import streamkit.aws_lambda", AT_ONCE)
     return Figure(whole - sdk, (whole - sdk) / sdk)
 
 
-@row("Lambda: memory of the host, beyond the SDK", unit="MB", bar=16, less=True)
+@row("Lambda: memory of the host, beyond the SDK", unit="MB", bar=14.5, less=True)
 def memory_of_the_host() -> Figure:
     with tempfile.TemporaryDirectory() as compiled:
         megabytes = {
