@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import anyio
 import typer
@@ -16,19 +17,19 @@ from streamkit.cli.failures import report
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
-from streamkit.migrate.required import require_migrations
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
 from streamkit.observe.registry import Registry
 from streamkit.operate.remaining import read_remaining
-from streamkit.operate.status_page.server import serving
-from streamkit.operate.status_page.site import Site
 from streamkit.progress.garbage import collect_seldom
 from streamkit.progress.metering import meter
 from streamkit.settings import Settings
 from streamkit.worker.process import Workers
 from streamkit.worker.report import sample_for_ever
+
+if TYPE_CHECKING:
+    from streamkit.operate.status_page.site import Site
 
 log = get_logger("streamkit.process")
 
@@ -110,11 +111,11 @@ class _Process:
             meter(aws)
             with self._starting:
                 await reach(aws)
-                for app in self._apps:
-                    await require_migrations(app, aws)
+                await self._require_migrations(aws)
                 metrics = join(registry, find_metrics())
                 self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
-                site.attach(self._workers, aws)
+                if site is not None:
+                    site.attach(self._workers, aws)
             workers = self._workers
             self.drained = workers is None or await self._work(workers, until_idle, site)
             if not self.drained or (until_idle and self._interrupted):
@@ -122,6 +123,14 @@ class _Process:
             if not until_idle or self.errors:
                 return ExitCode.OK
             return await self._unfinished(aws)
+
+    async def _require_migrations(self, aws: Aws) -> None:
+        needing = [app for app in self._apps if app.head.required]
+        if needing:
+            from streamkit.migrate.required import require_migrations
+
+            for app in needing:
+                await require_migrations(app, aws)
 
     async def _unfinished(self, aws: Aws) -> ExitCode:
         """Check what idle workers have left; an idle stream does not mean that all is done."""
@@ -134,26 +143,30 @@ class _Process:
         return ExitCode.PROBLEMS if any(one.parked for one in left) else ExitCode.OK
 
     @asynccontextmanager
-    async def _health(self, registry: Registry) -> AsyncIterator[Site]:
+    async def _health(self, registry: Registry) -> AsyncIterator["Site | None"]:
+        """Serve probes, metrics and the status page, whose reports take 5 MB; None without."""
         settings = self._settings
-        site = Site(registry, settings.ready_lag, token=settings.health_token)
-        if self._settings.health is None:
-            yield site
+        if settings.health is None:
+            yield None
             return
+        from streamkit.operate.status_page.server import serving
+        from streamkit.operate.status_page.site import Site
+
+        site = Site(registry, settings.ready_lag, token=settings.health_token)
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(serving(self._settings.health, site.answer))
+                await stack.enter_async_context(serving(settings.health, site.answer))
             except OSError as error:
-                text = f"health: cannot listen on {self._settings.health}: {error.strerror}"
+                text = f"health: cannot listen on {settings.health}: {error.strerror}"
                 raise typer.BadParameter(text) from None
             yield site
 
-    async def _work(self, workers: Workers, until_idle: bool, site: Site) -> bool:
+    async def _work(self, workers: Workers, until_idle: bool, site: "Site | None") -> bool:
         drained = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._limit_draining, workers, group.cancel_scope)
             group.start_soon(sample_for_ever, workers.workers)
-            if self._settings.health is not None:
+            if site is not None:
                 group.start_soon(site.remember_for_ever)
             try:
                 await workers.run(until_idle=until_idle)
