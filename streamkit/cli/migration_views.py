@@ -14,6 +14,7 @@ from streamkit.migrate.progress import Progress
 from streamkit.migrate.sampling import SampleEstimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
+from streamkit.observe.pricing import PRICED
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.scan.places import place_text
 
@@ -50,7 +51,7 @@ def describe_plan(plan: MigrationPlan) -> None:
     say()
     heads = ("step", "read units", "write units", "of indexes", "$")
     table(heads, [_row(step) for step in plan.forecast.steps])
-    say(f"in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
+    say(f"in all ${_money(plan.forecast.dollars)}, on demand; {PRICED}")
     if plan.forecast.seconds is not None:
         say(f"at this budget it takes at least {seconds(plan.forecast.seconds)}")
     _describe_choices(plan.forecast.choices)

@@ -104,7 +104,7 @@ class WireReads:
     ) -> dict[str, Wire] | None:
         """Return an item as pending effects leave it, with its key; None if they delete it."""
         item: dict[str, Wire] | None = dict(stored)
-        key = {name: stored[name] for name in self.schema.key_attributes}
+        key = self.schema.key_of(stored)
         if on_table and item is not None:
             ref = item_ref(self.schema, item)
             versions, actions = self._tracker.pending.of(ref)

@@ -29,9 +29,8 @@ class Fate(Enum):
 
 
 DONE: Final = Fate.DONE
-
-
 Outcome = Fate | RefusedCommit | Invalid
+SdkCall = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class Calls:
@@ -78,11 +77,7 @@ class Calls:
         """Send one action that has a condition, in a call of its own."""
         (body,) = self._render(action).values()
         call = getattr(self._dynamodb, action.verb.alone)
-        reply = await self._send(partial(call, **body, ReturnConsumedCapacity="INDEXES"), [action])
-        if isinstance(reply, RefusedCommit | Invalid):
-            return reply
-        self.rate.charge_write(reply.get("ConsumedCapacity"))
-        return DONE
+        return await self._send(partial(call, **body), [action], self.rate.charge_write)
 
     async def transact(self, actions: Sequence[Action]) -> Outcome:
         """Send a transaction, every action of which has a condition."""
@@ -90,13 +85,8 @@ class Calls:
             self._dynamodb.transact_write_items,
             TransactItems=[self._render(action) for action in actions],
             ClientRequestToken=uuid.uuid4().hex,
-            ReturnConsumedCapacity="INDEXES",
         )
-        reply = await self._send(call, actions)
-        if isinstance(reply, RefusedCommit | Invalid):
-            return reply
-        self.rate.charge(reply.get("ConsumedCapacity"))
-        return DONE
+        return await self._send(call, actions, self.rate.charge)
 
     async def renew(self) -> None:
         """Let the next write see whether its phase is over."""
@@ -110,26 +100,23 @@ class Calls:
             body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         return request
 
-    async def _read(
-        self, call: Callable[..., Awaitable[dict[str, Any]]], request: dict[str, Any]
-    ) -> dict[str, Any]:
-        paid = {**request, "ReturnConsumedCapacity": "INDEXES"}
-        reply = await self._patiently("read", partial(call, **paid))
+    async def _read(self, call: SdkCall, request: dict[str, Any]) -> dict[str, Any]:
+        reply = await self._patiently("read", partial(call, **request))
         if isinstance(reply, RefusedCommit | Invalid):
             raise ConfigurationError(f"the table refuses a read: {reply}")
         self.rate.charge(reply.get("ConsumedCapacity"))
         return reply
 
     async def _send(
-        self, call: Callable[[], Awaitable[dict[str, Any]]], actions: Sequence[Action]
-    ) -> dict[str, Any] | RefusedCommit | Invalid:
+        self, call: SdkCall, actions: Sequence[Action], charge: Callable[[Any], None]
+    ) -> Outcome:
         """Send a write; if its phase ended while it was sent, look at its items again."""
         reply, tries = None, 0
 
-        async def counted() -> dict[str, Any]:
+        async def counted(**capacity: Any) -> dict[str, Any]:
             nonlocal tries
             tries += 1
-            return await call()
+            return await call(**capacity)
 
         try:
             reply = await self._patiently("write", counted)
@@ -137,17 +124,20 @@ class Calls:
             if self._permit is not None and tries and not _left_alone(reply, actions):
                 refs = [action.ref for action in actions]
                 await self._permit.settle([(r.table, r.key(self._schemas[r.table])) for r in refs])
-        return reply
+        if isinstance(reply, RefusedCommit | Invalid):
+            return reply
+        charge(reply.get("ConsumedCapacity"))
+        return DONE
 
     async def _patiently(
-        self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
+        self, kind: Kind, call: SdkCall
     ) -> dict[str, Any] | RefusedCommit | Invalid:
         async def paced() -> dict[str, Any]:
             reserved, refused = await self.rate.ready(kind), False
             try:
                 if kind == "write" and self._permit is not None:
                     await self._permit.require()
-                return await call()
+                return await call(ReturnConsumedCapacity="INDEXES")
             except AwsError as error:
                 refused = isinstance(judge(error), RefusedCommit | Invalid)
                 raise

@@ -20,7 +20,6 @@ from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import plain, visible
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY, FROM
-from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_of, place_text
 
@@ -119,7 +118,7 @@ class ItemInspection:
         if table != self._work.schema.name or not self._work.transform.matches(item):
             return None
         self.matching += 1
-        key = {name: item[name] for name in self._work.schema.key_attributes}
+        key = self._work.schema.key_of(item)
         try:
             if self._migration.is_pairs:
                 return await self._of_source(key, item)
@@ -135,7 +134,7 @@ class ItemInspection:
         if table == self._work.transform.target.name:
             pair = self._pair_of_copy(item)
             if pair is not None and search.wanted(pair):
-                key = key_of(self._work.transform.target, item)
+                key = self._work.transform.target.key_of(item)
                 search.there(pair, self._difference("orphan", key, item))
         if table != self._work.schema.name or not self._is_source(item):
             return
@@ -219,7 +218,7 @@ class ItemInspection:
         owner, _, source = str(item.get(name, {}).get("S", "")).partition(":")
         if owner != self._migration.id:
             return None
-        return pair_digest(error_id(key_of(self._work.transform.target, item)), source)
+        return pair_digest(error_id(self._work.transform.target.key_of(item)), source)
 
     def _difference(
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
@@ -233,11 +232,6 @@ def _changes(plan: FamilyPlan) -> bool:
     both = [(before.old.get(p), one) for p, one in after.old.items()]
     both += [(before.new.get(p), one) for p, one in after.new.items()]
     return any(visible(one or {}) != visible(other or {}) for one, other in both)
-
-
-def key_of(schema: TableSchema, item: Mapping[str, Wire]) -> dict[str, Wire]:
-    """Return an item's key."""
-    return {name: item[name] for name in schema.key_attributes}
 
 
 def image_digest(item: Mapping[str, Wire]) -> str:

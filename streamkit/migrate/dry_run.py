@@ -114,37 +114,24 @@ class DryRun:
             )
 
     def _idempotence(self, after: Image | None, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
-        if self.migration.is_pairs:
-            yield from self._idempotence_of_targets(rewrite)
-            return
-        if after is None or not rewrite.changes_item:
-            return
-        try:
-            again = self.transform.of(after)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            yield "not idempotent", f"applied to its own result, it raises {type(error).__name__}"
-            return
-        if again.changes_item:
-            names = ", ".join(sorted({*again.sets, *again.removes})) or "the item itself"
-            yield "not idempotent", f"applied to its own result, it changes {names} again"
-
-    def _idempotence_of_targets(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
-        if self.migration.to is not None:
-            return
-        for target in rewrite.targets:
-            if not self.transform.matches(target.item):
-                continue
+        pairs = self.migration.is_pairs
+        results = [after] if after is not None and rewrite.changes_item and not pairs else []
+        if pairs and self.migration.to is None:
+            items = (target.item for target in rewrite.targets)
+            results = [plain(item) for item in items if self.transform.matches(item)]
+        for result in results:
             try:
-                more = self.transform.of(plain(target.item)).targets
+                again = self.transform.of(result)
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-                yield (
-                    "not idempotent",
-                    f"applied to its own result, it raises {type(error).__name__}",
-                )
+                name = type(error).__name__
+                yield "not idempotent", f"applied to its own result, it raises {name}"
                 return
-            if more:
+            if pairs and again.targets:
                 yield "not idempotent", "applied to its own result, it makes another item"
                 return
+            if again.changes_item and not pairs:
+                names = ", ".join(sorted({*again.sets, *again.removes})) or "the item itself"
+                yield "not idempotent", f"applied to its own result, it changes {names} again"
 
     def _round_trip(
         self, before: Image, after: Image, rewrite: Rewrite
@@ -173,7 +160,7 @@ class DryRun:
             return applied(after, self.transform.interpret(result, after, frozenset()))
         if len(rewrite.targets) != 1:
             return None
-        place = place_text(wire({name: after[name] for name in self.schema.key_attributes}))
+        place = place_text(wire(self.schema.key_of(after)))
         found = self._reverse.sources(rewrite.targets[0].item, {place: wire(after)})
         if self.migration.mode == "merge":
             return plain(found.get(place, {}))

@@ -78,16 +78,8 @@ class ItemError:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without the key and the message of the exception."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "text": self.text,
-            "at": self.at,
-            "waived": self.waived,
-            "since": self.since,
-            "phase": self.phase,
-            "place": self.place,
-        }
+        names = ("id", "kind", "text", "at", "waived", "since", "phase", "place")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

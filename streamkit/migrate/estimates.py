@@ -6,7 +6,6 @@ tables; a provisioned table pays for its capacity, and takes the time that the b
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.expenses import (
@@ -20,7 +19,7 @@ from streamkit.migrate.expenses import (
     moving_passes,
 )
 from streamkit.migrate.sampling import Sample, SampleEstimate
-from streamkit.observe.pricing import DOLLARS, PRICED
+from streamkit.observe.pricing import DOLLARS
 
 _TO_REST: tuple[tuple[Step, ...], ...] = (("scan", "rewrite"), ("verify",))
 """The steps that run at the same time, group after group, until the migration rests."""
@@ -34,15 +33,6 @@ class StepCost:
     reads: SampleEstimate
     writes: dict[str, SampleEstimate]
     dollars: SampleEstimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {
-            "step": self.step,
-            "reads": self.reads.to_dict(),
-            "writes": {name: one.to_dict() for name, one in self.writes.items()},
-            "dollars": self.dollars.to_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +48,6 @@ class Choice:
     dollars: SampleEstimate
     seconds: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {
-            "name": self.name,
-            "reads": self.reads.to_dict(),
-            "writes": self.writes.to_dict(),
-            "dollars": self.dollars.to_dict(),
-            "seconds": self.seconds,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -80,16 +60,6 @@ class Forecast:
     dollars: SampleEstimate
     seconds: float | None
     choices: tuple[Choice, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {
-            "steps": [step.to_dict() for step in self.steps],
-            "dollars": self.dollars.to_dict(),
-            "seconds": self.seconds,
-            "choices": [one.to_dict() for one in self.choices],
-            "prices": PRICED,
-        }
 
 
 def forecast(

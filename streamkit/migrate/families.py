@@ -114,11 +114,8 @@ class Families:
         if collect is None:
             return set()
         request = query_request(collect(transform.entity(old)), transform.target)
-        names = transform.target.key_attributes
-        return {
-            place_text({name: item[name] for name in names})
-            for item in await self.calls.query(**request)
-        }
+        found = await self.calls.query(**request)
+        return {place_text(transform.target.key_of(item)) for item in found}
 
     async def old_key(self, *images: WireItem | None) -> Key | None:
         """Return the key of the old item of a new one, from what its images say."""

@@ -7,7 +7,7 @@ lines of JSON.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamkit.migrate.differences import ItemDifference
@@ -50,20 +50,9 @@ class Verified:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return {
-            "migration": self.migration,
-            "phase": self.phase,
-            "ok": self.ok,
-            "sampled": self.sampled,
-            "looked_at": self.looked_at,
-            "matching": self.matching,
-            "different": [one.to_dict() for one in self.different],
-            "unsettled": [one.to_dict() for one in self.unsettled],
-            "waived": self.waived,
-            "repaired": self.repaired,
-            "orphans": self.orphans,
-            "beyond": self.beyond,
-        }
+        ones = ("different", "unsettled")
+        items = {name: [one.to_dict() for one in getattr(self, name)] for name in ones}
+        return asdict(replace(self, different=(), unsettled=())) | items | {"ok": self.ok}
 
 
 @dataclass

@@ -95,7 +95,7 @@ class InPlace:
             tally: the counts to add to.
             live: the item comes from the stream, and is not read for the first time.
         """
-        key = {name: item[name] for name in self.transform.schema.key_attributes}
+        key = self.transform.schema.key_of(item)
         image: Image = plain(item)
         for _ in range(_TRIES):
             try:

@@ -34,15 +34,6 @@ class IndexBuild:
     writes: SampleEstimate
     dollars: SampleEstimate
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {
-            "name": self.name,
-            "entries": self.entries.to_dict(),
-            "writes": self.writes.to_dict(),
-            "dollars": self.dollars.to_dict(),
-        }
-
 
 def indexes_created(schema: TableSchema) -> list[str]:
     """Return the indexes of a table that cannot be read yet."""

@@ -169,7 +169,7 @@ class Pairs:
         if not str(item.get(FROM, {}).get("S", "")).startswith(f"{self.transform.migration.id}:"):
             return
         schema = self.transform.target
-        key = {name: item[name] for name in schema.key_attributes}
+        key = schema.key_of(item)
         whose, mark = as_left(item, FROM)
         outcome = await delete_marked(
             self.calls, schema, key, [whose], self.failed.writer, first=[mark]

@@ -10,7 +10,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import anyio
@@ -39,7 +39,7 @@ from streamkit.migrate.room import FamilyRoom
 from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
 from streamkit.migrate.transform import plain
 from streamkit.migrate.work import Schemas
-from streamkit.observe.pricing import DOLLARS
+from streamkit.observe.pricing import DOLLARS, PRICED
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.places import place_of, place_text
@@ -88,22 +88,9 @@ class MigrationPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return {
-            "migration": self.migration,
-            "mode": self.mode,
-            "entity": self.entity,
-            "ok": self.ok,
-            "looked_at": self.looked_at,
-            "sampled": self.sampled,
-            "items": self.items.to_dict(),
-            "matching": self.matching.to_dict(),
-            "needing": self.needing.to_dict(),
-            **self.forecast.to_dict(),
-            "problems": [problem.to_dict() for problem in self.problems],
-            "diffs": [diff.to_dict() for diff in self.diffs],
-            "indexes": [index.to_dict() for index in self.indexes],
-            "settle": self.settle,
-        }
+        fields = asdict(self)
+        costs, diffs = fields.pop("forecast"), [diff.to_dict() for diff in self.diffs]
+        return {**fields, **costs, "ok": self.ok, "prices": PRICED, "diffs": diffs}
 
 
 async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
@@ -279,7 +266,7 @@ class _Look:
     async def _fit(self, item: dict[str, Wire], room: FamilyRoom, name: str) -> None:
         """Check that one condition holds what a write of an item's family asks for."""
         schema, sources = self.schemas.source, room.transform.sources
-        own = place_text({one: item[one] for one in schema.key_attributes})
+        own = place_text(schema.key_of(item))
         try:
             old: dict[str, dict[str, Wire] | None] = {own: item}
             for place in sources.places(item).keys() - {own}:

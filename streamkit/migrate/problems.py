@@ -7,7 +7,7 @@ allow about the table becomes a warning.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from streamkit.aws import Aws, AwsError
 from streamkit.kinds.migration import Migration
@@ -29,17 +29,6 @@ class Problem:
     items: int = 0
     share: float = 0.0
     examples: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {
-            "severity": self.severity,
-            "kind": self.kind,
-            "text": self.text,
-            "items": self.items,
-            "share": self.share,
-            "examples": list(self.examples),
-        }
 
 
 class Problems:

@@ -69,8 +69,7 @@ class Reverse:
         found: dict[str, dict[str, Wire]] = {}
         for part in parts:
             attributes = part.attributes(transform.schema)
-            key = {name: attributes[name] for name in transform.schema.key_attributes}
-            found[place_text(key)] = attributes
+            found[place_text(transform.schema.key_of(attributes))] = attributes
         known = set(entity.attributes(transform.target)) | transform.schema.reserved_attributes
         known = known.union(*found.values())
         for name, value in visible(item).items():

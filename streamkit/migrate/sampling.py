@@ -38,10 +38,6 @@ class SampleEstimate:
     value: float
     error: float = 0.0
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the fields as JSON types."""
-        return {"value": self.value, "error": self.error}
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

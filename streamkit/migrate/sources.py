@@ -107,7 +107,7 @@ class Sources:
 
     def family(self, key: Key) -> Key:
         """Return the key of the family of an old item, or of its key."""
-        own = {name: key[name] for name in self._schema.key_attributes}
+        own = self._schema.key_of(key)
         if not self.are_several:
             return own
         try:
@@ -121,7 +121,7 @@ class Sources:
         Raises:
             TransformError: which items are of this family cannot be told from the key.
         """
-        own = {name: key[name] for name in self._schema.key_attributes}
+        own = self._schema.key_of(key)
         if not self.are_several:
             return {place_text(own): ""}
         return {place_text(one): entity.__name__ for entity, one in self._keys(own).items()}

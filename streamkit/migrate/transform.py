@@ -303,7 +303,7 @@ class Transform:
 
     def _target(self, entity: Entity, shown: Image) -> list[Target]:
         item = entity.attributes(self.target)
-        key = {name: item[name] for name in self.target.key_attributes}
+        key = self.target.key_of(item)
         if self.migration.to is None and all(
             name in shown and encode(shown[name]) == item[name]
             for name in self.schema.key_attributes

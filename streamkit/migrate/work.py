@@ -147,7 +147,7 @@ class MigrationWork:
             if key is not None:
                 seen = item if self.state.phase == "scanning" else None
                 step = _STEPS.get(self.state.does, "")
-                new = self._new_key(item) if self.state.does == "following" else None
+                new = self.transform.target.key_of(item) if self.state.does == "following" else None
                 await self.families.settle(key, tally, step=step, seen=seen, new=new)
         elif self.state.does == "dropping" and self.migration.is_pairs:
             await self.pairs.drop(item, tally)
@@ -170,7 +170,7 @@ class MigrationWork:
         ours = PAIR in item and self._side(item)
         if ours or not self.transform.matches(item) or COPY in item:
             return None
-        return self._key(item)
+        return self.schema.key_of(item)
 
     def _side(self, item: Item | None) -> str:
         """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
@@ -182,7 +182,7 @@ class MigrationWork:
             await self.touch(item, tally)
         elif self.migration.is_pairs:
             seen = item if self.state.phase == "scanning" else None
-            await self.pairs.forward(self._key(item), tally, seen=seen)
+            await self.pairs.forward(self.schema.key_of(item), tally, seen=seen)
         else:
             await self.in_place.reconcile(item, tally, live=False)
         if self.state.phase == "verifying" and self.migration.check is not None:
@@ -200,7 +200,7 @@ class MigrationWork:
             own, there = spec_of(self.migration.entity).type, attribute(typed)
             held.append(any_of(there.not_exists(), there.eq(own)))
         sets = {TOUCH: {"S": touch}}
-        action = update(self.schema, self._key(item), held, self._failed.writer, sets=sets)
+        action = update(self.schema, self.schema.key_of(item), held, self._failed.writer, sets=sets)
         outcome = await self.calls.write(action)
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
@@ -214,7 +214,7 @@ class MigrationWork:
 
     async def _check(self, item: Item, tally: Tally) -> None:
         """Run the migration's own check on an item in the new shape."""
-        key = self._key(item)
+        key = self.schema.key_of(item)
         now = await self.calls.get(self.schema.name, key)
         if now is None or self.migration.check is None:
             return
@@ -276,7 +276,7 @@ class MigrationWork:
             return
         item = new if new is not None else old
         if item is not None and self.transform.matches(item):
-            await self.pairs.forward(self._key(item), tally, old=old)
+            await self.pairs.forward(self.schema.key_of(item), tally, old=old)
 
     async def _settle_change(self, old: Item | None, new: Item | None, at: float) -> None:
         """Settle the family of an item that other code has written."""
@@ -285,7 +285,7 @@ class MigrationWork:
             return
         side = self._side(new) or self._side(old)
         if side != "new" and self.transform.matches(item):
-            await self.families.settle(self._key(item), Tally(), at=at)
+            await self.families.settle(self.schema.key_of(item), Tally(), at=at)
         if side != "old" and self.migration.to is None and (side or self._is_target(item)):
             await self._settle_new(new, old)
 
@@ -294,7 +294,9 @@ class MigrationWork:
         if self.state.does in _NEW_COUNTS_TOO or self._side(new) or self._side(old):
             key = await self.families.old_key(new, old)
             if key is not None:
-                await self.families.settle(key, Tally(), new=self._new_key(new or old or {}))
+                await self.families.settle(
+                    key, Tally(), new=self.transform.target.key_of(new or old or {})
+                )
 
     def is_old_write(self, change: Change[Any]) -> bool:
         """Return whether a change is a write of the application in the old shape, or at an old key.
@@ -350,11 +352,11 @@ class MigrationWork:
             return
         dropping = self.migration.is_pairs and self.state.phase in ("dropping", "rolled back")
         if table == self.schema.name and not dropping:
-            now = await self.calls.get(table, self._key(item))
+            now = await self.calls.get(table, self.schema.key_of(item))
             if now is not None:
                 await self.visit(now, Tally())
         if table == self.transform.target.name and dropping:
-            key = {name: item[name] for name in self.transform.target.key_attributes}
+            key = self.transform.target.key_of(item)
             there = await self.calls.get(table, key)
             if there is not None:
                 await self.pairs.drop(there, Tally())
@@ -363,14 +365,14 @@ class MigrationWork:
         """Settle a family of which something was written too late, and do its phase's step."""
         schemas = (self.schema, self.transform.target, self.families.records.space.schema)
         schema = next(one for one in schemas if one.name == table)
-        now = await self.calls.get(table, {name: item[name] for name in schema.key_attributes})
+        now = await self.calls.get(table, schema.key_of(item))
         if now is None:
             return
         key, new = self.families.records.old_key(now), None
         if key is None and self._side(now) == "new":
-            key, new = await self.families.old_key(now), self._new_key(now)
+            key, new = await self.families.old_key(now), self.transform.target.key_of(now)
         elif key is None and table == self.schema.name and self.transform.matches(now):
-            key = self._key(now)
+            key = self.schema.key_of(now)
         if key is not None:
             for _ in range(2):  # to a stub, and then it goes
                 step = _STEPS.get(self.state.does, "")
@@ -382,12 +384,6 @@ class MigrationWork:
 
     def _is_target(self, item: Item) -> bool:
         return self._target is not None and self._target.matches(item)
-
-    def _new_key(self, item: Item) -> dict[str, Wire]:
-        return {name: item[name] for name in self.transform.target.key_attributes}
-
-    def _key(self, item: Item) -> dict[str, Wire]:
-        return {name: item[name] for name in self.schema.key_attributes}
 
 
 def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:

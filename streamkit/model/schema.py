@@ -6,7 +6,9 @@ key attributes; the attribute names come from here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
+
+V = TypeVar("V")
 
 Projection = Literal["ALL", "KEYS_ONLY", "INCLUDE"]
 
@@ -99,6 +101,10 @@ class TableSchema:
     def key_attributes(self) -> frozenset[str]:
         """Return the names of the primary key's attributes."""
         return frozenset({self.pk} if self.sk is None else {self.pk, self.sk})
+
+    def key_of(self, item: Mapping[str, V]) -> dict[str, V]:
+        """Return the attributes of an item that are its primary key."""
+        return {name: item[name] for name in self.key_attributes}
 
     @property
     def reserved_attributes(self) -> frozenset[str]:
