@@ -14,7 +14,7 @@ from streamkit.cli.running import app_named
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.migrate.commands import Limit
+    from streamkit.migrate.limits import Limit
 
 NumberArgument = Annotated[
     str,
@@ -168,7 +168,7 @@ async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit"
     Raises:
         ConfigurationError: a share was asked for, and the table has on-demand capacity.
     """
-    from streamkit.migrate.commands import Limit, share_of
+    from streamkit.migrate.limits import Limit, share_of
 
     text = limits.get("max_errors")
     errors = None if text is None else _errors(text)

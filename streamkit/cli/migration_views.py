@@ -9,8 +9,8 @@ from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import Choice, StepCost
 from streamkit.migrate.findings import Verified
 from streamkit.migrate.old_writes import OldWriteRate
-from streamkit.migrate.planning import MigrationPlan
 from streamkit.migrate.progress import Progress
+from streamkit.migrate.sample_look import MigrationPlan
 from streamkit.migrate.sampling import SampleEstimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line

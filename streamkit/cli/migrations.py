@@ -111,7 +111,9 @@ def plan(
     """
     from streamkit.cli.migration_views import describe_plan
     from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.planning import MigrationPlan, UnitBudget, plan_migration
+    from streamkit.migrate.planning import plan_migration
+    from streamkit.migrate.rate import UnitLimits
+    from streamkit.migrate.sample_look import MigrationPlan
     from streamkit.migrate.sampling import read_wanted
 
     loaded = app_with_migrations(app)
@@ -119,7 +121,7 @@ def plan(
 
     async def read(aws: "Aws") -> MigrationPlan:
         limit = await limit_of(loaded, aws, limits)
-        budget = UnitBudget(limit.max_reads, limit.max_writes)
+        budget = UnitLimits(limit.max_reads, limit.max_writes)
         return await plan_migration(
             loaded,
             aws,

@@ -15,8 +15,10 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration, rank
+from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.order import order_of
-from streamkit.migrate.state import Phase, State, StateBook
+from streamkit.migrate.state import Phase, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
@@ -43,40 +45,6 @@ class Listed:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Units a second that a migration may use; None leaves a limit as it is, 0 removes it.
-
-    `max_errors` and `first` are as in `State`.
-    """
-
-    max_reads: float | None = None
-    max_writes: float | None = None
-    max_errors: float | None = None
-    first: int | None = None
-
-
-async def share_of(app: App, aws: Aws, share: float) -> Limit:
-    """Return the limits that are a share of the provisioned capacity of a table and its indexes.
-
-    The limit holds for each of them, so the smallest capacity counts.
-
-    Raises:
-        ConfigurationError: it has no provisioned capacity, but is paid for on demand.
-    """
-    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
-    parts = [described, *described.get("GlobalSecondaryIndexes", ())]
-    given = [part.get("ProvisionedThroughput") or {} for part in parts]
-    reads = given[0].get("ReadCapacityUnits", 0)
-    writes = min(one.get("WriteCapacityUnits", 0) for one in given)
-    if not reads or not writes:
-        raise ConfigurationError(
-            f"table {app.table} has on-demand capacity, so there is nothing to take a share of; say"
-            " --max-wcu and --max-rcu"
-        )
-    return Limit(max_reads=reads * share, max_writes=writes * share)
 
 
 class AlreadyBegun(ConfigurationError):
@@ -268,17 +236,6 @@ def require_begun(state: State) -> State:
     if state.phase == "new":
         raise NotBegun(f"migration {state.id} was never begun; `streamkit migrate begin` begins it")
     return state
-
-
-def limited(state: State, limit: Limit | None) -> State:
-    """Return a state with other limits; a limit of None stays as it was."""
-    if limit is None:
-        return state
-    reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
-    writes = state.max_writes if limit.max_writes is None else limit.max_writes or None
-    errors = state.max_errors if limit.max_errors is None else limit.max_errors
-    first = state.first if limit.first is None else limit.first
-    return replace(state, max_reads=reads, max_writes=writes, max_errors=errors, first=first)
 
 
 def require_same(migration: Migration, state: State, *, accept_change: bool) -> None:

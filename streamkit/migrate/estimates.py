@@ -18,6 +18,7 @@ from streamkit.migrate.expenses import (
     Step,
     moving_passes,
 )
+from streamkit.migrate.rate import UnitLimits
 from streamkit.migrate.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS
 
@@ -68,9 +69,7 @@ def forecast(
     pass_reads: Sequence[float],
     scanned: Sequence[float],
     spent: Sequence[Spent],
-    *,
-    reads: float | None,
-    writes: float | None,
+    budget: UnitLimits,
 ) -> Forecast:
     """Return what a migration takes.
 
@@ -80,8 +79,7 @@ def forecast(
         pass_reads: read units of one pass over each part, strongly consistent.
         scanned: items of each part.
         spent: what its items take in addition.
-        reads: read units a second that it may use.
-        writes: write units a second, of the table and of each index.
+        budget: units a second that it may use; for writes, of the table and of each index.
     """
     parts = [one.copy() for one in spent]
     passes = (*PASSES, *moving_passes(migration))
@@ -91,15 +89,15 @@ def forecast(
             part[step, "write", ""] += PAGE_WRITES * items / PAGE_ITEMS
     steps = tuple(_step(step, sample, parts) for step in STEPS if _named(step, parts))
     dollars = sample.total_of([_dollars(part, STEPS) for part in parts])
-    choices = _choices(steps, sample, parts, (reads, writes))
-    return Forecast(steps, dollars, _seconds(steps, reads, writes), choices)
+    choices = _choices(steps, sample, parts, budget)
+    return Forecast(steps, dollars, _seconds(steps, budget), choices)
 
 
 def _choices(
     steps: Sequence[StepCost],
     sample: Sample,
     parts: Sequence[Spent],
-    budget: tuple[float | None, float | None],
+    budget: UnitLimits,
 ) -> tuple[Choice, ...]:
     """Return the ways to the end of a migration that moves items; others have one."""
     if not _named(AT_ONCE, parts):
@@ -113,7 +111,7 @@ def _choices(
         writes = sample.total_of([_units(part, way, "write") for part in parts])
         dollars = sample.total_of([_dollars(part, way) for part in parts])
         groups = (("scan", "rewrite"), *((step,) for step in (*later, last)))
-        found.append(Choice(name, reads, writes, dollars, _seconds(every, *budget, groups)))
+        found.append(Choice(name, reads, writes, dollars, _seconds(every, budget, groups)))
     return tuple(found)
 
 
@@ -141,30 +139,25 @@ def _dollars(part: Spent, steps: Sequence[Step]) -> float:
 
 def _seconds(
     steps: Sequence[StepCost],
-    reads: float | None,
-    writes: float | None,
+    budget: UnitLimits,
     groups: Iterable[tuple[Step, ...]] = _TO_REST,
 ) -> float | None:
     """Return how long steps take, by default those before the first rest.
 
     The scarcest kind of units decides, in each group of steps that run at the same time.
     """
+    reads, writes = budget.reads, budget.writes
     if not (reads or writes):
         return None
     total = 0.0
     for together in groups:
-        longest = 0.0
         mine = [step for step in steps if step.step in together]
+        times = [0.0]
         if reads:
-            longest = sum(step.reads.value for step in mine) / reads
+            times.append(sum(step.reads.value for step in mine) / reads)
         if writes:
             names = {name for step in mine for name in step.writes}
-            longest = max(
-                longest,
-                *(
-                    sum(s.writes[name].value for s in mine if name in s.writes) / writes
-                    for name in names
-                ),
-            )
-        total += longest
+            units = (sum(s.writes[n].value for s in mine if n in s.writes) for n in names)
+            times += [one / writes for one in units]
+        total += max(times)
     return total

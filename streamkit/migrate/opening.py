@@ -20,7 +20,8 @@ from streamkit.migrate.indexes import indexes_created
 from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.rate import Charged, Rate, UnitLimits
 from streamkit.migrate.sharing import Shares
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.state import State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.view import MigrationView
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.clock import Clock

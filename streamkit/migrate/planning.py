@@ -6,91 +6,26 @@ budget, and problems: of the table, of the function (see `dry_run`), and targets
 taken or that two items would both become. Numbers from a sample have an error.
 """
 
-import json
 import random
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
-
-import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.matching import Matcher
-from streamkit.errors import ConfigurationError, DecodeError
-from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import open_book
-from streamkit.migrate.diffs import Diff, diff_of
-from streamkit.migrate.dry_run import DryRun, Trial, moods_of
-from streamkit.migrate.errors import error_id
-from streamkit.migrate.estimates import Forecast, forecast
-from streamkit.migrate.expenses import Expenses, Spent, entry_units, pass_units
-from streamkit.migrate.failing import located
-from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created, waits_for_indexes
-from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.indexes import waits_for_indexes
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.room import FamilyRoom
-from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
-from streamkit.migrate.transform import plain
+from streamkit.migrate.rate import Rate, UnitLimits
+from streamkit.migrate.sample_look import MigrationPlan, SampleLook
+from streamkit.migrate.sampling import Wanted, take_sample
 from streamkit.migrate.work import Schemas
-from streamkit.observe.pricing import DOLLARS, PRICED
-from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.scan.places import place_of, place_text
-from streamkit.stream.decode.keyed import trouble_of_key
 
 SAMPLE = Wanted(items=1000)
 """The sample that is read by default."""
-_READS_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class UnitBudget:
-    """Units a second, as `apply` would get them; None is without a limit."""
-
-    max_reads: float | None = None
-    max_writes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationPlan:
-    """What is known of a migration before it runs.
-
-    `matching` are the items of its entity, as a share of all, `needing` those of them that are not
-    right yet. `looked_at` items of the sample were read, which is a share of `sampled` of the
-    table. `indexes` are being created meanwhile, at a price of their own.
-    """
-
-    migration: str
-    mode: str
-    entity: str
-    looked_at: int
-    sampled: float
-    items: SampleEstimate
-    matching: SampleEstimate
-    needing: SampleEstimate
-    forecast: Forecast
-    problems: tuple[Problem, ...] = ()
-    diffs: tuple[Diff, ...] = ()
-    indexes: tuple[IndexBuild, ...] = ()
-    settle: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no reason against it."""
-        return not any(problem.severity == "error" for problem in self.problems)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        fields = asdict(self)
-        costs, diffs = fields.pop("forecast"), [diff.to_dict() for diff in self.diffs]
-        return {**fields, **costs, "ok": self.ok, "prices": PRICED, "diffs": diffs}
 
 
 async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
@@ -99,7 +34,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     migration: Migration,
     *,
     sample: Wanted = SAMPLE,
-    budget: UnitBudget | None = None,
+    budget: UnitLimits | None = None,
     diffs: int = 0,
     show_keys: bool = False,
     clock: Clock | None = None,
@@ -126,7 +61,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
     known = int(described.get("ItemCount", 0))
     taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
-    look = _Look(
+    look = SampleLook(
         migration,
         schemas,
         Calls(aws.dynamodb, Rate(clock), (schemas.source, schemas.target)),
@@ -144,7 +79,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
-    return look.plan(taken, budget or UnitBudget())
+    return look.plan(taken, budget or UnitLimits())
 
 
 def _problems_of_indexes(migration: Migration, schemas: Schemas) -> list[Problem]:
@@ -164,201 +99,3 @@ async def _note_state(app: App, aws: Aws, migration: Migration, problems: Proble
         order.require_turn(migration, [await book.read(one) for one in order.beside(migration)])
     except ConfigurationError as error:
         problems.note("warning", "order", str(error))
-
-
-@dataclass
-class _Seen:
-    """What was found in one part of the sample."""
-
-    scanned: int
-    units: float
-    matching: int = 0
-    needing: int = 0
-    spent: Spent = field(default_factory=lambda: defaultdict(float))
-    building: dict[str, list[int]] = field(default_factory=dict)
-
-
-@dataclass
-class _Look:
-    """Reads the items of a sample, and collects what it finds."""
-
-    migration: Migration
-    schemas: Schemas
-    calls: Calls
-    problems: Problems
-    diffs_wanted: int
-    show_keys: bool
-    now: float
-    seen: list[_Seen] = field(default_factory=list)
-    diffs: list[Diff] = field(default_factory=list)
-    targets: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Prepare the checks of an item; an aggregate has no function."""
-        schemas = self.schemas
-        self.trials: DryRun | None = None
-        self.room: FamilyRoom | None = None
-        if self.migration.function is not None:
-            self.trials = DryRun(self.migration, schemas.source, schemas.target, schemas.entities)
-            self.matches = self.trials.transform.matches
-            self.room = FamilyRoom(self.trials.transform) if self.migration.moves else None
-            for name in moods_of(self.migration):
-                self.problems.note(
-                    "warning",
-                    "impure",
-                    f"it names {name!r}: what it answers is to follow from the item",
-                )
-        self.expenses = Expenses(self.migration, schemas.source, schemas.target)
-        self.joins = KeyJoins(self.migration, schemas.source)
-        entity = self.migration.entity
-        if issubclass(entity, Aggregate):
-            self.matches = Matcher(source_of(entity), schemas.source, schemas.entities).matches
-
-    async def at(self, part: Part) -> None:
-        """Look at the items of a part."""
-        seen = _Seen(part.scanned, pass_units(part.items))
-        self.seen.append(seen)
-        for name in indexes_created(self.schemas.source):
-            index = self.schemas.source.indexes[name]
-            units = (entry_units(self.schemas.source, index, None, item) for item in part.items)
-            seen.building[name] = [one for one in units if one]
-        limiter = anyio.Semaphore(_READS_AT_ONCE)
-
-        async def one(item: dict[str, Wire]) -> None:
-            async with limiter:
-                await self._item(item, seen)
-
-        async with anyio.create_task_group() as group:
-            for item in part.items:
-                if self.matches(item):
-                    group.start_soon(one, item)
-
-    async def _item(self, item: dict[str, Wire], seen: _Seen) -> None:
-        seen.matching += 1
-        if self.trials is None:
-            seen.needing += 1
-            seen.spent["rewrite", "write", ""] += 5  # the entry of its ledger, twice, and its group
-            return
-        key = self.trials.transform.sources.family(item)
-        name = error_id(key)
-        trial = self.trials.of(item)
-        for fault, text in trial.faults:
-            self.problems.fault(fault, text, name)
-        self._expiry(item, trial, name)
-        self._key(item, name)
-        if self.room is not None and trial.rewrite is not None:
-            await self._fit(item, self.room, name)
-        if trial.rewrite is None:
-            seen.needing += 1
-            return
-        there = [
-            await self.calls.get(self.schemas.target.name, t.key) for t in trial.rewrite.targets
-        ]
-        needs = self._needs(key, trial, there)
-        seen.needing += needs
-        self.joins.see(plain(item), trial.rewrite)
-        for what, units in self.expenses.of(item, trial.rewrite, there).items():
-            seen.spent[what] += units
-        if needs and len(self.diffs) < self.diffs_wanted:
-            shown = json.dumps(json.loads(place_text(key))) if self.show_keys else name
-            self.diffs.append(diff_of(shown, trial, there))
-
-    async def _fit(self, item: dict[str, Wire], room: FamilyRoom, name: str) -> None:
-        """Check that one condition holds what a write of an item's family asks for."""
-        schema, sources = self.schemas.source, room.transform.sources
-        own = place_text(schema.key_of(item))
-        try:
-            old: dict[str, dict[str, Wire] | None] = {own: item}
-            for place in sources.places(item).keys() - {own}:
-                old[place] = await self.calls.get(schema.name, place_of(place))
-            if not room.is_enough(sources.family(item), old):
-                text = "its writes ask for more attributes by name than one condition holds"
-                self.problems.fault("too large", text, name)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            self.problems.fault("transform", located(error), name)
-
-    def _needs(
-        self, key: Mapping[str, Wire], trial: Trial, there: list[dict[str, Wire] | None]
-    ) -> bool:
-        """Return whether an item is not right yet; check what is in its targets' places."""
-        rewrite = trial.rewrite
-        assert rewrite is not None  # noqa: S101 - the caller has looked
-        if not self.migration.is_pairs:
-            return rewrite.changes_item
-        mark, name = mark_of(self.migration, self.schemas.source, key), error_id(key)
-        needs = self.migration.mode == "split" and rewrite.changes_item
-        for target, one in zip(rewrite.targets, there, strict=True):
-            place = place_is(self.migration, mark, target, one)
-            needs = needs or place != "right"
-            if place in ("taken", "late"):
-                self.problems.fault("conflict", "another item is where it belongs", name)
-            elif self.targets.setdefault(place_text(target.key), name) != name:
-                self.problems.fault("collision", "two items would become one", name)
-        return needs
-
-    def _key(self, item: Mapping[str, Wire], name: str) -> None:
-        """Check whether it may be an item of another type, or its fields build another key."""
-        assert self.trials is not None  # noqa: S101 - the caller has looked
-        try:
-            trouble = trouble_of_key(self.trials.transform.entity(item), self.schemas.source)
-        except DecodeError:
-            return  # a function that takes the entity has failed on it
-        if trouble is not None:
-            self.problems.fault("key", f"they {trouble}", name)
-
-    def _expiry(self, item: Mapping[str, Wire], trial: Trial, name: str) -> None:
-        ttl = self.schemas.source.ttl
-        if ttl is None:
-            return
-        if 0 < float(item.get(ttl, {}).get("N", "0")) < self.now:
-            self.problems.fault("expired", f"it waits for its deletion, by {ttl}", name)
-        rewrite = trial.rewrite
-        if rewrite is not None and ttl in {*rewrite.sets, *rewrite.removes}:
-            self.problems.fault("expiry", f"when it expires changes, by {ttl}", name)
-
-    def plan(self, sample: Sample, budget: UnitBudget) -> MigrationPlan:
-        """Return the plan from everything that was found."""
-        seen = self.seen
-        scanned = [float(one.scanned) for one in seen]
-        matching = [float(one.matching) for one in seen]
-        units = [one.units for one in seen]
-        found = forecast(
-            self.migration,
-            sample,
-            units,
-            scanned,
-            [one.spent for one in seen],
-            reads=budget.max_reads,
-            writes=budget.max_writes,
-        )
-        advice = self.joins.advice
-        if advice is not None:
-            self.problems.note("warning", "index", advice)
-        if not sum(matching):
-            self.problems.note(
-                "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
-            )
-        return MigrationPlan(
-            migration=self.migration.id,
-            mode=self.migration.mode,
-            entity=self.migration.entity.__name__,
-            looked_at=sample.scanned,
-            sampled=sample.share,
-            items=sample.total_of(scanned),
-            matching=sample.ratio_of(matching, scanned),
-            needing=sample.ratio_of([float(one.needing) for one in seen], matching),
-            forecast=found,
-            problems=self.problems.all(sum(matching)),
-            diffs=tuple(self.diffs),
-            indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
-            settle=self.migration.policy,
-        )
-
-    def _build(self, sample: Sample, name: str) -> IndexBuild:
-        writes = [float(sum(one.building[name])) for one in self.seen]
-        return IndexBuild(
-            name,
-            sample.total_of([float(len(one.building[name])) for one in self.seen]),
-            sample.total_of(writes),
-            sample.total_of([DOLLARS["write"] * units for units in writes]),
-        )

@@ -23,7 +23,8 @@ from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
-from streamkit.migrate.state import PASSES, State, StateBook
+from streamkit.migrate.state import PASSES, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, ControlSpace, Cursor

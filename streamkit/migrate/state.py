@@ -1,4 +1,4 @@
-"""Store the state of a migration in one item, which changes only IF it is as it was read.
+"""Describe the state of a migration, from phase to phase; `state_book` stores it. Pure.
 
 `phase` is what was reached, and `paused` says that operators want it to wait; every process that
 runs the migration follows both, so that a pause needs no reply. The steps are
@@ -22,24 +22,17 @@ makes the sources that are missing because their changes were lost), `unturning`
 again) and `dropping` (targets become stubs, and go); then `rolled back`. `blocked`: items could not
 be migrated, and people must decide.
 
-In: an app and its migrations. Out: states, and the audit in them.
+In: a state's stored text, or a command. Out: states, and the audit in them. On failure:
+`ConfigurationError` for a phase that this version does not know.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any, Final, Literal, get_args
 
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import MOVES
-from streamkit.model.conditions import Attr, absent
-from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import OURS, Action, Verb
-from streamkit.progress.control import ControlSpace
-from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
+from streamkit.progress.operation import Audit, AuditEntry, noted, read_audit
 
 Phase = Literal[
     "new",
@@ -84,13 +77,9 @@ _RECORDS = "pairs "
 GATES: Final = 64
 """Copies of what pairs are made under. Each transaction that makes one checks a copy, and two at
 one copy conflict; one transaction writes them all, together with the state."""
-LABEL = "migrations"
-"""The stream's name in control items of migrations, which outlive the stream they began with."""
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """First words of the audit lines of operators' commands; lines of processes begin differently."""
 _AUDIT_MAX = 200
-_ALONG_MAX = 99
-"""Actions beside the write of a state: gates, and checks of other migrations, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +185,7 @@ class State:
 
     def commanded(self, said: AuditEntry) -> "State":
         """Return the state after one more command."""
-        return _next(self, self.noted(said))
+        return replace(self.noted(said), version=self.version + 1)
 
     def noted(self, said: AuditEntry) -> "State":
         """Return the state with one more line in its audit."""
@@ -227,120 +216,3 @@ def read_state(text: str, version: int) -> State:
             f"migration {state.id} is in phase {state.phase!r}, which this version does not know"
         )
     return state
-
-
-class StateBook:
-    """The states of an app's migrations."""
-
-    def __init__(self, dynamodb: Any, control: TableSchema, app: str) -> None:
-        self.store = CursorStore(dynamodb, ControlSpace.of(control, app, LABEL))
-
-    async def read(self, migration: str) -> State:
-        """Return a migration's state; one that was never applied is `new`."""
-        item = await self.store.item("migration", migration)
-        if item is None:
-            return State(migration)
-        return read_state(item["state"]["S"], int(item["version"]["N"]))
-
-    async def read_all(self, migrations: Iterable[str]) -> dict[str, State]:
-        """Return the states of several, by number."""
-        return {one: await self.read(one) for one in migrations}
-
-    async def write(self, before: State, after: State) -> State:
-        """Write a state IF it is as it was read; return it with its new version.
-
-        Raises:
-            LeaseLost: it is not.
-        """
-        along = self._gates(before, after)
-        return await self.operation(before.id).step(before, _next(before, after), along)
-
-    def operation(
-        self, migration: str, held: Callable[[State], bool] = lambda _: False
-    ) -> Operation[State]:
-        """Return a migration's operation; a process that pauses make wait says when by `held`."""
-        return Operation(self.store, partial(self.read, migration), self._writes, held)
-
-    def _writes(self, before: State, after: State) -> Action:
-        action = self.store.space.update("migration", before.id)
-        action.sets |= {
-            "state": {"S": json.dumps(after.to_dict(), separators=(",", ":"))},
-            "version": {"N": str(after.version)},
-        }
-        action.guards.append((_as_read(before), OURS))
-        return action
-
-    def _gates(self, before: State, after: State) -> list[Action]:
-        """Return the writes of all copies of what pairs are made under, where it changes."""
-        if before.gate == after.gate:
-            return []
-        space, names = self.store.space, [("gate", after.id, f"{n}") for n in range(GATES)]
-        if not after.gate:
-            return [space.delete(*one) for one in names]
-        return [space.put({"state": {"S": after.gate}}, *one) for one in names]
-
-    def _still(self, other: State) -> Action:
-        check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
-        check.guards.append((_as_read(other), OURS))
-        return check
-
-    async def change(self, migration: str, change: Callable[[State], State]) -> State:
-        """Change a state, however often other processes change it at the same time.
-
-        Raises:
-            ConfigurationError: any error of `change`, for example that the phase does not allow it.
-        """
-        return await self.change_beside(migration, (), lambda state, _: change(state))
-
-    async def change_beside(
-        self,
-        migration: str,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
-    ) -> State:
-        """Change a state as the states of other migrations allow, which the write checks, too.
-
-        Raises:
-            ConfigurationError: any error of `change`.
-        """
-
-        async def decide(before: State) -> Step[State] | None:
-            step = await self._beside(before, others, change)
-            return None if step.after == before else replace(step, after=_next(before, step.after))
-
-        return await self.operation(migration).change(decide)
-
-    async def command(
-        self,
-        migration: str,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
-        said: AuditEntry,
-    ) -> State:
-        """Change a state like `change_beside`, unless another command comes between.
-
-        Raises:
-            ConfigurationError: any error of `change`, or another command came between.
-        """
-        decide = partial(self._beside, others=others, change=change)
-        return await self.operation(migration).command(decide, said)
-
-    async def _beside(
-        self,
-        before: State,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
-    ) -> Step[State]:
-        beside = [await self.read(other) for other in others]
-        after = change(before, beside)
-        gates = self._gates(before, after)
-        checked = beside[-(_ALONG_MAX - len(gates)) :]
-        return Step(after, [*gates, *(self._still(other) for other in checked)])
-
-
-def _next(before: State, after: State) -> State:
-    return replace(after, version=before.version + 1)
-
-
-def _as_read(state: State) -> Guard:
-    return Guard(Attr("version").eq(state.version) if state.version else absent)

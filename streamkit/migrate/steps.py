@@ -14,8 +14,6 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import (
-    Limit,
-    limited,
     migration_of,
     open_book,
     require_begun,
@@ -25,11 +23,13 @@ from streamkit.migrate.commands import (
 from streamkit.migrate.course import first_of
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.indexes import unreadable_indexes
+from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.releases import other_releases
-from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
+from streamkit.migrate.state import SWITCHED, Phase, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 

@@ -20,7 +20,7 @@ from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
-from streamkit.migrate.state import StateBook
+from streamkit.migrate.state_book import StateBook
 from streamkit.model.builds import pass_name
 from streamkit.operate.replay_report import replay_name
 from streamkit.progress.clock import utc

@@ -17,7 +17,8 @@ from streamkit.migrate.attempts import Undecided
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.state import State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import PAIR

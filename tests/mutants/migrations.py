@@ -249,8 +249,8 @@ MUTANTS = (
     Mutant(
         "message-shown-unasked",
         "migrate/errors.py",
-        '            "place": self.place,\n        }',
-        '            "place": f"{self.place} {self.detail}",\n        }',
+        '"since", "phase", "place")\n',
+        '"since", "phase", "place", "detail")\n',
         "item data is printed where nobody asked for it",
         test="tests/unit/migrate/test_migration_mending.py::test_a_failure_names_the_line_of_the_users_code_and_its_message_only_on_request",
     ),
@@ -352,7 +352,7 @@ MUTANTS = (
     ),
     Mutant(
         "order-of-a-moment-ago",
-        "migrate/state.py",
+        "migrate/state_book.py",
         "for other in checked)",
         "for other in beside[:0])",
         "two people begin and take back at once what builds on each other",

@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-blind-to-wide-families",
-        "migrate/planning.py",
+        "migrate/sample_look.py",
         "            if not room.is_enough(",
         "            if False and not room.is_enough(",
         "items with more attributes than a condition holds are found only when they fail",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-looks-at-one-of-several",
-        "migrate/planning.py",
+        "migrate/sample_look.py",
         "sources.places(item).keys() - {own}:",
         "set[str]():",
         "what several items hold together is found only when they fail",
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "gate-left-open",
-        "migrate/state.py",
+        "migrate/state_book.py",
         "        if before.gate == after.gate:\n            return []\n",
         "        if before.gate:\n            return []\n",
         "a process that stood still leaves a copy after a rollback",

@@ -17,7 +17,8 @@ from streamkit.migrate.capture import capture_app
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.state import State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY, PAIR

@@ -10,7 +10,8 @@ import pytest
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands
 from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.state import State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.world import Process

@@ -18,7 +18,8 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands
 from streamkit.migrate.errors import Reason, error_id
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.state import State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import COPY, PAIR

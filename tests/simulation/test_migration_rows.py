@@ -25,7 +25,7 @@ from streamkit.migrate.in_place import InPlace
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
-from streamkit.migrate.state import StateBook
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import MigrationWork

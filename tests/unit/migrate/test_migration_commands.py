@@ -10,7 +10,7 @@ from streamkit.aws_lambda.migration import process_slice
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.running import Runner
-from streamkit.migrate.state import StateBook
+from streamkit.migrate.state_book import StateBook
 from tests.unit.migrate.test_migration_slices import Order, at_table, labels
 
 

@@ -214,7 +214,7 @@ def test_a_plan_tells_what_an_index_costs_that_is_being_created(capsys):
     (index,) = plan.indexes
     assert (index.name, index.entries.value, index.writes.value) == ("ByRound", items, items)
     assert index.dollars.value > 0
-    assert plan.to_dict()["indexes"] == [asdict(index)]
+    assert plan.to_dict()["indexes"] == (asdict(index),)
     texts = [one.text for one in plan.problems if one.kind == "index"]
     assert texts == ["ByRound is being created: `switch` is refused until it can be read"]
     assert plan.ok

@@ -14,8 +14,8 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
 from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors
-from streamkit.migrate.planning import UnitBudget, plan_migration
-from streamkit.migrate.rate import Rate
+from streamkit.migrate.planning import plan_migration
+from streamkit.migrate.rate import Rate, UnitLimits
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
 from streamkit.testing.loop import run_virtually
@@ -401,7 +401,7 @@ def test_units_of_pairs_are_those_that_the_engine_counts():
 
 def test_the_time_follows_from_the_scarcest_units():
     orders = [Order(number=n) for n in range(50)]
-    budget = UnitBudget(max_reads=1000, max_writes=2)
+    budget = UnitLimits(reads=1000, writes=2)
     plan = plan_of(label, orders, budget=budget)
     steps = {step.step: step for step in plan.forecast.steps}
     writes = sum(steps[name].writes[""].value for name in ("scan", "rewrite", "verify"))
