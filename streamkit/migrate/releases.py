@@ -13,6 +13,7 @@ import anyio
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
+from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import Member, MemberList
@@ -42,6 +43,19 @@ async def other_releases(app: App, aws: Aws) -> str | None:
         f"{', '.join(found[:_NAMED])}{more} run another release than this command: deploy the one"
         " that knows the migration, and run the command with it; or say --anyway with a reason"
     )
+
+
+async def require_this_release(app: App, aws: Aws, anyway: str | None) -> None:
+    """Refuse to go on while another release runs, unless there is a reason to do it anyway.
+
+    Raises:
+        ConfigurationError: another one runs, or the reason is empty.
+    """
+    if anyway is not None and not anyway.strip():
+        raise ConfigurationError("--anyway takes a reason, which is stored")
+    others = None if anyway is not None else await other_releases(app, aws)
+    if others is not None:
+        raise ConfigurationError(others)
 
 
 async def _strangers(member_list: MemberList, fingerprint: str) -> list[Member]:

@@ -27,7 +27,7 @@ from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.releases import other_releases
+from streamkit.migrate.releases import require_this_release
 from streamkit.migrate.state import SWITCHED, Phase, State
 from streamkit.migrate.state_book import StateBook
 from streamkit.progress.clock import Clock, SystemClock
@@ -143,7 +143,7 @@ async def switch(
     if (await book.read(migration.id)).phase == "ready":
         if anyway is None:
             await _require_indexes(app, aws, migration)
-        await _require_release(app, aws, anyway)
+        await require_this_release(app, aws, anyway)
     return await _go(book, migration, "ready", "switching", {"switched": entry.at}, entry)
 
 
@@ -187,7 +187,7 @@ async def contract(
         found = await objection(errors, entry.at, replace(state, declared=declared))
         if found is not None:
             raise ConfigurationError(f"migration {number}: {found}")
-        await _require_release(app, aws, anyway)
+        await require_this_release(app, aws, anyway)
     facts: dict[str, Any] = {"stage": "comparing", "note": "", "declared": declared}
     gone = await _go(book, migration, "soaking", "contracting", facts, entry)
     if not old_code and not gone.declared:
@@ -249,19 +249,6 @@ async def rollback(
 def _entry(what: str, anyway: str | None, by: str | None, clock: Clock | None) -> AuditEntry:
     text = what if anyway is None else f"{what} anyway: {anyway}"
     return AuditEntry((clock or SystemClock()).time(), by or operator(), text)
-
-
-async def _require_release(app: App, aws: Aws, anyway: str | None) -> None:
-    """Refuse to go on while another release runs, unless there is a reason to do it anyway.
-
-    Raises:
-        ConfigurationError: another one runs, or the reason is empty.
-    """
-    if anyway is not None and not anyway.strip():
-        raise ConfigurationError("--anyway takes a reason, which is stored")
-    others = None if anyway is not None else await other_releases(app, aws)
-    if others is not None:
-        raise ConfigurationError(others)
 
 
 async def _require_indexes(app: App, aws: Aws, migration: Migration) -> None:

@@ -19,7 +19,6 @@ limit of `findings`, and nothing of items that are right (see `orphans`).
 """
 
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -33,13 +32,14 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
+from streamkit.migrate.known import Known, Wants, known_of
 from streamkit.migrate.mending import open_work
 from streamkit.migrate.opening import Opened
-from streamkit.migrate.orphans import BUCKETS, PairSearch, everything
+from streamkit.migrate.orphans import PairSearch, everything
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.rate import UnitLimits
 from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.settling import LOOKS, Settling, is_sure
+from streamkit.migrate.settling import LOOKS, Settling
 from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState
 from streamkit.migrate.work import MigrationWork
 from streamkit.progress.actions import Wire
@@ -55,10 +55,6 @@ _READS_AT_ONCE = 16
 _PAGE = PassPace().page
 
 Item = dict[str, Wire]
-Copies = dict[int, ItemDifference]
-"""Copies without a source, by the digests of their pairs."""
-Wants = Callable[[int], bool]
-"""Says of a pair's digest whether a search looks for its copy and its source."""
 
 
 async def verify_migration(  # noqa: PLR0913 - each says one thing of the verification
@@ -113,22 +109,6 @@ async def verify_migration(  # noqa: PLR0913 - each says one thing of the verifi
             checking = _Checking(opened, work, book, share, repair, least)
             if (found := await checking.run()) is not None:
                 return found
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What the passes so far have found; the present one looks for what it `wants`, or everything.
-
-    Copies that are `orphans` have no source for sure; those in `doubt` are looked at again. `more`
-    are the buckets that are not searched yet.
-    """
-
-    first: Findings
-    found: Found
-    orphans: Copies
-    doubt: Copies
-    wants: Wants | None
-    more: Sequence[frozenset[int]]
 
 
 @dataclass
@@ -256,31 +236,14 @@ class _Checking:
         async with self.work.calls.rate.paced(PAGE_WRITES):
             await segment.advance(reply.get("LastEvaluatedKey"), actions)
 
-    async def _known(self, now: VerificationState) -> _Known:
+    async def _known(self, now: VerificationState) -> Known:
         """Return what is known by now; what a pass wants depends only on the passes before it."""
-        first, *searches = await self.book.found(now)
-        found = Found(self.found.waived, beyond=first.beyond)
-        for one in first.different:
-            found.add(one)
-        buckets = list(first.balance.rounds()) if self._looks_for_orphans else []
-        doubt, orphans = Copies(), Copies()
-        wants: Wants | None = None
-        for number in range(now.rounds):
-            wants, left = partial(_falls_in, buckets[number]), searches[number].search.left
-            doubt |= left
-            for one in left.values():
-                found.add(one)
-        for number, capture in enumerate(now.looks, now.rounds):
-            wants = frozenset(doubt).__contains__
-            left = searches[number].search.left
-            sure = {p: one for p, one in left.items() if is_sure(one, doubt[p], capture)}
-            orphans |= sure
-            doubt = {p: one for p, one in left.items() if p not in sure}
-        return _Known(first, found, orphans, doubt, wants, buckets[now.rounds :])
+        found = await self.book.found(now)
+        return known_of(found, now, self.found.waived, orphans=self._looks_for_orphans)
 
     # -- settling ------------------------------------------------------------------------------
 
-    async def _settle(self, now: VerificationState, known: _Known) -> None:
+    async def _settle(self, now: VerificationState, known: Known) -> None:
         """Look again at what differs, and write the report, unless the phase has changed."""
         kept, copies = known.found.kept, {**known.orphans, **known.doubt}.values()
         others = {name: kept[name] for name in kept.keys() - {one.id for one in copies}}
@@ -329,7 +292,3 @@ class _Checking:
 
     async def _waived(self) -> frozenset[str]:
         return frozenset(error.id for error in await self.opened.errors.all() if error.waived)
-
-
-def _falls_in(buckets: frozenset[int], pair: int) -> bool:
-    return pair % BUCKETS in buckets

@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "switched-under-another-release",
         "migrate/steps.py",
-        "        await _require_release(app, aws, anyway)\n    return await _go(book",
+        "        await require_this_release(app, aws, anyway)\n    return await _go(book",
         "        pass\n    return await _go(book",
         "new items count while workers run that do not know them",
         test="tests/unit/migrate/test_migration_releases.py::test_a_live_worker_of_another_release_holds_a_step_back_until_there_is_a_reason",

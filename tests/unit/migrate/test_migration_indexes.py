@@ -14,7 +14,7 @@ from streamkit.cli.migration_views import describe_plan, progress_line
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
+from streamkit.migrate import commands, releases, steps
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
@@ -172,7 +172,7 @@ def test_a_switch_is_refused_while_an_index_of_its_entities_is_being_created(any
         assert (await runner.run()).phase == "ready"
         await site.create_again("ByLabel")
         site.world.engine.index_creation = 0.0
-        other = await steps.other_releases(site.app, site.aws)
+        other = await releases.other_releases(site.app, site.aws)
         assert other is None
         said = {"clock": site.world.clock, "by": "op"}
         if anyway is None:
