@@ -31,6 +31,7 @@ from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_records, require_same
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
+from streamkit.migrate.live import LiveWork
 from streamkit.migrate.opening import index_is_there, open_migration
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import broken_word, last_write, objection
@@ -142,8 +143,8 @@ class Runner:
             self.migration,
             opened.schemas,
             self.tables.control,
-            partial(self._live, MigrationWork.live),
-            partial(self._live, MigrationWork.live_target),
+            partial(self._live, LiveWork.take),
+            partial(self._live, LiveWork.take_target),
             self.clock,
         )
         operation = self.book.operation(self.migration.id, self._is_held)
@@ -183,15 +184,14 @@ class Runner:
 
     # -- capturing -----------------------------------------------------------------------------
 
-    async def _live(
-        self, what: Callable[[MigrationWork, Any], Awaitable[None]], change: Any
-    ) -> None:
+    async def _live(self, what: Callable[[LiveWork, Any], Awaitable[None]], change: Any) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
-        if what is MigrationWork.live and self._work and self._work.is_old_write(change):
+        old = what is LiveWork.take and self._work and LiveWork(self._work).is_old_write(change)
+        if old:
             self.opened.old_writes.count(self.state, change.created_at.timestamp())
         while self._work is not None and self._captures(self.state):
             try:
-                await what(self._work, change)
+                await what(LiveWork(self._work), change)
             except PhaseOver:
                 continue  # the task that found out has read the new phase
             return

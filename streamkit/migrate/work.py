@@ -1,14 +1,13 @@
-"""Choose what is done with one item in each phase of a migration, by the pass and by the stream.
+"""Choose what a pass does with one item in each phase of a migration; `live` has the changes.
 
-In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `families`. The mode and
-the phase decide which; this module itself writes only the marks of `touch`.
+In: an item of a pass. Out: calls of `in_place`, `pairs` and `families`. The mode and the phase
+decide which; this module itself writes only the marks of `touch`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from streamkit.changes import Change
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
@@ -26,7 +25,6 @@ from streamkit.migrate.transform import Transform, plain, reversed_migration
 from streamkit.migrate.writes import delete, update, whole
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import COPY, PAIR
-from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
@@ -34,16 +32,10 @@ from streamkit.progress.clock import Clock
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""
 
-_NEW_COUNTS_TOO = frozenset(
+NEW_COUNTS_TOO = frozenset(
     {
-        "ready",
-        "switching",
-        "soaking",
-        "comparing",
-        "returning",
-        "following",
-        "unturning",
-        "dropping",
+        *("ready", "switching", "soaking", "comparing"),
+        *("returning", "following", "unturning", "dropping"),
     }
 )
 """The phases in which a new item without an old one gets one, if `reverse` says how."""
@@ -91,31 +83,25 @@ class MigrationWork:
         self.calls = calls
         self._book = book
         self._clock = clock
-        failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase)
-        self._failed = failed
+        failed = self.failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase)
         back = state.direction == "back" and not migration.is_pairs
         if back and migration.reverse is None:
             raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
-        self.transform = Transform(
-            reversed_migration(migration) if back else migration,
-            schemas.source,
-            schemas.target,
-            schemas.entities,
-        )
+        chosen = reversed_migration(migration) if back else migration
+        self.transform = Transform(chosen, schemas.source, schemas.target, schemas.entities)
         self.in_place = InPlace(self.transform, calls, failed)
         self.pairs = Pairs(self.transform, calls, failed)
         rules = Rules(
             counts_new=state.phase in SWITCHED,
             makes_new=state.direction == "forward" and state.phase != "done",
-            makes_old=state.does in _NEW_COUNTS_TOO,
+            makes_old=state.does in NEW_COUNTS_TOO,
             drops=state.does == "dropping",
             stubs=not state.at_once,
             gate=state.gate,
         )
         self.families = Families(self.transform, calls, failed, rules, self._note_written)
-        self._target: Matcher | None = None
-        if migration.target is not None and migration.is_pairs:
-            self._target = Matcher(migration.target, schemas.target, schemas.entities)
+        made = migration.target if migration.is_pairs else None
+        self._target = Matcher(made, schemas.target, schemas.entities) if made else None
 
     @property
     def tables(self) -> list[TableSchema]:
@@ -160,19 +146,19 @@ class MigrationWork:
         An old item with a stamp has a record, which the pass reads, too.
         """
         if self.state.does == "following":
-            new = self._is_target(item) and COPY not in item
+            new = self.is_target(item) and COPY not in item
             return await self.families.old_key(item) if new else None
         record = self.families.records.old_key(item)
         if self.state.does == "contracting" and record and self.families.records.is_left(item):
             return None  # it is a stub; `closing` looks at it
         if record is not None or self.table.name != self.schema.name:
             return record if self.state.phase != "scanning" else None
-        ours = PAIR in item and self._side(item)
+        ours = PAIR in item and self.side(item)
         if ours or not self.transform.matches(item) or COPY in item:
             return None
         return self.schema.key_of(item)
 
-    def _side(self, item: Item | None) -> str:
+    def side(self, item: Item | None) -> str:
         """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
         owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
         return rest.partition(":")[2] if owner == self.migration.id else ""
@@ -185,7 +171,7 @@ class MigrationWork:
             await self.pairs.forward(self.schema.key_of(item), tally, seen=seen)
         else:
             await self.in_place.reconcile(item, tally, live=False)
-        if self.state.phase == "verifying" and self.migration.check is not None:
+        if self.state.phase == "verifying":
             await self._check(item, tally)
 
     async def touch(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
@@ -200,7 +186,7 @@ class MigrationWork:
             own, there = spec_of(self.migration.entity).type, attribute(typed)
             held.append(any_of(there.not_exists(), there.eq(own)))
         sets = {TOUCH: {"S": touch}}
-        action = update(self.schema, self.schema.key_of(item), held, self._failed.writer, sets=sets)
+        action = update(self.schema, self.schema.key_of(item), held, self.failed.writer, sets=sets)
         outcome = await self.calls.write(action)
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
@@ -214,17 +200,17 @@ class MigrationWork:
 
     async def _check(self, item: Item, tally: Tally) -> None:
         """Run the migration's own check on an item in the new shape."""
-        key = self.schema.key_of(item)
-        now = await self.calls.get(self.schema.name, key)
-        if now is None or self.migration.check is None:
+        check, key = self.migration.check, self.schema.key_of(item)
+        now = None if check is None else await self.calls.get(self.schema.name, key)
+        if check is None or now is None:
             return
+        what: str | Exception = "the migration's own check says no"
         try:
-            right = self.migration.check(self.transform.entity(now))
+            if check(self.transform.entity(now)):
+                return
         except Exception as error:  # noqa: BLE001 - whatever the application's check raises
-            await self._failed.note(key, tally, "check", error)
-            return
-        if not right:
-            await self._failed.note(key, tally, "check", "the migration's own check says no")
+            what = error
+        await self.failed.note(key, tally, "check", what)
 
     async def failing(self) -> int:
         """Retry what has failed; return how many items are still not right."""
@@ -249,8 +235,7 @@ class MigrationWork:
             await self.pairs.forward(key, tally)
         elif item is not None:
             await self.in_place.reconcile(item, tally, live=False)
-            if self.migration.check is not None:
-                await self._check(item, tally)
+            await self._check(item, tally)
 
     async def drop(self, key: Item, copy: Item) -> bool:
         """Delete a copy without a source, if it is as it was read; return whether it is gone."""
@@ -259,67 +244,6 @@ class MigrationWork:
             return True
         target = self.transform.target
         return await self.calls.write(delete(target, key, whole(target, copy))) is DONE
-
-    # -- the stream ----------------------------------------------------------------------------
-
-    async def live(self, change: Change[Any]) -> None:
-        """Do with a change what the pass would do with its item."""
-        tally = Tally()
-        old: Any = change.old
-        new: Any = change.new
-        if not self.migration.is_pairs:
-            if new is not None and self.transform.matches(new):
-                await self.in_place.reconcile(new, tally, live=True)
-            return
-        if self.migration.moves:
-            await self._settle_change(old, new, change.created_at.timestamp())
-            return
-        item = new if new is not None else old
-        if item is not None and self.transform.matches(item):
-            await self.pairs.forward(self.schema.key_of(item), tally, old=old)
-
-    async def _settle_change(self, old: Item | None, new: Item | None, at: float) -> None:
-        """Settle the family of an item that other code has written."""
-        item = new if new is not None else old
-        if item is None or (new is not None and self._by_us(old, new)):
-            return
-        side = self._side(new) or self._side(old)
-        if side != "new" and self.transform.matches(item):
-            await self.families.settle(self.schema.key_of(item), Tally(), at=at)
-        if side != "old" and self.migration.to is None and (side or self._is_target(item)):
-            await self._settle_new(new, old)
-
-    async def _settle_new(self, new: Item | None, old: Item | None) -> None:
-        """Settle the family of a new item; before `ready` only that of one with a record."""
-        if self.state.does in _NEW_COUNTS_TOO or self._side(new) or self._side(old):
-            key = await self.families.old_key(new, old)
-            if key is not None:
-                await self.families.settle(
-                    key, Tally(), new=self.transform.target.key_of(new or old or {})
-                )
-
-    def is_old_write(self, change: Change[Any]) -> bool:
-        """Return whether a change is a write of the application in the old shape, or at an old key.
-
-        A deletion has no shape; at an old key it is a write.
-        """
-        old: Any = change.old
-        new: Any = change.new
-        item, moves = new if new is not None else old, self.migration.moves
-        if item is None or not self.transform.matches(item) or self.state.direction == "back":
-            return False
-        if not moves and (self.migration.is_pairs or new is None):
-            return False
-        if new is not None and _by_migration(old, new):
-            return False
-        if moves:
-            gone = self.state.at_once or not self.families.shapes.says(item, new=False)
-            stub = new is None and gone
-            return (self._side(new) or self._side(old)) != "new" and not stub
-        try:
-            return self.transform.of(plain(new)).changes_item
-        except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
-            return False
 
     async def _note_written(self, key: Item, at: float) -> None:
         """Write down that old code has written at an old key, carried over or not.
@@ -330,13 +254,6 @@ class MigrationWork:
         at = 0 if self.state.at_once else at
         if self.state.does in _OVERLAP and (not at or at >= self.state.switched):
             await self._book.written(key, at or self._clock.time())
-
-    async def live_target(self, change: Change[Any]) -> None:
-        """Do with a change of a target in another table what its source needs."""
-        old: Any = change.old
-        new: Any = change.new
-        if new is None or not self._by_us(old, new):
-            await self._settle_new(new, old)
 
     # -- what was late -------------------------------------------------------------------------
 
@@ -369,7 +286,7 @@ class MigrationWork:
         if now is None:
             return
         key, new = self.families.records.old_key(now), None
-        if key is None and self._side(now) == "new":
+        if key is None and self.side(now) == "new":
             key, new = await self.families.old_key(now), self.transform.target.key_of(now)
         elif key is None and table == self.schema.name and self.transform.matches(now):
             key = self.schema.key_of(now)
@@ -378,17 +295,6 @@ class MigrationWork:
                 step = _STEPS.get(self.state.does, "")
                 await self.families.settle(key, Tally(), step=step, new=new)
 
-    def _by_us(self, old: Item | None, new: Item) -> bool:
-        """Return whether a change is this migration's own."""
-        return _by_migration(old, new, self._failed.writer)
-
-    def _is_target(self, item: Item) -> bool:
+    def is_target(self, item: Item) -> bool:
+        """Return whether an item is one that the migration makes, perhaps in its new place."""
         return self._target is not None and self._target.matches(item)
-
-
-def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:
-    """Return whether a migration made a change: any, or the one that leaves such origins."""
-    origin = new.get(ORIGIN, {"S": ""})
-    text, end = origin["S"], f":{writer}" if writer else ""
-    ours = text.startswith("migration:") and text.endswith(end)
-    return ours and (old is None or old.get(ORIGIN) != origin)

@@ -280,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "touches-taken-for-old-writes",
-        "migrate/work.py",
+        "migrate/live.py",
         "        if new is not None and _by_migration(old, new):\n            return False\n        if moves",
         "        if moves",
         "the migration's own marks look as if old code wrote each item",
@@ -288,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "others-taken-for-old-writes",
-        "migrate/work.py",
+        "migrate/live.py",
         "if new is not None and _by_migration(old, new):\n            return False\n        if moves",
         "if new is not None and self._by_us(old, new):\n            return False\n        if moves",
         "another migration looks as if old code wrote the items that it writes",
@@ -296,8 +296,8 @@ MUTANTS = (
     ),
     Mutant(
         "copies-taken-for-old-writes",
-        "migrate/work.py",
-        '            return (self._side(new) or self._side(old)) != "new" and not stub\n',
+        "migrate/live.py",
+        '            return (work.side(new) or work.side(old)) != "new" and not stub\n',
         "            return not stub\n",
         "what new code writes looks as if old code did, where keys have one shape",
         test="tests/unit/migrate/test_migration_old_writes.py::test_writes_at_new_keys_of_the_same_shape_are_not_old_ones",

@@ -12,7 +12,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
-from streamkit.migrate import commands
+from streamkit.migrate import commands, limits
 from streamkit.migrate.mending import list_errors
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.rate import Rate, UnitLimits
@@ -349,9 +349,9 @@ def test_a_share_is_of_the_scarcest_that_is_provisioned():
             for index in table["GlobalSecondaryIndexes"]:
                 index["ProvisionedThroughput"] = _units(100, 30)
             await aws.dynamodb.create_table(**table)
-            return await commands.share_of(app, aws, 0.5)
+            return await limits.share_of(app, aws, 0.5)
 
-    assert run_virtually(main, seed=1) == commands.Limit(max_reads=50, max_writes=15)
+    assert run_virtually(main, seed=1) == limits.Limit(max_reads=50, max_writes=15)
 
 
 def _units(reads, writes):

@@ -1,0 +1,95 @@
+"""Do with a change of the stream what a pass would do with its item.
+
+In: a change whose images are items in wire form. Out: calls of `in_place`, `pairs` and `families`,
+as the phase of the work requires; and whether a change is a write of old code. On failure: as these
+modules.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.changes import Change
+from streamkit.migrate.tallies import Tally
+from streamkit.migrate.transform import plain
+from streamkit.migrate.work import NEW_COUNTS_TOO, Item, MigrationWork
+from streamkit.model.origin import ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWork:
+    """The work of one phase on what is written meanwhile."""
+
+    work: MigrationWork
+
+    async def take(self, change: Change[Any]) -> None:
+        """Do with a change what the pass would do with its item."""
+        work, old, new = self.work, change.old, change.new
+        if not work.migration.is_pairs:
+            if new is not None and work.transform.matches(new):
+                await work.in_place.reconcile(new, Tally(), live=True)
+            return
+        if work.migration.moves:
+            await self._settle(old, new, change.created_at.timestamp())
+            return
+        item = new if new is not None else old
+        if item is not None and work.transform.matches(item):
+            await work.pairs.forward(work.schema.key_of(item), Tally(), old=old)
+
+    async def _settle(self, old: Item | None, new: Item | None, at: float) -> None:
+        """Settle the family of an item that other code has written."""
+        work, item = self.work, new if new is not None else old
+        if item is None or (new is not None and self._by_us(old, new)):
+            return
+        side = work.side(new) or work.side(old)
+        if side != "new" and work.transform.matches(item):
+            await work.families.settle(work.schema.key_of(item), Tally(), at=at)
+        if side != "old" and work.migration.to is None and (side or work.is_target(item)):
+            await self._settle_new(new, old)
+
+    async def _settle_new(self, new: Item | None, old: Item | None) -> None:
+        """Settle the family of a new item; before `ready` only that of one with a record."""
+        work = self.work
+        if work.state.does in NEW_COUNTS_TOO or work.side(new) or work.side(old):
+            key = await work.families.old_key(new, old)
+            if key is not None:
+                there = work.transform.target.key_of(new or old or {})
+                await work.families.settle(key, Tally(), new=there)
+
+    async def take_target(self, change: Change[Any]) -> None:
+        """Do with a change of a target in another table what its source needs."""
+        if change.new is None or not self._by_us(change.old, change.new):
+            await self._settle_new(change.new, change.old)
+
+    def is_old_write(self, change: Change[Any]) -> bool:
+        """Return whether a change is a write of the application in the old shape, or at an old key.
+
+        A deletion has no shape; at an old key it is a write.
+        """
+        work, old, new = self.work, change.old, change.new
+        item, moves = new if new is not None else old, work.migration.moves
+        if item is None or not work.transform.matches(item) or work.state.direction == "back":
+            return False
+        if not moves and (work.migration.is_pairs or new is None):
+            return False
+        if new is not None and _by_migration(old, new):
+            return False
+        if moves:
+            gone = work.state.at_once or not work.families.shapes.says(item, new=False)
+            stub = new is None and gone
+            return (work.side(new) or work.side(old)) != "new" and not stub
+        try:
+            return work.transform.of(plain(item)).changes_item
+        except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
+            return False
+
+    def _by_us(self, old: Item | None, new: Item) -> bool:
+        """Return whether a change is this migration's own."""
+        return _by_migration(old, new, self.work.failed.writer)
+
+
+def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:
+    """Return whether a migration made a change: any, or the one that leaves such origins."""
+    origin = new.get(ORIGIN, {"S": ""})
+    text, end = origin["S"], f":{writer}" if writer else ""
+    ours = text.startswith("migration:") and text.endswith(end)
+    return ours and (old is None or old.get(ORIGIN) != origin)
