@@ -101,7 +101,7 @@ async def look(store: CursorStore) -> Hosted:
 
 
 async def claim(store: CursorStore, host: str) -> Hosted:
-    """Become the host of a consumer that exists, if it has none.
+    """Become the host of a consumer that exists, if it has none; return what is known of its host.
 
     Raises:
         ConfigurationError: it has another host, or is being moved.

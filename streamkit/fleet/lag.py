@@ -107,7 +107,7 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far behind, and how that is known.
+    """How far a consumer is behind in one shard, and how that is known.
 
     `measured` means in the stream; `at most`, from the cursor alone; `unread`, that nothing was
     ever read and the stream was not looked at; `lost`, that records after the position are gone;

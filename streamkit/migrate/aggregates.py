@@ -4,8 +4,6 @@ In: an app, and a migration that was begun. Out: its state, `done` when everythi
 rebuild counts, and keeps its own state in the table, so that any process continues it. This module
 follows what operators want of the migration, and records that it is done. On failure: as a rebuild;
 the migration stays where it was.
-
-On failure: as a rebuild; the migration stays where it was.
 """
 
 import random

@@ -296,5 +296,5 @@ class MigrationWork:
                 await self.families.settle(key, Tally(), step=step, new=new)
 
     def is_target(self, item: Item) -> bool:
-        """Return whether an item is one that the migration makes, perhaps in its new place."""
+        """Return whether an item, by its entity, may be one that the migration makes."""
         return self._target is not None and self._target.matches(item)

@@ -125,7 +125,7 @@ class AsLeft:
         return [pending.popleft() for _ in range(plan.changes)]
 
     def adopted(self, won: Batch) -> None:
-        """Do nothing: `written` says it."""
+        """Do nothing: `commit` has noted what is `written`."""
 
     def _pass(self, reason: str) -> Overtaken:
         self.passed = reason

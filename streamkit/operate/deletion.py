@@ -135,7 +135,7 @@ class _Erasing(Fenced):
         return deleted + len(seen.members)
 
     async def _marks(self, queues: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:
-        """Return the marks of items with parked queues, while queues name them; others expire.
+        """Return the keys of the marks that parked queues name; the other marks expire.
 
         A new consumer of the same name does not read the marks of this one.
         """

@@ -122,7 +122,7 @@ class QueueRetries:
 
     @property
     def oldest(self) -> dict[str, int]:
-        """Return since when the oldest parked queue of each handler is there, in epoch seconds."""
+        """Return for each handler since when its oldest parked queue exists, in epoch seconds."""
         found: dict[str, int] = {}
         for name in self._since.keys() & self._holders.queues:
             handler, since = self._handlers[name], self._since[name]

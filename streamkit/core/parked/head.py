@@ -86,7 +86,7 @@ class Head:
         return []
 
     def adopted(self, won: Batch) -> None:
-        """Do nothing: `step` says it."""
+        """Do nothing: `commit` has noted in `step` that the change left its queue."""
 
 
 async def take_off(

@@ -28,7 +28,11 @@ LAST_CHANGE = "_sk_last"
 def contributions(
     aggregate: type[Aggregate[Any]], item: Entity | None
 ) -> dict[Key[Any], dict[str, Decimal]]:
-    """Return what one item image adds, by group and attribute; nothing for no item."""
+    """Return what one item image adds, by group and attribute; nothing for no item.
+
+    Raises:
+        TypeError: `group` returns a key of another entity.
+    """
     if item is None:
         return {}
     groups = aggregate.group(item)

@@ -81,7 +81,7 @@ async def move_to_workers(
 
 
 def _own_io(app: App, since: datetime | None) -> Iterator[str]:
-    """Yield the handlers that would repeat changes for which no mark exists."""
+    """Yield why a move is refused: handlers that would repeat changes, or a time without zone."""
     if since is not None and since.tzinfo is None:
         yield f"{since.isoformat()} has no time zone; add one, as in +00:00"
     for handler in app.handlers:

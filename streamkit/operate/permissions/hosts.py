@@ -269,7 +269,7 @@ class _Building:
                 self._allow(f"ScanMigrations{number}", ["Scan"], [arn], scans)
 
     def _sinks(self) -> list[str]:
-        """Add what sinks need; return notes on those whose needs are not known."""
+        """Add what the archive and sinks need; return notes on sinks whose needs are not known."""
         notes: list[str] = []
         if self.host == "migrate":  # its handlers are its own, and they send nothing
             return notes
