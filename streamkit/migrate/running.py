@@ -27,18 +27,18 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_records, require_same
-from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
+from streamkit.migrate.course import given_up
 from streamkit.migrate.live import LiveWork
 from streamkit.migrate.opening import index_is_there, open_migration
 from streamkit.migrate.others import Others
-from streamkit.migrate.overlap import broken_word, last_write, objection
-from streamkit.migrate.passing import FirstDone, Passing, PassPace, TooManyErrors
+from streamkit.migrate.overlap import broken_word, last_write
+from streamkit.migrate.passing import Passing, PassPace
+from streamkit.migrate.phase_pass import PhasePass
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate, Share
-from streamkit.migrate.state import FOLLOWED, PASSES, RESTING, SWITCHED, Phase, State
+from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import MigrationView, PhaseOver, Place
 from streamkit.migrate.work import MigrationWork
@@ -46,20 +46,12 @@ from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry
-from streamkit.progress.scan.scan import TableScan
 from streamkit.settings import Settings
 
 log = get_logger("streamkit.migrate")
 
 _FOLLOW_SECONDS = 2.0
-_SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
-"""Seconds until every process knows a phase; one that does not may write what the phase deletes."""
-_ENDING = frozenset({"contracting", "closing"})
-_DELETING = frozenset({"unturning", "dropping"}) | _ENDING
 _ANEW = "changes may have been lost: begun anew"
-_LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
-_ALL_RIGHT = PASSES - {"scanning", "verifying"}
-"""The phases that go on to the next one only when every item is right, or waived."""
 
 
 @dataclass
@@ -97,11 +89,9 @@ class Runner:
         self._changed.set()
 
     async def run(self, *, stay: bool = False) -> State:
-        """Work until nothing happens by itself; with `stay`, follow changes until stopped.
+        """Work until nothing happens by itself, or with `stay` until stopped; return the state then.
 
         It returns at once if the migration is paused already, and waits if it is paused later.
-
-        Returns: the state then.
 
         Raises:
             ConfigurationError: never begun; or the table, permissions or definition are wrong.
@@ -180,7 +170,8 @@ class Runner:
             await anyio.sleep(_FOLLOW_SECONDS)
             state = await self._read()
             if not state.paused and (said := await broken_word(self.opened.errors, state)):
-                await self._give_up(state, said)
+                turn = given_up(state, said)
+                await self._step(state, turn.phase, turn.what, **turn.facts)
 
     # -- capturing -----------------------------------------------------------------------------
 
@@ -205,20 +196,17 @@ class Runner:
     async def _capture(self) -> None:
         """Run a worker of the migration's consumer; start another one when a run begins again."""
         try:
-            await self._capture_until_stopped()
+            while not self.stopping.is_set():
+                state = self.state
+                if not self._captures(state):
+                    await self._next_change()
+                    continue
+                try:
+                    await self.capture.run(state, self.settings, self.rng)
+                except RetentionLost:
+                    await self._begin_anew(state)
         finally:
             self._captured.set()
-
-    async def _capture_until_stopped(self) -> None:
-        while not self.stopping.is_set():
-            state = self.state
-            if not self._captures(state):
-                await self._next_change()
-                continue
-            try:
-                await self.capture.run(state, self.settings, self.rng)
-            except RetentionLost:
-                await self._begin_anew(state)
 
     def _captures(self, state: State) -> bool:
         """Return whether changes are followed: to the end, or with `stay` as long as it runs."""
@@ -265,7 +253,10 @@ class Runner:
         elif state.phase in ("catching up", "returning"):
             await self._catching_up(state)
         else:
-            await self._pass(state)
+            assert self._work is not None  # noqa: S101 - a state was adopted
+            part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
+            about = part, self.opened, self.capture, self._interrupt
+            await PhasePass(*about, self._step, self.owner).run(state)
         return True
 
     async def _rests(self, state: State) -> bool:
@@ -298,11 +289,8 @@ class Runner:
                 if await index_is_there(self.opened, self._interrupt):
                     await self._step(state, "scanning")
                 return
-            await self._pause(0.2)
-
-    async def _pause(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._interrupt.wait()
+            with anyio.move_on_after(0.2):
+                await self._interrupt.wait()
 
     async def _catching_up(self, state: State) -> None:
         while not self._interrupt.is_set():
@@ -310,90 +298,3 @@ class Runner:
                 returning = state.phase == "returning"
                 await self._step(state, "following" if returning else "verifying")
                 return
-
-    # -- passes --------------------------------------------------------------------------------
-
-    async def _pass(self, state: State) -> None:
-        if state.phase in _ENDING and (left := await self._left(state)) != 0:
-            if left is not None:
-                await self._give_up(state, await self._said_of(left))
-            return
-        first = state.phase in {"switching", *_ENDING} and not state.attempt
-        if first and not await self.capture.caught_up(state):
-            return  # an item that was deleted at its old place would be left as a copy
-        about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
-        scan = TableScan(*about, paced=self.rate.paced)
-        if not await self._scan(state, scan) or self.state != state:
-            return
-        left = await self._left(state) if state.phase in {"verifying", *_ALL_RIGHT} else 0
-        if left is None:
-            return
-        if state.phase == "verifying" and not passing.has_more(state, self._work):
-            await self._verified(state, left)
-        elif left and state.phase != "verifying":
-            await self._give_up(state, await self._said_of(left))
-        elif (state.stage or state.at_once) and (found := await self._objection()):
-            await self._give_up(state, found)
-        elif await passing.must_repeat(state, self._work, self.tallies):
-            await self._turn(state, once_more(state))
-        else:
-            await self._turn(state, after_pass(state))
-        await scan.delete()
-
-    async def _scan(self, state: State, scan: TableScan) -> bool:
-        """Visit what is left of a pass, together with others; return whether all of it is done."""
-        if state.does in _DELETING and not state.attempt:
-            await self._pause(_SETTLE_SECONDS)
-        assert self._work is not None  # noqa: S101 - a state was adopted
-        part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
-        at_once = 1 if part.pauses_early else self.pace.segments
-        try:
-            complete = await scan.run(
-                part.pages, part.visit, self.owner, at_once=at_once, stopping=self._interrupt
-            )
-        except TooManyErrors as error:
-            complete = False
-            await self._give_up(state, str(error))
-        except FirstDone as done:
-            complete = False
-            await self._step(state, state.phase, str(done), note=str(done), paused=True)
-        if self.state.pass_name != state.pass_name:
-            await scan.delete()  # this process may have made them again since others deleted them
-        return complete
-
-    async def _objection(self) -> str | None:
-        return await objection(self.opened.errors, self.clock.time(), self.state)
-
-    async def _said_of(self, left: int) -> str:
-        said = self.state.phase in _ENDING and await self._objection()
-        return said or _LEFT.format(left)
-
-    async def _left(self, state: State) -> int | None:
-        """Return how many items are not right; None if this process cannot know that yet.
-
-        A change that is followed twice, because a process was killed, can raise an error that later
-        changes resolve: an error counts only once those are followed, too.
-        """
-        assert self._work is not None  # noqa: S101 - a state was adopted
-        if not await self._work.failing():
-            return 0
-        if not await self.capture.caught_up(state):
-            return None
-        return await self._work.failing()
-
-    async def _give_up(self, state: State, note: str, **facts: Any) -> None:
-        await self._turn(state, given_up(state, note), **facts)
-
-    async def _turn(self, state: State, turn: PhaseStep, **facts: Any) -> None:
-        await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
-
-    async def _verified(self, state: State, left: int) -> None:
-        """Continue after the verification, or wait until a person decides."""
-        found = (await self.tallies.read(state.pass_name)).to_dict() | {"errors": left}
-        if left:
-            await self._give_up(state, _LEFT.format(left), verified=found)
-            return
-        phase: Phase = "ready" if self.migration.moves else "done"
-        if state.direction == "back":
-            phase = "rolled back"
-        await self._step(state, phase, note="", verified=found)

@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "failed-switch-passed-over",
-        "migrate/running.py",
+        "migrate/phase_pass.py",
         '{"verifying", *_ALL_RIGHT} else 0',
         '{"verifying"} else 0',
         "items that failed to switch are left behind in silence",
@@ -536,9 +536,9 @@ MUTANTS = (
     ),
     Mutant(
         "segments-of-a-pass-that-is-over",
-        "migrate/running.py",
-        "        if self.state.pass_name != state.pass_name:\n",
-        "        if self.state.pass_name != self.state.pass_name:\n",
+        "migrate/phase_pass.py",
+        "        if self.part.present().pass_name != state.pass_name:\n",
+        "        if state.pass_name != state.pass_name:\n",
         "a process that stood still makes the segments of a pass again, and nothing deletes them",
         test="tests/simulation/test_migration_stops.py::test_a_process_that_stood_still_leaves_no_segments_of_a_pass_that_is_over",
     ),
