@@ -111,8 +111,8 @@ def plan(
     """
     from streamkit.cli.migration_views import describe_plan
     from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.limits import UnitLimits
     from streamkit.migrate.planning import plan_migration
-    from streamkit.migrate.rate import UnitLimits
     from streamkit.migrate.sample_look import MigrationPlan
     from streamkit.migrate.sampling import read_wanted
 

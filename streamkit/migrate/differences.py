@@ -12,12 +12,12 @@ from typing import Any, Literal
 from streamkit.migrate.attempts import Undecided
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import located
+from streamkit.migrate.family import FamilyPlan
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.orphans import PairBalance, PairSearch, pair_digest
-from streamkit.migrate.plans import FamilyPlan
+from streamkit.migrate.rewrites import plain, visible
 from streamkit.migrate.settlement import digest
 from streamkit.migrate.state import SWITCHED
-from streamkit.migrate.transform import plain, visible
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Wire

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from streamkit.migrate.dry_run import Trial
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.transform import plain, same, visible
+from streamkit.migrate.rewrites import plain, same, visible
 from streamkit.progress.actions import Wire
 
 Sign = Literal["-", "+", " "]

@@ -21,8 +21,9 @@ from streamkit.entity import Entity, spec_of
 from streamkit.kinds.migration import Migration, MigrationOptions
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.failing import describe
+from streamkit.migrate.rewrites import Image, plain
 from streamkit.migrate.sampling import Wanted, take_sample
-from streamkit.migrate.transform import Image, Transform, plain
+from streamkit.migrate.transform import Transform
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire

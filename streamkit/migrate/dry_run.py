@@ -17,20 +17,19 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.counters import Counters
 from streamkit.migrate.failing import located
 from streamkit.migrate.reverse import Reverse
-from streamkit.migrate.transform import (
+from streamkit.migrate.rewrites import (
     BadIndexKey,
     FamilyTooLarge,
     Image,
     ItemTooLarge,
     Rewrite,
     Target,
-    Transform,
     plain,
-    reversed_migration,
     same,
     visible,
     wire,
 )
+from streamkit.migrate.transform import Transform, reversed_migration
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text

@@ -18,7 +18,7 @@ from streamkit.migrate.expenses import (
     Step,
     moving_passes,
 )
-from streamkit.migrate.rate import UnitLimits
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS
 

@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any, Final, Literal
 
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.transform import Rewrite, wire
+from streamkit.migrate.rewrites import Rewrite, wire
 from streamkit.migrate.work import TOUCH
 from streamkit.migrate.writes import origin_text
 from streamkit.model.copies import COPY, PAIR

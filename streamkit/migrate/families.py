@@ -29,18 +29,15 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.attempts import Undecided, persist
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.failing import FailedItems
-from streamkit.migrate.family import Family, Views
+from streamkit.migrate.family import Family, FamilyPlan, Rules, Views
 from streamkit.migrate.family_writes import FamilyWrites
-from streamkit.migrate.plans import FamilyPlan, Plans, Rules
+from streamkit.migrate.plans import Plans
 from streamkit.migrate.records import PairRecords
 from streamkit.migrate.settlement import Take
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
-from streamkit.migrate.writes import (
-    Key,
-    WireItem,
-)
+from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.verdicts import RefusedCommit

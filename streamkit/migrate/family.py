@@ -10,21 +10,24 @@ functions of the migration. On failure: `Undecided`, if it cannot be told what a
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from streamkit.migrate.attempts import Undecided
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.records import PairRecord
 from streamkit.migrate.reverse import Items
+from streamkit.migrate.rewrites import Target, plain, visible
 from streamkit.migrate.settlement import OLD, THERE, Digests, FamilySide, Field, digest
 from streamkit.migrate.shapes import BothShapes
-from streamkit.migrate.transform import Target, plain, visible
 from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.copies import PAIR
 from streamkit.progress.scan.places import place_of
 
 _ELSE = "-"
 """A digest that no field has."""
+
+
+Only = Literal["", "old", "new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,33 @@ class Sides:
     new: FamilySide
     targets: Mapping[str, Target]
     image: Items
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyPlan:
+    """A family as it was read, and as it is to be; `only` is the side it is about, "" is both."""
+
+    before: Family
+    after: Family
+    only: Only = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a phase allows.
+
+    `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
+    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
+    `stubs`: an old item that goes leaves one; without, people have said that no code writes there.
+    `gate`: what a transaction that makes a pair asks for, so that a late one makes none.
+    """
+
+    counts_new: bool = False
+    makes_new: bool = True
+    makes_old: bool = False
+    drops: bool = False
+    stubs: bool = True
+    gate: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ In: a plan. Out: an `Action` for each item that it is about, of one transaction.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from streamkit.migrate.family import Family
-from streamkit.migrate.plans import FamilyPlan
+from streamkit.migrate.family import Family, FamilyPlan
+from streamkit.migrate.rewrites import plain, visible
 from streamkit.migrate.settlement import OLD, THERE
 from streamkit.migrate.shapes import BothShapes
-from streamkit.migrate.transform import plain, visible
 from streamkit.migrate.writes import Key, WireItem, delete, only_if, put, unchanged, update
 from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import PAIR

@@ -25,8 +25,9 @@ from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.calls import DONE, Calls, Outcome
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import FailedItems
+from streamkit.migrate.rewrites import Image, Rewrite, plain, wire
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Image, Rewrite, Transform, plain, wire
+from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import delete, origin_text, unchanged, update
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN

@@ -16,8 +16,8 @@ from typing import Any
 
 from streamkit.entity import spec_of
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.rewrites import Rewrite
 from streamkit.migrate.sampling import SampleEstimate
-from streamkit.migrate.transform import Rewrite
 from streamkit.model.key_fields import MOST_FIELDS
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.templates import KeyTemplate, Placeholder

@@ -1,4 +1,4 @@
-"""Read what a migration may use: units a second, failed items, and how many items come first.
+"""Say what a migration may use: units a second, failed items, and how many items come first.
 
 In: an operator's wish, or a share of a table's capacity. Out: a `Limit`, and states with it. On
 failure: `ConfigurationError`, for a share of capacity that is paid for on demand.
@@ -55,3 +55,24 @@ def limited(state: State, limit: Limit | None) -> State:
     errors = state.max_errors if limit.max_errors is None else limit.max_errors
     first = state.first if limit.first is None else limit.first
     return replace(state, max_reads=reads, max_writes=writes, max_errors=errors, first=first)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimits:
+    """Units a second that the whole migration may use; None is no limit."""
+
+    reads: float | None = None
+    writes: float | None = None
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing is limited."""
+        return self.reads is None and self.writes is None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
+
+    part: float
+    until: float

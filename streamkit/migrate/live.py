@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.changes import Change
+from streamkit.migrate.rewrites import plain
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import plain
 from streamkit.migrate.work import NEW_COUNTS_TOO, Item, MigrationWork
 from streamkit.model.origin import ORIGIN
 

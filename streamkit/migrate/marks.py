@@ -11,7 +11,7 @@ from typing import Literal
 from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.transform import Target, alike
+from streamkit.migrate.rewrites import Target, alike
 from streamkit.model.copies import FROM, PAIR
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire

@@ -17,8 +17,9 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import migration_of, open_book, require_begun, require_records
 from streamkit.migrate.errors import DECIDED, ErrorBook, ItemError
+from streamkit.migrate.limits import Share, UnitLimits
 from streamkit.migrate.opening import Opened, open_migration
-from streamkit.migrate.rate import Rate, Share, UnitLimits
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.settlement import Take
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally

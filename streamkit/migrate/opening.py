@@ -15,10 +15,12 @@ from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
+from streamkit.migrate.charged import Charged
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.indexes import indexes_created
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.old_writes import OldWrites
-from streamkit.migrate.rate import Charged, Rate, UnitLimits
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State
 from streamkit.migrate.state_book import StateBook

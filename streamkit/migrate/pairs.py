@@ -29,18 +29,10 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.in_place import delete_marked
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.rewrites import Image, Rewrite, Target, plain
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain
-from streamkit.migrate.writes import (
-    Key,
-    WireItem,
-    as_left,
-    check,
-    delete,
-    only_if,
-    put,
-    unchanged,
-)
+from streamkit.migrate.transform import Transform
+from streamkit.migrate.writes import Key, WireItem, as_left, check, delete, only_if, put, unchanged
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Action, Verb, Wire, item_ref

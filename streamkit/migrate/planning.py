@@ -15,10 +15,11 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.indexes import waits_for_indexes
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
-from streamkit.migrate.rate import Rate, UnitLimits
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.sample_look import MigrationPlan, SampleLook
 from streamkit.migrate.sampling import Wanted, take_sample
 from streamkit.migrate.work import Schemas

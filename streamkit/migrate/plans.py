@@ -13,54 +13,26 @@ is right.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.family import Family, Sides, Views, conflict, undecided
+from streamkit.migrate.family import (
+    Family,
+    FamilyPlan,
+    Only,
+    Rules,
+    Sides,
+    Views,
+    conflict,
+    undecided,
+)
 from streamkit.migrate.records import PairRecord
 from streamkit.migrate.reverse import Items
-from streamkit.migrate.settlement import (
-    COUNTED,
-    OLD,
-    Settlement,
-    Take,
-    compare,
-    taken_up,
-)
+from streamkit.migrate.rewrites import Target
+from streamkit.migrate.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
 from streamkit.migrate.shapes import BothShapes, rewritten
-from streamkit.migrate.transform import Target
 from streamkit.migrate.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
-
-Only = Literal["", "old", "new"]
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyPlan:
-    """A family as it was read, and as it is to be; `only` is the side it is about, "" is both."""
-
-    before: Family
-    after: Family
-    only: Only = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a phase allows.
-
-    `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
-    without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
-    `stubs`: an old item that goes leaves one; without, people have said that no code writes there.
-    `gate`: what a transaction that makes a pair asks for, so that a late one makes none.
-    """
-
-    counts_new: bool = False
-    makes_new: bool = True
-    makes_old: bool = False
-    drops: bool = False
-    stubs: bool = True
-    gate: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ migration's; `share` is the part of them that this process may use (see `sharing
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import anyio
 
-from streamkit.aws import AwsError, ErrorKind, trouble_of
+from streamkit.migrate.limits import Share, UnitLimits
 from streamkit.progress.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
@@ -38,36 +37,11 @@ _BUSY_SECONDS = 0.5
 """Seconds after a call in which more calls are expected."""
 _LOOK_SECONDS = 0.1
 
-_WRITES = frozenset({"delete_item", "put_item", "update_item"})
-_OTHERS = frozenset({"batch_get_item", "get_item", "query", "transact_write_items"})
-_REFUSED = {"CapacityUnits": 1.0}
-"""The cost of a write of a small item whose condition does not hold."""
 
 Kind = Literal["read", "write"]
 Reason = Literal["", "limit", "throttled", "lag", "index"]
 Reserved = Mapping[str, float]
 """Units that are reserved for a call, by index; "" is the table."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnitLimits:
-    """Units a second that the whole migration may use; None is no limit."""
-
-    reads: float | None = None
-    writes: float | None = None
-
-    @property
-    def none(self) -> bool:
-        """Whether nothing is limited."""
-        return self.reads is None and self.writes is None
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
-
-    part: float
-    until: float
 
 
 @dataclass
@@ -298,34 +272,6 @@ class Rate:
             self._grown_at = now
             if self.reason in ("throttled", "lag"):
                 self.reason = ""
-
-
-class Charged:
-    """A client of DynamoDB whose calls are charged to a rate, but never wait.
-
-    It is for a migration's writes of its own state and positions: a lease whose renewal waited
-    would be lost.
-    """
-
-    def __init__(self, dynamodb: Any, rate: Rate) -> None:
-        self._dynamodb = dynamodb
-        self._rate = rate
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._dynamodb, name)
-        if name in _WRITES:
-            return partial(self._call, call, self._rate.charge_write)
-        return partial(self._call, call, self._rate.charge) if name in _OTHERS else call
-
-    async def _call(self, call: Any, charge: Any, **request: Any) -> Any:
-        try:
-            reply = await call(**{"ReturnConsumedCapacity": "INDEXES", **request})
-        except AwsError as error:
-            if trouble_of(error) is ErrorKind.CONDITION:
-                self._rate.charge_write(_REFUSED, usual=False)
-            raise
-        charge(reply.get("ConsumedCapacity"), usual=False)
-        return reply
 
 
 def _costs(entry: Mapping[str, Any]) -> Iterator[tuple[Kind, str, float]]:

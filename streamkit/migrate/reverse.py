@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
+from streamkit.migrate.rewrites import visible
 from streamkit.migrate.sources import TransformError
-from streamkit.migrate.transform import Transform, visible
+from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import WireItem
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text
@@ -40,15 +41,6 @@ class Reverse:
                 " it makes, so that reverse= can be given one"
             )
         return self._decoder.decode_item(visible(item))
-
-    def source(self, item: WireItem) -> dict[str, Wire]:
-        """Return the old item of a new one, with the attributes that neither entity knows.
-
-        Raises:
-            TransformError: `reverse=` returns something else than an entity.
-        """
-        (found,) = self.sources(item).values()
-        return found
 
     def sources(self, item: WireItem, there: Items = EMPTY) -> dict[str, dict[str, Wire]]:
         """Return the old items of a new one, by their places; several for `merge`.

@@ -7,9 +7,9 @@ In: the old items of a family, as they are stored. Out: whether its writes can b
 that makes the new items and a later one, which knows the names of both sides.
 """
 
-from streamkit.migrate.family import Family, Views
+from streamkit.migrate.family import Family, Rules, Views
 from streamkit.migrate.family_writes import FamilyWrites
-from streamkit.migrate.plans import Plans, Rules
+from streamkit.migrate.plans import Plans
 from streamkit.migrate.reverse import Items
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.sources import TransformError

@@ -30,6 +30,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_records, require_same
 from streamkit.migrate.course import given_up
+from streamkit.migrate.limits import Share
 from streamkit.migrate.live import LiveWork
 from streamkit.migrate.opening import index_is_there, open_migration
 from streamkit.migrate.others import Others
@@ -37,7 +38,7 @@ from streamkit.migrate.overlap import broken_word, last_write
 from streamkit.migrate.passing import Passing, PassPace
 from streamkit.migrate.phase_pass import PhasePass
 from streamkit.migrate.problems import problems_of_target
-from streamkit.migrate.rate import Rate, Share
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import MigrationView, PhaseOver, Place
@@ -89,7 +90,7 @@ class Runner:
         self._changed.set()
 
     async def run(self, *, stay: bool = False) -> State:
-        """Work until nothing happens by itself, or with `stay` until stopped; return the state then.
+        """Work until nothing happens by itself, or with `stay` until stopped; return the state.
 
         It returns at once if the migration is paused already, and waits if it is paused later.
 
@@ -177,8 +178,7 @@ class Runner:
 
     async def _live(self, what: Callable[[LiveWork, Any], Awaitable[None]], change: Any) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
-        old = what is LiveWork.take and self._work and LiveWork(self._work).is_old_write(change)
-        if old:
+        if what is LiveWork.take and self._work and LiveWork(self._work).is_old_write(change):
             self.opened.old_writes.count(self.state, change.created_at.timestamp())
         while self._work is not None and self._captures(self.state):
             try:

@@ -25,12 +25,12 @@ from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent, entry_units, pass_units
 from streamkit.migrate.failing import located
 from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.problems import Problem, Problems
-from streamkit.migrate.rate import UnitLimits
+from streamkit.migrate.rewrites import plain
 from streamkit.migrate.room import FamilyRoom
 from streamkit.migrate.sampling import Part, Sample, SampleEstimate
-from streamkit.migrate.transform import plain
 from streamkit.migrate.work import Schemas
 from streamkit.observe.pricing import DOLLARS, PRICED
 from streamkit.progress.actions import Wire

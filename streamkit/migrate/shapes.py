@@ -14,18 +14,18 @@ from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
 from streamkit.migrate.counters import Counters, added
 from streamkit.migrate.reverse import Items, Reverse
-from streamkit.migrate.settlement import OLD, THERE, Field, counter, digest
-from streamkit.migrate.sources import TransformError
-from streamkit.migrate.transform import (
+from streamkit.migrate.rewrites import (
     ITEMS_MAX,
     FamilyTooLarge,
     Rewrite,
     Target,
-    Transform,
     plain,
     visible,
     wire,
 )
+from streamkit.migrate.settlement import OLD, THERE, Field, counter, digest
+from streamkit.migrate.sources import TransformError
+from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import WireItem
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder

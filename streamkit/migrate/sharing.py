@@ -23,7 +23,8 @@ import anyio
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.migrate.rate import Rate, Share
+from streamkit.migrate.limits import Share
+from streamkit.migrate.rate import Rate
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.clock import Clock

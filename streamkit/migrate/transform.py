@@ -6,13 +6,27 @@ failure: any error of the function, or `TransformError` for an impossible result
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, built_key
 from streamkit.kinds.migration import Migration, MigrationOptions
 from streamkit.kinds.migration_function import read_migration
+from streamkit.migrate.rewrites import (
+    ITEM_BYTES_MAX,
+    ITEMS_MAX,
+    BadIndexKey,
+    FamilyTooLarge,
+    Image,
+    ItemTooLarge,
+    Rewrite,
+    Target,
+    is_too_large,
+    plain,
+    same,
+    wire,
+)
 from streamkit.migrate.sources import Sources, TransformError
 from streamkit.migrate.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
@@ -20,89 +34,9 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
-from streamkit.model.sizes import item_size, size_at_most
+from streamkit.model.sizes import item_size
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.progress.scan.places import place_text
-
-ITEM_BYTES_MAX = 400 * 1024
-"""The size limit of an item in bytes, names and values together."""
-
-ITEMS_MAX = 98
-"""Items of a family that moves: one transaction holds them beside their record and its gate."""
-
-Image = dict[str, Any]
-"""An item's plain values by attribute name, streamkit's own attributes included."""
-
-
-class ItemTooLarge(TransformError):
-    """An item would be larger than DynamoDB takes."""
-
-
-class FamilyTooLarge(TransformError):
-    """An old item and its new ones would be more than one transaction holds."""
-
-    def __init__(self, parts: int) -> None:
-        super().__init__(
-            f"it becomes {parts} items; at most {ITEMS_MAX - 1} can be written in one transaction"
-            " with it: let it return fewer"
-        )
-
-
-class BadIndexKey(TransformError):
-    """An attribute that is an index's key would be empty, or of another type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Another item that is to exist: its key and all its attributes, in wire form."""
-
-    key: Mapping[str, Wire]
-    item: Mapping[str, Wire]
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """What one item becomes, and which attributes decided it.
-
-    `sets` are plain values. For an item that is split, `sets` and `removes` wait for the end.
-    """
-
-    reads: frozenset[str]
-    sets: Mapping[str, Any] = field(default_factory=dict)
-    removes: frozenset[str] = frozenset()
-    targets: tuple[Target, ...] = ()
-    delete: bool = False
-
-    @property
-    def changes_item(self) -> bool:
-        """Whether the item itself is not as it should be."""
-        return bool(self.sets or self.removes or self.delete)
-
-
-def plain(item: Mapping[str, Mapping[str, Any]]) -> Image:
-    """Return an item in wire form as plain values."""
-    return decode_item(item)
-
-
-def wire(image: Mapping[str, Any]) -> dict[str, Wire]:
-    """Return plain values in wire form."""
-    return {name: encode(value, name) for name, value in image.items()}
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two plain values are stored alike: to Python, `True` equals 1."""
-    return one == other and encode(one) == encode(other)
-
-
-def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:
-    """Return an item without streamkit's own attributes."""
-    return {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
-
-
-def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
-    """Return whether two items are equal, except for streamkit's own attributes."""
-    first, second = plain(visible(one)), plain(visible(other))
-    return first.keys() == second.keys() and all(same(v, second[n]) for n, v in first.items())
 
 
 def reversed_migration(migration: Migration) -> Migration:
@@ -331,7 +265,7 @@ class Transform:
             if value is not None and (kind not in encode(value) or value in ("", b"")):
                 raise BadIndexKey(f"{declared}: {name} is a key of {what} and must be {kind}")
         if any(item_size(target.item) > ITEM_BYTES_MAX for target in rewrite.targets) or (
-            rewrite.sets and _is_too_large(shown, rewrite)
+            rewrite.sets and is_too_large(shown, rewrite)
         ):
             raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")
         if self.migration.moves and len(rewrite.targets) >= ITEMS_MAX:
@@ -347,12 +281,6 @@ def _key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
     """Return the type of each attribute that is an index's key, and the index's name."""
     indexes = schema.indexes.values()
     return {name: (kind, index.name) for index in indexes for name, kind in index.keys}
-
-
-def _is_too_large(shown: Image, rewrite: Rewrite) -> bool:
-    """Return whether an item would be too large; most are so small that they need no encoding."""
-    after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
-    return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
 
 
 def _parts(result: Any, declared: Declaration) -> list[Any]:

@@ -33,11 +33,11 @@ from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
 from streamkit.migrate.known import Known, Wants, known_of
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.mending import open_work
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.orphans import PairSearch, everything
 from streamkit.migrate.passing import PassPace
-from streamkit.migrate.rate import UnitLimits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.settling import LOOKS, Settling
 from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState

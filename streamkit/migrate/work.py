@@ -16,12 +16,13 @@ from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.families import Families, Step
+from streamkit.migrate.family import Rules
 from streamkit.migrate.in_place import InPlace
 from streamkit.migrate.pairs import Pairs
-from streamkit.migrate.plans import Rules
+from streamkit.migrate.rewrites import plain
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Transform, plain, reversed_migration
+from streamkit.migrate.transform import Transform, reversed_migration
 from streamkit.migrate.writes import delete, update, whole
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import COPY, PAIR
@@ -260,9 +261,7 @@ class MigrationWork:
     async def look_again(self, table: str, item: Item) -> None:
         """Process an item that was written under a phase that is over, as the present one requires.
 
-        Args:
-            table: the table of the item.
-            item: the item itself, or its key.
+        `item` is an item of the table, or its key.
         """
         if self.migration.moves:
             await self._look_again_at_family(table, item)

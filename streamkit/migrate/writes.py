@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from streamkit.effects import Guard
+from streamkit.migrate.rewrites import Image, plain
 from streamkit.migrate.sources import TransformError
-from streamkit.migrate.transform import Image, plain
 from streamkit.model.conditions import Condition, absent, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema

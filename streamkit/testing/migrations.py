@@ -29,9 +29,9 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.migrate import commands
 from streamkit.migrate.passing import PassPace
+from streamkit.migrate.rewrites import visible
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
-from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.activity import task_group

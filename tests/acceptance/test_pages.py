@@ -16,8 +16,8 @@ from streamkit.cli.program import program
 from streamkit.core.tables import survey
 from streamkit.kinds.preflight import findings
 from streamkit.migrate.attempts import Undecided
-from streamkit.migrate.family import Family, Views
-from streamkit.migrate.plans import Plans, Rules
+from streamkit.migrate.family import Family, Rules, Views
+from streamkit.migrate.plans import Plans
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.transform import Transform
 from streamkit.model.schema import TableSchema

@@ -392,7 +392,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-writes-uncharged",
-        "migrate/rate.py",
+        "migrate/charged.py",
         '        charge(reply.get("ConsumedCapacity"), usual=False)\n',
         "        charge(None, usual=False)\n",
         "what a migration writes of itself comes on top of its budget",

@@ -11,8 +11,8 @@ from streamkit.core.table_shape import IndexShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors
+from streamkit.migrate.rewrites import visible
 from streamkit.migrate.running import Runner
-from streamkit.migrate.transform import visible
 from streamkit.migrate.verifying import verify_migration
 from streamkit.migrate.work import TOUCH
 from streamkit.progress.actions import CONTROL_PREFIX

@@ -10,8 +10,8 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.errors import groups_of
 from streamkit.migrate.passing import PassPace
+from streamkit.migrate.rewrites import visible
 from streamkit.migrate.running import Runner
-from streamkit.migrate.transform import visible
 from streamkit.model.copies import PAIR
 from tests.unit.migrate import test_migration_order
 from tests.unit.migrate.test_migration_order import Order, labelled

@@ -13,9 +13,10 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
 from streamkit.migrate import commands, limits
+from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.mending import list_errors
 from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.rate import Rate, UnitLimits
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
 from streamkit.testing.loop import run_virtually

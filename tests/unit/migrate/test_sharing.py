@@ -13,7 +13,8 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, sharing
-from streamkit.migrate.rate import Rate, UnitLimits
+from streamkit.migrate.limits import UnitLimits
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sharing import Shares
 from streamkit.progress.actions import CONTROL_PREFIX
