@@ -111,7 +111,6 @@ def plan(
     """
     from streamkit.cli.migration_views import describe_plan
     from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.limits import UnitLimits
     from streamkit.migrate.planning import plan_migration
     from streamkit.migrate.sample_look import MigrationPlan
     from streamkit.migrate.sampling import read_wanted
@@ -120,8 +119,7 @@ def plan(
     migration, wanted = migration_of(loaded, number), read_wanted(sample)
 
     async def read(aws: "Aws") -> MigrationPlan:
-        limit = await limit_of(loaded, aws, limits)
-        budget = UnitLimits(limit.max_reads, limit.max_writes)
+        budget = (await limit_of(loaded, aws, limits)).units
         return await plan_migration(
             loaded,
             aws,

@@ -13,6 +13,27 @@ from streamkit.migrate.state import State
 
 
 @dataclass(frozen=True, slots=True)
+class UnitLimits:
+    """Units a second that the whole migration may use; None is no limit."""
+
+    reads: float | None = None
+    writes: float | None = None
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing is limited."""
+        return self.reads is None and self.writes is None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
+
+    part: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """Units a second that a migration may use; None leaves a limit as it is, 0 removes it.
 
@@ -23,6 +44,11 @@ class Limit:
     max_writes: float | None = None
     max_errors: float | None = None
     first: int | None = None
+
+    @property
+    def units(self) -> UnitLimits:
+        """The units a second alone."""
+        return UnitLimits(self.max_reads, self.max_writes)
 
 
 async def share_of(app: App, aws: Aws, share: float) -> Limit:
@@ -55,24 +81,3 @@ def limited(state: State, limit: Limit | None) -> State:
     errors = state.max_errors if limit.max_errors is None else limit.max_errors
     first = state.first if limit.first is None else limit.first
     return replace(state, max_reads=reads, max_writes=writes, max_errors=errors, first=first)
-
-
-@dataclass(frozen=True, slots=True)
-class UnitLimits:
-    """Units a second that the whole migration may use; None is no limit."""
-
-    reads: float | None = None
-    writes: float | None = None
-
-    @property
-    def none(self) -> bool:
-        """Whether nothing is limited."""
-        return self.reads is None and self.writes is None
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
-
-    part: float
-    until: float
