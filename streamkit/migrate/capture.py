@@ -120,7 +120,10 @@ class Capture:
         Raises:
             RetentionLost: changes may have been lost.
         """
-        workers = [self._worker(side, settings, rng) for side in self.sides(state)]
+        workers = [
+            Worker(s.app, self.aws, settings, clock=self.clock, rng=random.Random(rng.random()))
+            for s in self.sides(state)
+        ]
         self._workers = workers
         try:
             async with task_group() as group:
@@ -133,10 +136,6 @@ class Capture:
         await worker.run()
         for other in workers:
             other.stop()
-
-    def _worker(self, side: Side, settings: Settings, rng: random.Random) -> Worker:
-        own = random.Random(rng.random())
-        return Worker(side.app, self.aws, settings, clock=self.clock, rng=own)
 
     def stop(self) -> None:
         """Stop the workers that run."""
@@ -187,28 +186,23 @@ def _app(
     for number, entity in enumerate(dict.fromkeys(entities)):
         if number and _alike(entity, entities[0], typed=typed):
             continue  # it is routed as the source; the item itself shows which of the two it is
-        capture.add_handler(_handler(migration, state, entity, number, run))
+        handler = Handler(
+            name=f"migrate-{number}",
+            entity=entity,
+            kinds=frozenset(Kind),
+            run=run,
+            declared=migration.declared,
+            is_async=True,
+            policy=_POLICY,
+            commutes=True,
+            definition=f"{migration.digest}{state.direction}",
+            writes=frozenset(),
+            effects=False,
+            delivery="at_least_once",
+            raw=True,
+        )
+        capture.add_handler(handler)
     return capture
-
-
-def _handler(
-    migration: Migration, state: State, entity: type[Entity], number: int, run: Live
-) -> Handler:
-    return Handler(
-        name=f"migrate-{number}",
-        entity=entity,
-        kinds=frozenset(Kind),
-        run=run,
-        declared=migration.declared,
-        is_async=True,
-        policy=_POLICY,
-        commutes=True,
-        definition=f"{migration.digest}{state.direction}",
-        writes=frozenset(),
-        effects=False,
-        delivery="at_least_once",
-        raw=True,
-    )
 
 
 def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:

@@ -22,7 +22,7 @@ from streamkit.kinds.migration import Migration, MigrationOptions
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.failing import describe
 from streamkit.migrate.rewrites import Image, plain
-from streamkit.migrate.sampling import Wanted, take_sample
+from streamkit.migrate.sampling import Wanted, sample_of
 from streamkit.migrate.transform import Transform
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
@@ -77,10 +77,7 @@ async def compare_entities(
 ) -> list[EntityDraft]:
     """Compare entities with a sample of the app's table; those with most to do come first."""
     around = await survey(app, aws)
-    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
-    items = int(described.get("ItemCount", 0))
-    rng = rng or random.Random()
-    sample = await take_sample(aws.dynamodb, app.table, wanted, rng, items=items)
+    sample = await sample_of(aws, app.table, wanted, rng or random.Random())
     known = tuple(dict.fromkeys([*app.known, *entities]))
     found = []
     for entity in entities:

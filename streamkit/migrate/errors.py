@@ -44,9 +44,9 @@ class Reason:
         return self.place.replace("\\", "/").rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemError:
-    """One item that is not in the new shape: `kind` for programs, `text` for people.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemError(Reason):
+    """One item that is not in the new shape, and why.
 
     `kind`: `transform` (the function raised, or returned something impossible), `taken` (another
     item is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed
@@ -55,26 +55,16 @@ class ItemError:
     cannot bring back; `key` is the old item's).
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
-    is written later. `since` is when the item first failed, `at` when it did last; `phase`,
-    `detail` and `place` are of the last failure, see `Reason`.
+    is written later. `since` is when the item first failed, `at` when it did last; the
+    reason is that of the last failure.
     """
 
     id: str
-    kind: str
-    text: str
     key: dict[str, Wire]
     at: float
     waived: str = ""
     shown: str = ""
     since: float = 0.0
-    phase: str = ""
-    detail: str = ""
-    place: str = ""
-
-    @property
-    def reason(self) -> Reason:
-        """Why it failed."""
-        return Reason(self.kind, self.text, self.phase, self.detail, self.place)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without the key and the message of the exception."""
@@ -99,7 +89,7 @@ def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
     """Return failed items by the reason, most items first; `errors` are the oldest first."""
     found: dict[tuple[str, str, str], list[ItemError]] = {}
     for one in errors:
-        found.setdefault((one.kind, one.text, one.reason.short_place), []).append(one)
+        found.setdefault((one.kind, one.text, one.short_place), []).append(one)
     groups = [
         ErrorGroup(
             *why,

@@ -21,7 +21,7 @@ from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sample_look import MigrationPlan, SampleLook
-from streamkit.migrate.sampling import Wanted, take_sample
+from streamkit.migrate.sampling import Wanted, sample_of
 from streamkit.migrate.work import Schemas
 from streamkit.progress.clock import Clock, SystemClock
 
@@ -59,9 +59,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables, schemas = await survey_for(app, aws, migration)
-    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
-    known = int(described.get("ItemCount", 0))
-    taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
+    taken = await sample_of(aws, app.table, sample, rng)
     look = SampleLook(
         migration,
         schemas,

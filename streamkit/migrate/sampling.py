@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
+from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.pages import Reply, ScanPages, patient
@@ -108,6 +109,13 @@ class Sample:
         if count < 2:
             return abs(amounts[0]) if amounts else 0.0
         return _NORMAL * stdev(amounts) / math.sqrt(count) * math.sqrt(1 - count / self.total)
+
+
+async def sample_of(aws: Aws, table: str, wanted: Wanted, rng: random.Random) -> Sample:
+    """Read a sample of a table, whose size is known as far as AWS tells it."""
+    described = (await aws.dynamodb.describe_table(TableName=table))["Table"]
+    items = int(described.get("ItemCount", 0))
+    return await take_sample(aws.dynamodb, table, wanted, rng, items=items)
 
 
 async def take_sample(
