@@ -86,7 +86,7 @@ class Plans:
         Raises:
             Undecided: another item is in a place, or old code wrote where no stub is left.
         """
-        if sides.targets and not self.rules.stubs:  # nobody knows what was done there meanwhile
+        if sides.targets and not self.rules.stubs:  # what was done there meanwhile is not known
             text = "written at its old key, from which it had gone, because people said none writes"
             raise undecided(family, "late", text)
         there = {place for place, one in family.new.items() if one is not None}
@@ -250,7 +250,7 @@ class Plans:
     def _marked(self, family: Family, sides: Sides) -> FamilyPlan | None:
         """Return a family whose items have their stamps; None if they do.
 
-        What new code has put and nobody carries back stays without: it is written in every field.
+        What new code has put, and is not carried back, has no stamp: all its fields are written.
         """
         if family.record is None or family.record.left:
             return None

@@ -1,6 +1,6 @@
 """Notice that a table's stream was disabled, or replaced by a new one, while workers run.
 
-A disabled stream is read to its end, and then stays as quiet as a table to which nobody writes. The
+A disabled stream is read to its end, and then stays as quiet as a table without writes. The
 leader, whose listing says that nothing is written to the stream any more, looks at the table. On
 failure: where the table has another stream, the worker ends; the next one that starts finds out
 what may be lost, and does what the app says about that.

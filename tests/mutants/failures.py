@@ -356,7 +356,7 @@ MUTANTS = (
         test="tests/unit/fleet/test_gaps.py::test_a_question_is_not_taken_back_from_a_generation_that_an_older_build_has_begun",
     ),
     Mutant(
-        "rewound-over-who-joined",
+        "rewound-over-a-late-joiner",
         "fleet/joining.py",
         "            await withdraw_rewind(store, newest)\n",
         "            return newest\n",
@@ -365,7 +365,7 @@ MUTANTS = (
         test="tests/simulation/test_rewind.py::test_a_worker_that_begins_before_a_rewind_is_decided_prevents_it",
     ),
     Mutant(
-        "asked-of-who-knows-no-questions",
+        "asked-of-a-worker-that-knows-no-questions",
         "fleet/generation.py",
         '        "fingerprint": {"S": started.asks or started.fingerprint},\n',
         '        "fingerprint": {"S": started.fingerprint},\n',

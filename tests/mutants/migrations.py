@@ -183,7 +183,7 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_commands.py::test_to_begin_is_refused_of_what_was_begun_and_changes_nothing",
     ),
     Mutant(
-        "pause-ignored-by-who-joins",
+        "pause-ignored-by-a-joiner",
         "migrate/running.py",
         "if not stay and self.state.waits:",
         "if not stay and self.state.waits is self:",

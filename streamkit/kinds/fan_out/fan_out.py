@@ -249,7 +249,7 @@ def serving(handler: Handler, recipient: Recipient) -> Handler:
 
 
 def serving_one(handler: Handler, name: str) -> Handler:
-    """Return a plain handler that serves one recipient, whom it reads by name when it runs."""
+    """Return a plain handler that serves one recipient, which it reads by name when it runs."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler
