@@ -54,7 +54,7 @@ def polled_seldom() -> Figure:
     return of_a_core(5.0)
 
 
-@row("1,000 idle shards: memory of the process", unit="MB", bar=110, less=True)
+@row("1,000 idle shards: memory of the process", unit="MB", bar=107, less=True)
 def memory() -> Figure:
     return Figure(idle_shards(1.0)["memory"] / 1e6)
 
