@@ -82,7 +82,7 @@ def iam(  # noqa: PLR0913 - each is an option
     It does not call AWS. What handlers write follows from their annotations; what they read follows
     from the names that their code uses. What could not be computed is printed on stderr.
     """
-    from streamkit.operate.permissions.hosts import deny_application as denial
+    from streamkit.operate.permissions.denial import deny_application as denial
     from streamkit.operate.permissions.hosts import policy_for
     from streamkit.operate.permissions.place import AccountPlace
 

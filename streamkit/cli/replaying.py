@@ -9,10 +9,11 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, with_options
-from streamkit.cli.printing import print_json, say, table, tell
+from streamkit.cli.printing import moment, print_json, say, seconds, table, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
+    from streamkit.operate.replay_progress import ReplayProgress
     from streamkit.operate.replay_report import HandlerReplay, Replayed
 
 
@@ -134,7 +135,7 @@ def replay(
         since=time_of(since, "--from").timestamp(),
         until=time.time() if until is None else time_of(until, "--until").timestamp(),
         mode="dry-run" if dry_run else "shadow" if shadow else "write",
-        tell=tell,
+        tell=_tell,
         **{name: value for name, value in choices.items() if value is not None},
     )
     done = with_aws(lambda aws: replay_changes(loaded, aws, wish))
@@ -144,6 +145,13 @@ def replay(
         _describe(done, show_list=show_list)
     if any(one.failed for one in done.handlers.values()):
         exit_with(ExitCode.PROBLEMS)
+
+
+def _tell(progress: "ReplayProgress") -> None:
+    text = f"{progress.done} shards done, {progress.running} being read"
+    if progress.running and progress.share is not None:
+        text += f": up to {moment(int(progress.upto))} UTC, {progress.share:.0%} done"
+    tell(text if progress.left is None else f"{text}, about {seconds(progress.left)} left")
 
 
 _RAN = {"write": "ran", "dry-run": "would run", "shadow": "would run"}

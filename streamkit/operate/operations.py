@@ -8,7 +8,7 @@ On failure: the errors of a read of the table.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -17,11 +17,13 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
-from streamkit.fleet.generation import Generation
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state_book import StateBook
 from streamkit.model.builds import pass_name
+from streamkit.operate.remaining import catches_up_in
+from streamkit.operate.replay_progress import share_of
 from streamkit.operate.replay_report import replay_name
 from streamkit.progress.clock import utc
 from streamkit.progress.control import Cursor
@@ -78,7 +80,7 @@ async def operations(
         return tuple(migrations)
     store = CursorStore(aws.dynamodb, tables.space(app))
     found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
-    replays = await _replays(app, store)
+    replays = await _replays(app, store, now)
     return (*migrations, *found, *replays, *_joins(cursors), *catching_up(app, newest, now, lag))
 
 
@@ -89,19 +91,32 @@ def _joins(cursors: Mapping[str, Cursor]) -> Iterator[OperationStatus]:
         yield OperationStatus("join", name, f"ahead of the app in {shards} shards")
 
 
-async def _replays(app: App, store: CursorStore) -> list[OperationStatus]:
-    """Return the replay to the end that is under way: its consumer is in the directory until then.
-
-    A worker that shows the status may not read more of it.
-    """
+async def _replays(app: App, store: CursorStore, now: float) -> list[OperationStatus]:
+    """Return the replay to the end that is under way, if there is one, and how far it is."""
     name, mine = replay_name(app.name), store.space
     there = [
         one
         for one in await entries(store.dynamodb, mine.schema)
         if (one.table, one.consumer, one.label) == (app.table, name, mine.label)
     ]
-    declared = any(child.name == name for child in app.listeners.values())
-    return [OperationStatus("replay", app.name, "to the end") for _ in there if not declared]
+    if not there or any(child.name == name for child in app.listeners.values()):
+        return []
+    own = CursorStore(store.dynamodb, replace(mine, consumer=name))
+    newest, cursors = await newest_generation(own), await own.read_all()
+    replayed = OperationStatus("replay", app.name, "to the end")
+    upto = _run_up_to(cursors.values())
+    if newest is None or not newest.founded or not upto:
+        return [replayed]
+    behind = [(newest.founded, newest.founded - newest.since), (now, now - upto)]
+    share = share_of(newest.since, upto, now)
+    return [replace(replayed, share=share, left=catches_up_in(behind))]
+
+
+def _run_up_to(cursors: Collection[Cursor]) -> int:
+    """Return up to when all changes of a replay have run, in epoch seconds; 0 if none is known."""
+    reading = [max(c.seen, c.dated) for c in cursors if not c.finished]
+    known = [at for at in reading if at]
+    return min(known) if known else max((c.dated for c in cursors), default=0)
 
 
 async def _measured(

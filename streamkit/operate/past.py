@@ -5,7 +5,7 @@
 
 In: an app with an archive. Out: records, in the order of each item's changes, or in the opposite
 order. The reader is the one of workers (`archive.reader`), from a position in the archive; a
-command decides nothing and writes nothing. Memory holds a link of the chain at most, not a shard.
+command decides nothing and writes nothing. Memory holds a link of a shard's chain, not the shard.
 
 On failure: what the archive lacks is a `RetentionLost`, with the range, unless losses are allowed:
 then they are listed in `losses`. What the archive has not decided yet raises `NotDecided`.
@@ -13,7 +13,7 @@ then they are listed in `losses`. What the archive has not decided yet raises `N
 
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -30,6 +30,7 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
@@ -37,6 +38,8 @@ from streamkit.stream.decode import Page, Record
 from streamkit.stream.listing import list_shards
 from streamkit.stream.reader import StreamPages
 
+_AT_ONCE = 4
+"""Shards that are read side by side: each holds a link of its chain in memory."""
 TAIL_MAX = 50_000
 """So many records behind the end of a chain are held in memory, to be read backwards."""
 _EMPTY_MAX = 10
@@ -63,7 +66,30 @@ class PastChanges:
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     async def shards(self) -> list[str]:
-        """Return every shard that the stream or the archive knows, parents before children.
+        """Return every shard that the stream or the archive knows, parents before children."""
+        return list(await self._lineage())
+
+    async def each(self, run: Callable[[str], Awaitable[bool]]) -> bool:
+        """Run something for every shard, also for those that appear meanwhile; some at a time.
+
+        A shard begins when its parent is done, so that the changes of an item keep their order.
+
+        Args:
+            run: takes a shard; returns whether it is done. If not, its descendants are left out.
+
+        Returns:
+            Whether all shards are done.
+        """
+        done, left = set[str](), set[str]()
+        while True:
+            lineage = await self._lineage()
+            todo = {s: parent for s, parent in lineage.items() if s not in done | left}
+            if not todo:
+                return not left
+            await _in_order(todo, run, done, left)
+
+    async def _lineage(self) -> dict[str, str | None]:
+        """Return the parent of every shard, parents before children.
 
         The stream is asked first: shards move from there to the archive, never back.
         """
@@ -75,7 +101,7 @@ class PastChanges:
             while (parent := parents.get(line[-1])) in parents and parent not in ordered:
                 line.append(str(parent))
             ordered |= dict.fromkeys(reversed(line))
-        return list(ordered)
+        return {shard: parents[shard] for shard in ordered}
 
     async def pages(
         self, shard: str, since: float = 0.0, until: float = _ENDLESS
@@ -177,6 +203,28 @@ class PastChanges:
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
+
+
+async def _in_order(
+    parents: Mapping[str, str | None],
+    run: Callable[[str], Awaitable[bool]],
+    done: set[str],
+    left: set[str],
+) -> None:
+    """Run something for each of these shards, and note whether it is done, or left."""
+    ended, limiter = {shard: anyio.Event() for shard in parents}, anyio.Semaphore(_AT_ONCE)
+
+    async def run_after(parent: str | None, shard: str) -> None:
+        if parent in ended:
+            await ended[parent].wait()
+        async with limiter:
+            fits = parent not in left and await run(shard)
+        (done if fits else left).add(shard)
+        ended[shard].set()
+
+    async with task_group() as group:
+        for shard, parent in parents.items():
+            group.start_soon(run_after, parent, shard)
 
 
 async def _last_before(chain: Chain, since: float) -> str:

@@ -20,21 +20,20 @@ from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.operate.past import open_past
+from streamkit.operate.replay_parts import ReplayParts
 from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
 from streamkit.operate.replay_to_end import ReplayToEnd
 from streamkit.operate.replayable import not_replayed
-from streamkit.operate.replayer import Replayer, ReplayParts
+from streamkit.operate.replayer import Replayer
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.machine import Machine
 from streamkit.progress.paced import counted_rate
 from streamkit.sinks.outlets import open_outlets
 
-_LATEST = "it reads the latest state, whatever the order: replay it without --to-end"
-_MANY = (
-    "its recipients may be too many for one transaction, and a replay to the end must not stop half"
-    " way; replay it without --to-end"
-)
+_WITHOUT = "and a replay to the end must not stop half way; replay it without --to-end"
+_CLAIMS = f"an older change may claim an item that another source has by now and fail, {_WITHOUT}"
+_MANY = f"its recipients may be too many for one transaction, {_WITHOUT}"
 
 
 async def replay(
@@ -90,8 +89,10 @@ def _refused(app: App, wish: ReplayWish) -> list[str]:
                 revision=bool(wish.revision) or wish.to_end,
                 writes=wish.mode == "write",
             )
-            if wish.to_end and (handler.broadcast is not None or handler.converges):
-                reasons.append(f"{handler.declared}: {_LATEST if handler.converges else _MANY}")
+            if wish.to_end and handler.converges and not handler.is_async:
+                reasons.append(f"{handler.declared}: {_CLAIMS}")
+            elif wish.to_end and handler.broadcast is not None and not handler.converges:
+                reasons.append(f"{handler.declared}: {_MANY}")
             reasons += [f"{handler.declared}: {reason}" for reason in found]
     return reasons
 

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.core.shadow import digest_of
+from streamkit.operate.replay_progress import Tell
 from streamkit.progress.actions import Action
 from streamkit.progress.clock import utc
 from streamkit.progress.operation import Refusal
@@ -50,7 +51,7 @@ class ReplayWish:
     show_keys: bool = False
     to_end: bool = False
     units: float | None = None
-    tell: Callable[[str], None] = lambda _: None
+    tell: Tell = lambda _: None
 
 
 def asked_for(wish: ReplayWish) -> str:
@@ -110,6 +111,11 @@ class Replayed:
     def note_read(self, records: int) -> None:
         """Count changes that were read."""
         self.read += records
+
+    def pass_over(self, handler: str, record: Record, reason: str) -> None:
+        """Count and list a change for which a handler did not run, or wrote nothing."""
+        self.handlers[handler].passed[reason] += 1
+        self.note_row(handler, record, reason)
 
     def note_row(
         self,

@@ -7,7 +7,7 @@ adds up is counted again by a rebuild. Results that follow from the old image, t
 item that came back to an earlier image, unless an attribute that never repeats is compared as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,10 @@ from streamkit.progress.own_effects import Accumulate
 from streamkit.table import Table
 
 _LOOKS_BACK = "it looks at the old image: give --revision ATTRIBUTE, or --allow it"
+
+
+NoteLarge = Callable[[str, Change[Any]], None]
+"""Is told of a handler and a change whose recipients do not fit in one transaction."""
 
 
 class LooksBack(PoisonChange):
@@ -81,26 +85,36 @@ def _only_allowed(handler: Handler) -> Iterator[str]:
         yield from () if reason is None else (reason,)
 
 
-def replayed(handler: Handler, *, looks_back: bool) -> Handler:
+def replayed(handler: Handler, *, looks_back: bool, large: NoteLarge | None = None) -> Handler:
     """Return a handler as a replay runs it: once, with its own retries, and never parked.
 
     Args:
         handler: the handler.
         looks_back: it may look at the old image.
+        large: is told of a change whose recipients do not fit in one transaction, which then has no
+            effects; without it, such a change fails.
     """
     function: Any = handler.run
 
     async def run_later(change: Change[Any], **tools: Any) -> Result:
         seen = _watched(change, looks_back=looks_back)
-        return _judged(await function(seen, **tools), seen)
+        return judged(await function(seen, **tools), seen)
 
     def run_now(change: Change[Any], **tools: Any) -> Result:
         seen = _watched(change, looks_back=looks_back)
-        return _judged(function(seen, **tools), seen)
+        return judged(function(seen, **tools), seen)
+
+    def judged(result: Any, seen: Change[Any]) -> Result:
+        if result is DEFER and large is not None:
+            large(handler.name, seen)
+            return None
+        return _judged(result, seen)
 
     policy = replace(handler.policy, on_failure="park", breaker=False)
     run = run_later if handler.is_async else run_now
-    return replace(handler, run=run, policy=policy, shadow=False)
+    changed = replace(handler, run=run, policy=policy, shadow=False)
+    # With recipients it would be moved to a parked queue where it is refused often.
+    return changed if large is None else replace(changed, broadcast=None)
 
 
 def _judged(result: Any, change: Change[Any]) -> Result:

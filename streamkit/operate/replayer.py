@@ -10,7 +10,8 @@ fence of its own. Mirrors run for all changes, because they read the latest stat
 look at a replay to the end runs here, too: then no change is passed over.
 
 On failure: a change that fails is counted, and the next one runs. A replay has no position: what
-was done may be done again, so one that was stopped is begun again. Memory holds a page.
+was done may be done again, so one that was stopped is begun again. Memory holds a page of each
+shard that is being read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 
 import anyio
 
-from streamkit.app import App
 from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
@@ -28,83 +28,30 @@ from streamkit.core.parking import Failure, queue_name
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import Uncommitted
-from streamkit.core.routes import Channels
-from streamkit.core.runs import Tools
 from streamkit.core.shadow import differences
-from streamkit.core.tables import AppTables
 from streamkit.operate.as_left import ATTRIBUTES_MAX, CHANGED, PARKED, TOO_LARGE, AsLeft, Image
 from streamkit.operate.past import PastChanges
-from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayWish
-from streamkit.operate.replayable import AddsUp, AudienceTooLarge, LooksBack, replayed
+from streamkit.operate.replay_parts import ReplayParts
+from streamkit.operate.replay_progress import ProgressTeller
+from streamkit.operate.replay_report import Replayed
+from streamkit.operate.replayable import (
+    AddsUp,
+    AudienceTooLarge,
+    LooksBack,
+)
 from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
 from streamkit.progress.fetch import fetch_all
-from streamkit.progress.machine import Machine
-from streamkit.progress.paced import CommitRate
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page, Record
 
 _AT_ONCE = 16
 """Items of a page whose changes run at once."""
+TOO_MANY = "its recipients do not fit in one transaction"
 _PASSED = {
     LooksBack.__name__: "it looks at the old image",
     AddsUp.__name__: "it returned an effect that adds up",
-    AudienceTooLarge.__name__: "its recipients do not fit in one transaction",
+    AudienceTooLarge.__name__: TOO_MANY,
 }
-
-
-@dataclass(frozen=True)
-class ReplayParts:
-    """What a replay needs of its app, open: `tools` and `channels` are for its handlers.
-
-    `rate` bounds what it writes; None is no bound.
-    """
-
-    app: App
-    machine: Machine
-    tables: AppTables
-    tools: Tools
-    channels: Channels
-    wish: ReplayWish
-    rate: CommitRate | None
-
-    @property
-    def handlers(self) -> list[Handler]:
-        """Return the handlers that run again."""
-        return [handler for handler in self.app.handlers if handler.name in self.wish.handlers]
-
-    def dispatcher(self, handlers: Sequence[Handler], *, looks_back: bool) -> Dispatcher:
-        """Return what runs handlers for old changes, each once.
-
-        Args:
-            handlers: the handlers.
-            looks_back: they may look at the old image.
-        """
-        machine = self.machine
-        return Dispatcher(
-            [replayed(handler, looks_back=looks_back) for handler in handlers],
-            self.app.routes(self.tables.schemas),
-            self.tools,
-            machine.clock,
-            machine.rng,
-            self.channels,
-        )
-
-    def report(self) -> Replayed:
-        """Return a report in which nothing has run yet."""
-        wish = self.wish
-        return Replayed(
-            self.app.name,
-            wish.mode,
-            wish.since,
-            wish.until,
-            handlers={handler.name: HandlerReplay() for handler in self.handlers},
-            show_keys=wish.show_keys,
-        )
-
-    def wants(self, record: Record) -> bool:
-        """Return whether a change is of an item that is asked for."""
-        keys = self.wish.keys
-        return not keys or str(record.item_key.pk) in keys
 
 
 @dataclass(frozen=True)
@@ -138,12 +85,18 @@ class Replayer:
         return _Unit(handler, dispatcher, not (handler.converges and handler.is_async))
 
     async def run(self, past: PastChanges) -> Replayed:
-        """Replay what was wished, shard by shard."""
-        shards = await past.shards()
-        for number, shard in enumerate(shards, 1):
-            self.wish.tell(f"shard {number} of {len(shards)}")
-            async for page in past.pages(shard, self.wish.since, self.wish.until):
+        """Replay what was wished, some shards at a time."""
+        wish = self.wish
+        progress = ProgressTeller(wish.since, wish.until, self.machine.clock, wish.tell)
+
+        async def run_shard(shard: str) -> bool:
+            async for page in past.pages(shard, wish.since, wish.until):
                 await self.run_page(page.records, shard)
+                progress.note(shard, page.records[-1].created_at)
+            progress.note_done(shard)
+            return True
+
+        await past.each(run_shard)
         self.report.losses.extend(past.losses)
         return self.report
 
@@ -189,8 +142,7 @@ class Replayer:
             image = Image.of(record, unit.handler.entity)
             reason = self._passed(image, item) or await self._queued(unit, record)
             if reason and not self.wish.to_end:
-                counts.passed[reason] += 1
-                self.report.note_row(unit.handler.name, record, reason)
+                self.report.pass_over(unit.handler.name, record, reason)
                 return
             overtaken = bool(reason)
         pending = await made_of(unit.dispatcher, record, shard)
@@ -240,8 +192,7 @@ class Replayer:
         if loop.failure is not None:
             self._failed(unit, record, loop.failure)
         elif fence.passed:
-            counts.passed[fence.passed] += 1
-            self.report.note_row(unit.handler.name, record, fence.passed)
+            self.report.pass_over(unit.handler.name, record, fence.passed)
         elif fence.written:
             counts.ran += 1
             counts.items += fence.written
@@ -274,13 +225,12 @@ class Replayer:
                 self.report.note_row(unit.handler.name, record, "different", action, names)
 
     def _failed(self, unit: _Unit, record: Record, failure: Failure) -> None:
-        counts, reason = self.report.handlers[unit.handler.name], _PASSED.get(failure.kind)
-        if reason is None:
-            counts.failed[failure.kind] += 1
-        else:
-            counts.passed[reason] += 1
-        text = reason or f"failed: {failure.kind}"
-        self.report.note_row(unit.handler.name, record, text)
+        name, reason = unit.handler.name, _PASSED.get(failure.kind)
+        if reason is not None:
+            self.report.pass_over(name, record, reason)
+            return
+        self.report.handlers[name].failed[failure.kind] += 1
+        self.report.note_row(name, record, f"failed: {failure.kind}")
 
 
 async def made_of(dispatcher: Dispatcher, record: Record, shard: str) -> PendingChange | None:

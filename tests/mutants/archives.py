@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-ends-where-no-more-is-read",
-        "operate/replay_to_end.py",
+        "operate/replay_run.py",
         "            if is_reached(reader.position, await self.live.read(shard)):\n",
         "            if is_reached(reader.position, None and await self.live.read(shard)):\n",
         "a replay ends before what the app has done meanwhile, and targets stay behind",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-to-the-end-without-a-rate",
-        "operate/replay_to_end.py",
+        "operate/replay_run.py",
         "Committer(*target) if rate is None else PacedCommitter(rate, *target)",
         "Committer(*target)",
         "a replay to the end takes all of the table's capacity, whatever --max-wcu says",
@@ -220,6 +220,30 @@ MUTANTS = (
         test="tests/simulation/test_replay_to_end.py::test_a_replay_uses_no_more_write_units_than_it_may",
     ),
     Mutant(
+        "replay-of-a-child-beside-its-parent",
+        "operate/past.py",
+        "            await ended[parent].wait()\n",
+        "            pass\n",
+        "the changes of an item run out of order where its shard has rolled over",
+        test="tests/unit/test_past_order.py::test_a_shard_begins_when_its_parent_is_done",
+    ),
+    Mutant(
+        "replay-goes-round-a-shard-that-stays",
+        "operate/past.py",
+        "            fits = parent not in left and await run(shard)\n",
+        "            fits = await run(shard)\n",
+        "changes run although one before them, of the parent shard, has failed and stays",
+        test="tests/unit/test_past_order.py::test_what_descends_from_a_shard_that_is_not_done_is_left_and_the_others_are_read",
+    ),
+    Mutant(
+        "replay-stopped-by-a-mirror",
+        "operate/replayable.py",
+        "        if result is DEFER and large is not None:\n",
+        "        if result is DEFER and large is None:\n",
+        "a mirror with many copies stops a replay half way, where nothing gets it on",
+        test="tests/simulation/test_replay_to_end.py::test_a_mirror_with_more_copies_than_fit_in_a_transaction_does_not_stop_a_replay",
+    ),
+    Mutant(
         "replay-is-ended-by-whoever-is-left",
         "operate/replay_to_end.py",
         "        await self._erase(begun)\n",
@@ -229,7 +253,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-does-not-see-what-is-half-done",
-        "operate/replay_to_end.py",
+        "operate/replay_run.py",
         "    upto = max(begun, default=live.position)\n",
         "    upto = live.position\n",
         "a replay ends before a change of which the app has done the handler already",

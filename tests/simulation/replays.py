@@ -61,8 +61,9 @@ class Notice(Entity, pk="NOTICE#{number}", sk="NOTICE#{number}"):
     count: int = 0
 
 
-class Copy(Entity, pk="COPY#{number}", sk="COPY#{number}"):
+class Copy(Entity, pk="COPY#{number}", sk="COPY#{user}"):
     number: int
+    user: str = "ann"
     status: str = ""
 
 

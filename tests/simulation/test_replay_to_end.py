@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from streamkit import Inserted
-from streamkit.operate import replay_to_end
+from streamkit.operate import replay_run, replay_to_end
 from streamkit.operate.consumers import list_consumers
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.past import PastChanges
@@ -17,12 +17,13 @@ from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.replay import replay
 from streamkit.operate.replay_report import ReplayRefused
+from streamkit.operate.replayer import TOO_MANY
 from streamkit.operate.status import read_status
 from streamkit.stream.decode.pages import read_record
 from streamkit.testing import Harness, every_crash, every_freeze
 from tests.permissions import ACCOUNT, REGION, allows, noted
 from tests.simulation.archived import RARELY
-from tests.simulation.replays import STATE, Label, Order, Place, app_of, replayed, wish
+from tests.simulation.replays import STATE, Copy, Label, Order, Place, app_of, replayed, wish
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +33,8 @@ def _healthy():
     STATE.update(bug=False, down=False)
 
 
-def rig(make=app_of):
-    return Harness(make(), shards=1, settings=RARELY, lenient=True)
+def rig(make=app_of, shards=1):
+    return Harness(make(), shards=shards, settings=RARELY, lenient=True)
 
 
 @pytest.fixture
@@ -65,9 +66,13 @@ def places(harness, number=1):
     return {one.status for one in harness.scan(Place) if one.number == number}
 
 
-def under_way(harness):
+def operations(harness):
     status = harness.operate(lambda aws: read_status(harness.app, aws, clock=harness.world.clock))
-    return [(one.kind, one.phase) for one in status.operations if one.kind == "replay"]
+    return [one for one in status.operations if one.kind == "replay"]
+
+
+def under_way(harness):
+    return [(one.kind, one.phase) for one in operations(harness)]
 
 
 def consumers(harness):
@@ -161,13 +166,13 @@ def test_p19_another_replay_waits_until_the_first_one_is_at_its_end_or_is_forgot
 def test_the_end_is_behind_whatever_the_app_has_done_by_then(harness, monkeypatch):
     """What it reads is not the end where the app is further."""
     buggy(harness, (1, "PLACED"))
-    looked, statuses = replay_to_end.is_reached, ["SHIPPED", "LOST"]
+    looked, statuses = replay_run.is_reached, ["SHIPPED", "LOST"]
 
     def late(position, live):
         return not statuses and looked(position, live)
 
-    monkeypatch.setattr(replay_to_end, "is_reached", late)
-    sleep = replay_to_end.anyio.sleep
+    monkeypatch.setattr(replay_run, "is_reached", late)
+    sleep = replay_run.anyio.sleep
 
     async def meanwhile(seconds):
         if statuses:
@@ -176,7 +181,7 @@ def test_the_end_is_behind_whatever_the_app_has_done_by_then(harness, monkeypatc
             await harness._aws.dynamodb.put_item(TableName="Orders", Item=item)
         await sleep(3600)
 
-    monkeypatch.setattr(replay_to_end.anyio, "sleep", meanwhile)
+    monkeypatch.setattr(replay_run.anyio, "sleep", meanwhile)
     report = to_the_end(harness, "labels")
     monkeypatch.undo()
     harness.settle()
@@ -194,7 +199,7 @@ def test_p13_what_adds_up_is_refused_and_the_rebuild_is_named(harness):
     ("handler", "why"),
     [
         ("tell", "its recipients may be too many"),
-        ("copies", "it reads the latest state"),
+        ("marker", "may claim an item that another source has"),
         ("tells", "may return a Send"),
         ("asks", "it is async"),
     ],
@@ -209,6 +214,63 @@ def test_a_handler_that_looks_at_the_old_image_runs(harness):
     buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
     assert to_the_end(harness, "shipped", "from_to").handlers["from_to"].ran == 1
     assert harness.get(Label.key(number=-1)).text == "PLACED to SHIPPED"
+
+
+def test_mirrors_run_to_the_end_beside_the_others(harness):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
+    harness.put(Copy(number=1, status="gone wrong"))
+    report = to_the_end(harness, "copies", "labels")
+    assert (report.handlers["copies"].ran, report.handlers["labels"].ran) == (1, 2)
+    assert harness.get(Copy.key(number=1, user="ann")).status == "SHIPPED"
+    assert labels(harness) == {1: "fixed SHIPPED"}
+
+
+def test_a_mirror_with_more_copies_than_fit_in_a_transaction_does_not_stop_a_replay(harness):
+    """A mirror has nothing to lose: the next change of its source mends what was passed over."""
+    harness.put(*(Copy(number=1, user=str(user)) for user in range(60)))
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    report = to_the_end(harness, "copies", "labels", show_keys=True)
+    assert not report.under_way
+    assert report.handlers["copies"].passed == {TOO_MANY: 1}
+    assert [(row["key"], row["reason"]) for row in report.listed] == [("ORDER#1 ORDER#1", TOO_MANY)]
+    assert labels(harness) == {1: "fixed PLACED", 2: "fixed PLACED"}
+
+
+def test_a_change_that_fails_stops_its_shard_and_no_other():
+    with rig(shards=4) as harness:
+        buggy(harness, *((number, "PLACED") for number in range(1, 13)))
+        since = wish(harness).since
+        STATE["only"] = 5
+        report = to_the_end(harness, "labels", since=since)
+        STATE.pop("only")
+        assert (report.under_way, report.handlers["labels"].failed) == (True, {"OSError": 1})
+        behind = {number for number, text in labels(harness).items() if text == "bug PLACED"}
+        assert 5 in behind
+        assert 0 < len(behind) < 12
+        assert to_the_end(harness, "labels", since=since).handlers["labels"].ran == len(behind)
+        assert set(labels(harness).values()) == {"fixed PLACED"}
+
+
+def test_it_says_how_far_it_is_while_it_runs_and_status_says_so_meanwhile(harness):
+    for number in range(6):
+        harness.put(*(Order(number=100 * number + n) for n in range(60)))
+        harness.settle()
+        harness.advance("1h")
+    since, told = harness.world.clock.time() - 6 * 3600, []
+    STATE["only"] = 300
+    to_the_end(harness, "labels", since=since, units=2, tell=told.append)
+    STATE.pop("only")
+    shares = [one.share for one in told if one.share is not None]
+    assert len(shares) >= 2
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] < 0.6
+    assert any(one.left for one in told)
+    (shown,) = operations(harness)
+    assert 0.3 < shown.share < 0.6
+    assert shown.left > 0
+    to_the_end(harness, "labels", since=since, tell=told.append)
+    assert (told[-1].running, told[-1].share) == (0, pytest.approx(1, abs=0.2))
+    assert operations(harness) == []
 
 
 def lambda_of_orders(change: Inserted[Order]) -> None:
@@ -339,9 +401,13 @@ def once_replayed(harness):
     assert "orders.replay" not in consumers(harness)
 
 
+def two_shards():
+    return rig(shards=2)
+
+
 def test_p19_a_replay_killed_at_any_call_goes_on_when_it_is_given_again():
-    assert list(every_crash(once_replayed, rig, part="operation", sample=6))
+    assert list(every_crash(once_replayed, two_shards, part="operation", sample=6))
 
 
 def test_p19_a_replay_frozen_at_any_call_does_no_harm_when_it_thaws():
-    assert list(every_freeze(once_replayed, rig, part="operation", sample=6))
+    assert list(every_freeze(once_replayed, two_shards, part="operation", sample=6))

@@ -33,8 +33,9 @@ from streamkit import (
 )
 from streamkit.errors import ConfigurationError
 from streamkit.operate.permissions.access import access_of, pattern_of
+from streamkit.operate.permissions.denial import deny_application
 from streamkit.operate.permissions.document import only_keys
-from streamkit.operate.permissions.hosts import deny_application, policy_for
+from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from tests.permissions import Request, allows
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamkit.operate.replay_report import ReplayWish, asked_for
-from streamkit.operate.replay_to_end import is_reached
+from streamkit.operate.replay_run import is_reached
 from streamkit.progress.control import START, Cursor
 
 HALF = Cursor("s", position="5", done=frozenset({"7:labels"}))

@@ -73,3 +73,8 @@ def any_key(patterns: Iterable[str]) -> dict[str, dict[str, list[str]]]:
 def literal(text: str) -> str:
     """Return text in which the characters that a pattern treats as special are escaped."""
     return "".join(f"${{{char}}}" if char in "*?$" else char for char in text)
+
+
+def dynamodb_actions(names: Iterable[str]) -> tuple[str, ...]:
+    """Return operations of DynamoDB as IAM names them, sorted."""
+    return tuple(sorted(f"dynamodb:{name}" for name in set(names)))

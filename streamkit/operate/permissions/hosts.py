@@ -27,19 +27,20 @@ from streamkit.operate.permissions.document import (
     MANAGED_MAX,
     IamPolicy,
     Statement,
-    any_key,
+    dynamodb_actions,
     literal,
     only_keys,
 )
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import archive_statements, sink_statement
+from streamkit.operate.replay_report import replay_name
 from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 
 Host = Literal["worker", "lambda", "migrate", "operator"]
 
 _EVERYTHING: Patterns = None
 _ALL_CONTROL = frozenset({f"{CONTROL_PREFIX}*"})
-_OTHER_WRITES = ("BatchWriteItem", "PartiQLDelete", "PartiQLInsert", "PartiQLUpdate")
+_LOOKS = ("BatchGetItem", "GetItem")
 _KMS = (
     "where the table, or a queue, topic, stream or bucket that is sent to, has a customer managed"
     " key, the role needs that key, too; that is not computed here"
@@ -71,27 +72,6 @@ def policy_for(
     return building.policy(function, leases)
 
 
-def deny_application(app: App, place: AccountPlace | None = None) -> IamPolicy:
-    """Compute a policy that keeps the application's own roles from writing streamkit's items."""
-    place = place or AccountPlace()
-    actions = _dynamodb((*WRITES, *_OTHER_WRITES))
-    statements = [
-        Statement(
-            "KeepControlItems",
-            actions,
-            (_table(place, app.table, app),),
-            "only streamkit writes these items",
-            any_key(_ALL_CONTROL),
-            "Deny",
-        )
-    ]
-    if app.control_table not in (None, app.table):
-        arn = _table(place, str(app.control_table), app)
-        why = "the table is streamkit's own"
-        statements.append(Statement("KeepControlTable", actions, (arn,), why, effect="Deny"))
-    return IamPolicy(tuple(statements), ("it is for the application's roles, not the workers'",))
-
-
 class _Building:
     """A policy while it is built."""
 
@@ -99,11 +79,11 @@ class _Building:
         self.app, self.host, self.place, self.leading_keys = app, host, place, leading_keys
         self.consumers: Sequence[App] = consumers_of([app])
         self.access: Access = access_of(self.consumers)
-        self.own = _table(place, app.table, app)
-        self.control = _table(place, app.control_table or app.table, app)
+        self.own = place.of_table(app.table, app.table)
+        self.control = place.of_table(app.control_table or app.table, app.table)
         names = [name for one in self.consumers for name in one.tables]
         names += self.access.migrated
-        self.others = [_table(place, name, app) for name in dict.fromkeys(names)]
+        self.others = [place.of_table(name, app.table) for name in dict.fromkeys(names)]
         self.reads = "Query" in self.access.own
         self.found: list[Statement] = []
 
@@ -118,7 +98,7 @@ class _Building:
             self._logs(function)
         if leases is not None:
             why = "`consumers import-kcl` reads the KCL's leases"
-            self._allow("ScanLeases", ["Scan"], [_table(self.place, leases, self.app)], why)
+            self._allow("ScanLeases", ["Scan"], [self.place.of_table(leases, self.app.table)], why)
         notes = [*self.access.notes, *self._sinks(), _KMS]
         policy = IamPolicy(tuple(self.found))
         if policy.size > MANAGED_MAX:
@@ -138,7 +118,7 @@ class _Building:
     ) -> None:
         limited = self.leading_keys and patterns is not None
         condition = only_keys(patterns or ()) if limited else {}
-        names = _dynamodb(actions)
+        names = dynamodb_actions(actions)
         self.found.append(Statement(sid, names, tuple(dict.fromkeys(resources)), why, condition))
 
     def _describe(self) -> None:
@@ -152,7 +132,7 @@ class _Building:
         stream = [f"{self.own}/stream/*"]
         if self.host in ("migrate", "operator"):  # a rollback follows the changes of those items
             moves = [one.to for one in self.app.migrations.values() if one.follows_target]
-            stream += [f"{_table(self.place, to, self.app)}/stream/*" for to in moves if to]
+            stream += [f"{self.place.of_table(to, self.app.table)}/stream/*" for to in moves if to]
         actions = ("DescribeStream", "GetRecords", "GetShardIterator")
         self._allow("ReadStream", actions, stream, "the changes; every item of the table is in it")
         seen = ["ListStreams"] if self.host == "lambda" else ["DescribeEndpoints", "ListStreams"]
@@ -171,6 +151,7 @@ class _Building:
         patterns = control_patterns(self.consumers, completions=self.access.completions)
         if self.host == "operator":  # `consumers` also lists and deletes those of other apps
             patterns = _ALL_CONTROL
+        self._progress()
         actions = [*READS, *WRITES]
         if self.control == self.own:
             widen(self.access.own, actions, patterns)
@@ -191,6 +172,18 @@ class _Building:
         if self._sweeps and not scanned and (self.control != self.own or self._has_no_sort_key):
             why = "what a rebuild leaves is found by a scan where there is no sort key"
             self._allow("ScanControl", ["Scan"], [self.control], why)
+
+    def _progress(self) -> None:
+        """Allow a worker's status page to show how far a replay to the end is."""
+        if self.host != "worker" or self.app.archive is None:
+            return
+        names = [replay_name(one.name) for one in self.consumers if not one.copies]
+        patterns = frozenset(f"{CONTROL_PREFIX}{literal(name)}#*" for name in names)
+        if self.control == self.own:
+            widen(self.access.own, _LOOKS, patterns)
+        else:
+            why = "how far a replay is, for the status page"
+            self._allow("ShowReplays", _LOOKS, [self.control], why, patterns)
 
     @property
     def _sweeps(self) -> bool:
@@ -261,7 +254,7 @@ class _Building:
     def _migrations(self) -> None:
         """Allow copies to other tables; a worker copies items that change during a migration."""
         for number, (name, patterns) in enumerate(self.access.migrated.items(), 1):
-            arn = _table(self.place, name, self.app)
+            arn = self.place.of_table(name, self.app.table)
             why = "a migration copies there"
             self._allow(f"Migrations{number}", (*READS, *WRITES), [arn], why, patterns)
             if self.host in ("migrate", "operator"):
@@ -288,13 +281,3 @@ class _Building:
         group = self.place.arn("logs", f"log-group:/aws/lambda/{function}")
         actions = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
         self.found.append(Statement("Logs", actions, (group, f"{group}:*"), "the function's log"))
-
-
-def _dynamodb(actions: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(f"dynamodb:{action}" for action in set(actions)))
-
-
-def _table(place: AccountPlace, name: str, app: App) -> str:
-    if name == app.table and place.table is not None:
-        name = place.table
-    return place.arn("dynamodb", f"table/{name}")

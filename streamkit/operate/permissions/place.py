@@ -47,3 +47,8 @@ class AccountPlace:
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of a resource in this account and Region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def of_table(self, name: str, own: str) -> str:
+        """Return the ARN of a table; `own` is the app's own, which may have another name here."""
+        named = self.table if name == own and self.table is not None else name
+        return self.arn("dynamodb", f"table/{named}")

@@ -1,0 +1,77 @@
+"""What a replay needs of its app: its handlers as a replay runs them, clients, a rate, a report.
+
+In: an app and what is asked for. Out: the parts that a bounded replay and one to the end share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamkit.app import App
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.handler import Handler
+from streamkit.core.routes import Channels
+from streamkit.core.runs import Tools
+from streamkit.core.tables import AppTables
+from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayWish
+from streamkit.operate.replayable import NoteLarge, replayed
+from streamkit.progress.machine import Machine
+from streamkit.progress.paced import CommitRate
+from streamkit.stream.decode import Record
+
+
+@dataclass(frozen=True)
+class ReplayParts:
+    """What a replay needs of its app, open: `tools` and `channels` are for its handlers.
+
+    `rate` bounds what it writes; None is no bound.
+    """
+
+    app: App
+    machine: Machine
+    tables: AppTables
+    tools: Tools
+    channels: Channels
+    wish: ReplayWish
+    rate: CommitRate | None
+
+    @property
+    def handlers(self) -> list[Handler]:
+        """Return the handlers that run again."""
+        return [handler for handler in self.app.handlers if handler.name in self.wish.handlers]
+
+    def dispatcher(
+        self, handlers: Sequence[Handler], *, looks_back: bool, large: NoteLarge | None = None
+    ) -> Dispatcher:
+        """Return what runs handlers for old changes, each once.
+
+        Args:
+            handlers: the handlers.
+            looks_back: they may look at the old image.
+            large: is told of a change that has too many recipients, and does not fail then.
+        """
+        machine = self.machine
+        return Dispatcher(
+            [replayed(handler, looks_back=looks_back, large=large) for handler in handlers],
+            self.app.routes(self.tables.schemas),
+            self.tools,
+            machine.clock,
+            machine.rng,
+            self.channels,
+        )
+
+    def report(self) -> Replayed:
+        """Return a report in which nothing has run yet."""
+        wish = self.wish
+        return Replayed(
+            self.app.name,
+            wish.mode,
+            wish.since,
+            wish.until,
+            handlers={handler.name: HandlerReplay() for handler in self.handlers},
+            show_keys=wish.show_keys,
+        )
+
+    def wants(self, record: Record) -> bool:
+        """Return whether a change is of an item that is asked for."""
+        keys = self.wish.keys
+        return not keys or str(record.item_key.pk) in keys
