@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamkit.cli.options import JsonOption
-from streamkit.cli.printing import moment, print_json, say, say_next, table
+from streamkit.cli.printing import WARN, moment, print_json, say, say_next, table
 from streamkit.cli.running import app_named, with_aws
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def explain(
     if json:
         print_json(found.to_dict())
     else:
-        _describe(found)
+        _describe(found, history=history)
         say_next(app, after_explanation(found))
 
 
-def _describe(found: "Explanation") -> None:
+def _describe(found: "Explanation", *, history: bool) -> None:
     what = {
         "control": "an item of streamkit's own",
         "unknown": "an item of no entity that the app knows",
@@ -95,7 +95,11 @@ def _describe(found: "Explanation") -> None:
     say()
     say(f"its next change comes through one of {found.shards} open shards")
     if found.sightings is not None:
-        _describe_sightings(found.sightings, whole=found.whole)
+        _describe_sightings(found.sightings)
+        if not found.whole and history:
+            say("the archive has gaps: `streamkit archive verify` names them", **WARN)
+        elif not found.whole:
+            say("not all of it was read; --pages reads more of the stream")
     if found.data is not None:
         print_json(found.data)
 
@@ -117,7 +121,7 @@ def _made(one: "Sighting") -> list[str]:
     return [f"{name}: {one.makes[name]}" if name in one.makes else name for name in one.runs]
 
 
-def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
+def _describe_sightings(found: "tuple[Sighting, ...]") -> None:
     rows = [
         (
             f"{moment(int(one.created_at))}",
@@ -136,5 +140,3 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
         say("no change of it was found")
     if any("to come" in one.states.values() for one in found):
         say("to come: the stored position is before it; a change without effects is stored later")
-    if not whole:
-        say("not all of it was read; --pages reads more of the stream")

@@ -193,7 +193,7 @@ class _Restoring:
     def __post_init__(self) -> None:
         """Begin to count."""
         wanted, past = self.wanted, self.past
-        begun = f"when the archive began ({utc(past.began).isoformat()})"
+        begun = f"the archive began ({utc(past.began).isoformat()})"
         self.done = Restored(
             self.source.name,
             self.target.name,

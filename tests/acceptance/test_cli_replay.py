@@ -136,6 +136,16 @@ def test_a_table_is_restored_into_another_one_and_into_the_engine_of_dev(kept):
     assert there == {"ORDER#1", "ORDER#2", "LABEL#1", "LABEL#2", "TALLY"}
 
 
+def test_a_history_with_a_gap_says_what_names_it(kept):
+    asked = ("explain", "kept", "ORDER#1", "ORDER", "--history")
+    assert "gaps" not in kept.run(*asked).stdout
+    for stored in (kept.folder / "changes").rglob("*.jsonl.gz"):
+        stored.write_bytes(stored.read_bytes()[:-9])
+    found = kept.run(*asked).stdout
+    assert "the archive has gaps: `streamkit archive verify` names them" in found
+    assert "--pages" not in found
+
+
 def test_a_sample_of_the_archive_is_compared_with_the_table(kept):
     found = kept.json("archive", "verify", "kept", "--sample", "10")
     assert (found["sampled"], found["different"]) == (5, [])
