@@ -11,9 +11,10 @@ requests arrive late; changes fail, or are parked by the live H. Checked:
     edited     what the application wrote into a target since then stays
 
 In: the rules, and what H makes of a change. Out: what breaks them, each with a shortest trace.
-`kind` is what H makes: one target of the new image (`state`), of both images (`pair`), a sum
-(`sum`), a target for each change that replaces the one before (`trail`), or one that the
-application may edit (`event`). Left out: how the past is read, and several items and shards: the
+`kind` is what H makes: one target of the new image (`state`), of both images (`pair`), of the item
+as it is when H writes, which the transaction checks (`latest`, a mirror), a sum (`sum`), a target
+for each change that replaces the one before (`trail`), or one that the application may edit
+(`event`). Left out: how the past is read, and several items and shards: the
 changes of an item are in one shard and its children, and each shard ends for itself.
 """
 
@@ -90,7 +91,7 @@ class Rules:
 class Bound:
     """How large a world is, and what happens in it. `returns`: change 4 has the image of 2."""
 
-    kind: Literal["state", "pair", "sum", "trail", "event"] = "state"
+    kind: Literal["state", "pair", "latest", "sum", "trail", "event"] = "state"
     changes: int = 4
     takes: int = 2
     fails: int = 0
@@ -124,6 +125,10 @@ class Model:
             return target
         before = self.image(change - 1) if self.bound.kind == "pair" else 0
         return "mended", before, self.image(change)
+
+    def reads_of(self, world: World, change: int) -> int:
+        """Return the change whose image H uses when it writes: a mirror takes the latest one."""
+        return world.x if self.bound.kind == "latest" else change
 
     def first(self) -> World:
         """Return the world when the mended H has gone live."""
@@ -171,7 +176,8 @@ class Model:
     def wrote(self, world: World, change: int) -> World:
         """H has done a change live."""
         mark = world.mark if self.rules.guard == "late mark" else change
-        return world._replace(target=self.made(world.target, change), mark=mark)
+        target = self.made(world.target, self.reads_of(world, change))
+        return world._replace(target=target, mark=mark)
 
     # -- the replay --------------------------------------------------------------------------------
 
@@ -245,8 +251,9 @@ class Model:
             lost = world.user == "edited" and change == OLD and rules.guard != "absent"
             return world._replace(user="lost") if lost else world
         mark = change if "mark" in rules.guard else world.mark
-        after = world._replace(target=self.made(world.target, change), mark=mark)
-        older = self.image(change) != self.image(world.live) and change < world.live
+        used = self.reads_of(world, change)
+        after = world._replace(target=self.made(world.target, used), mark=mark)
+        older = self.image(used) != self.image(world.live) and used < world.live
         return after._replace(back=after.back or (older and self.bound.calm))
 
     # -- what must hold ----------------------------------------------------------------------------
@@ -306,6 +313,7 @@ SAFE: dict[str, tuple[Rules, Bound]] = {
     "P14 to the end": (TO_THE_END, Bound(takes=3 if LARGE else 2, fails=1)),
     "P14 both images": (TO_THE_END, Bound("pair")),
     "P14 it comes back to an earlier image": (TO_THE_END, Bound("pair", returns=True)),
+    "P14 mirrors, whose targets never go back": (TO_THE_END, Bound("latest", fails=1, calm=True)),
     "P14 changes are parked": (TO_THE_END, Bound(parked=True, fails=1)),
     "P16 created if absent": (Rules("absent"), Bound("event")),
     "P18 older changes have effects": (TO_THE_END, Bound("trail", fails=1)),
