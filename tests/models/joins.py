@@ -37,7 +37,8 @@ class AppCursor(NamedTuple):
     """The app's cursor of a shard, with what its owner has read and believes.
 
     The app runs H for what comes after `joined`. `saw` is H's cursor as the owner has read it, and
-    `asks` says that its join is under way. `older` says that its owner is a version without H.
+    `asks` says that its join is under way. `older` says that its owner is a version without H. `mark`
+    is what a command has stored for a decision that may never come.
     """
 
     pos: int
@@ -49,6 +50,7 @@ class AppCursor(NamedTuple):
     asks: bool = False
     older: bool = False
     half: bool = False
+    mark: int | None = None
 
 
 class OwnCursor(NamedTuple):
@@ -78,8 +80,8 @@ class World(NamedTuple):
     `did` has for each item the changes that H has done, in order; `begun` those that were done by
     half. `own_queue` and `app_queue` are H's parked changes of the first item. `phase` is what the
     app's generation says, and `lists` what its lister believes. `still` says which consumers a command
-    has stopped, `looked` what it has seen of H's cursors, and `begun_anew` that a worker of the app has
-    begun since it stopped the app.
+    has stopped, `looked` what it has seen of H's cursors, and `marked` that it has marked the
+    app's cursors, and `begun_anew` that a worker of the app has begun since it stopped the app.
     """
 
     app: tuple[AppCursor | None, ...]
@@ -93,6 +95,7 @@ class World(NamedTuple):
     lists: Literal["joining", "joined"] = "joining"
     still: frozenset[str] = frozenset()
     looked: "tuple[OwnCursor | None, ...] | None" = None
+    marked: bool = False
     begun_anew: bool = False
     takes: int = 0
     older: int = 0
@@ -116,6 +119,8 @@ class Rules:
     """The command asks that both know the same shards, also those that are finished."""
     asked: bool = True
     """A worker of the app that begins makes the command's decision fail."""
+    marks: bool = True
+    """The command marks cursors anew that a command before it has marked."""
     told: bool = True
     """The app's owner notices what H's consumer has written into its cursor."""
     ahead: bool = True
@@ -251,7 +256,8 @@ class Model:
         if change > self.last[shard]:
             yield from self.finishes(world, shard, cursor)
             return
-        moved = cursor._replace(pos=change, saw=None, half=False)
+        mark = cursor.mark if (cursor.mark or 0) > change else None
+        moved = cursor._replace(pos=change, saw=None, half=False, mark=mark)
         after = _app(world, shard, moved)
         if joined is None or change <= joined:
             yield ("commits", shard), after
@@ -338,20 +344,23 @@ class Model:
             yield ("command looks",), world._replace(looked=world.own)
         elif world.looked is None:
             yield ("command gives up",), self.goes_on(world)
-        if world.looked is not None:
-            yield ("command decides",), self.decides(world, world.looked)
+        if world.looked is not None and not world.marked:
+            yield ("command marks",), self.marks(world, world.looked)
+        if world.marked:
+            yield ("command decides",), self.decides(world)
         if world.looked is not None or world.begun_anew:
-            yield ("command dies",), world._replace(looked=None, begun_anew=False)
+            yield ("command dies",), world._replace(looked=None, marked=False, begun_anew=False)
         if world.begun_anew:
             yield ("command gives up",), self.goes_on(world)
         if "app" in world.still and world.takes < self.bound.takes:
             begun = world._replace(still=world.still - {"app"}, takes=world.takes + 1)
             begun = begun._replace(begun_anew=True)
-            yield ("worker begins",), begun._replace(looked=None) if self.rules.asked else begun
+            outdated = begun._replace(looked=None, marked=False)
+            yield ("worker begins",), outdated if self.rules.asked else begun
 
     def goes_on(self, world: World) -> World:
         """Both consumers go on as they were."""
-        return world._replace(still=frozenset(), looked=None, begun_anew=False)
+        return world._replace(still=frozenset(), looked=None, marked=False, begun_anew=False)
 
     def fits(self, world: World) -> bool:
         """Return whether H may be taken over where both consumers stand."""
@@ -369,13 +378,23 @@ class Model:
                 return False
         return True
 
-    def decides(self, world: World, looked: tuple[OwnCursor | None, ...]) -> World:
-        """The app runs H from where H's cursors were; H's consumer never runs again."""
+    def marks(self, world: World, looked: tuple[OwnCursor | None, ...]) -> World:
+        """Each open cursor of the app says up to where H is done, if it is not where the app is."""
+        after = world._replace(marked=True)
+        for shard, (cursor, mine) in enumerate(zip(world.app, looked, strict=True)):
+            kept = not self.rules.marks and cursor is not None and cursor.mark is not None
+            if cursor is not None and not cursor.finished and mine is not None and not kept:
+                is_there = mine.pos in (self.begins[shard], cursor.pos)
+                mark = None if is_there else mine.pos
+                after = _app(after, shard, cursor._replace(mark=mark))
+        return after
+
+    def decides(self, world: World) -> World:
+        """The app runs H from its marks on; H's consumer never runs again."""
         after = self.goes_on(world)._replace(phase="joined", still=frozenset({"own"}))
         for shard, cursor in enumerate(world.app):
             if cursor is not None:
-                mine = looked[shard]
-                upto = self.begins[shard] if mine is None else mine.pos
+                upto = cursor.pos if cursor.mark is None else cursor.mark
                 after = _app(after, shard, cursor._replace(joined=upto, believes=upto))
         return after
 
@@ -543,6 +562,7 @@ NAIVE: dict[str, tuple[Rules, Bound, str]] = {
         Bound(),
         "twice",
     ),
+    "marks of a command before": (Rules(how="stop", marks=False), Bound(), "twice"),
     "a worker begins, and it decides": (Rules(how="stop", asked=False), Bound(), "missed"),
     "H is in a child": (Rules(how="stop", same=False, known=False), Bound(), "twice"),
     "H has finished a child": (Rules(how="stop", known=False), Bound(), "twice"),

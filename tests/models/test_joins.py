@@ -423,8 +423,12 @@ class Driver:
         while self.command.at != "write":
             await self.goes_on()
 
+    async def command_marks(self):
+        while not self.is_of("#app.h#"):  # what decides writes both consumers
+            await self.goes_on()
+
     async def command_decides(self):
-        """Let it mark and decide; the next version of the app begins."""
+        """The next version of the app begins behind the decision."""
         assert (await self.command.ends()).handler == "h"
         self.command, self.joined = None, True
         self.app.handlers = {handler.name: handler for handler in self.new.handlers}
@@ -478,8 +482,7 @@ def seen(world):
         if cursor is None:
             app.append(None)
             continue
-        ahead = cursor.joined is not None and cursor.joined > cursor.pos and not cursor.finished
-        marks = [cursor.joined] if ahead else []
+        marks = [] if cursor.mark is None else [cursor.mark]
         app.append((cursor.pos, cursor.finished, marks, cursor.half))
         begins = 0 if shard == PARENT else world.app[PARENT].pos
         things += [f"count-{at}" for at in range(begins + 1, cursor.pos + 1)]

@@ -85,6 +85,14 @@ MUTANTS = (
         test="tests/models/test_joins.py::test_the_command_goes_where_random_schedules_go",
     ),
     Mutant(
+        "joins-by-earlier-marks",
+        "operate/moves/into_app.py",
+        "            if cursor.finished:\n                continue\n            others",
+        "            if cursor.finished or cursor.joined:\n                continue\n            others",
+        "a command decides by the marks of one before it, and the app does again what came between",
+        test="tests/models/test_joins.py::test_the_command_is_not_led_astray_by_what_breaks_a_naive_one",
+    ),
+    Mutant(
         "joins-with-others",
         "operate/moves/into_app.py",
         "    others = [handler for handler in app.handlers if handler.name != name]\n",

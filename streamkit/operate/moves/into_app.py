@@ -205,8 +205,8 @@ class _Join:
         if behind:
             yield (
                 f"{self.name} is behind {self.app.name} in {len(behind)} shards"
-                f" ({', '.join(behind[:3])}): run it alone until it has read all:"
-                f" `streamkit worker {self.own.space.consumer} --until-idle`, of the version before"
+                f" ({', '.join(behind[:3])}): let it run alone until it is ahead, and stop it:"
+                f" `streamkit worker {self.app.name}:app.{self.name}`, of the version before"
             )
         if ahead:
             yield (
