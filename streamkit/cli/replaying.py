@@ -148,7 +148,7 @@ def replay(
 
 
 def _tell(progress: "ReplayProgress") -> None:
-    text = f"{progress.done} shards done, {progress.running} being read"
+    text = f"shards: {progress.done} done, {progress.running} being read"
     if progress.running and progress.share is not None:
         text += f": up to {moment(int(progress.upto))} UTC, {progress.share:.0%} done"
     tell(text if progress.left is None else f"{text}, about {seconds(progress.left)} left")
