@@ -124,9 +124,8 @@ class Heartbeat:
 
     def say(self, **changes: Any) -> None:
         """Tell the other workers something about this worker at once."""
-        changed = replace(self.me, **changes)
-        if changed != self.me:
-            self.me = changed
+        if any(getattr(self.me, name) != value for name, value in changes.items()):
+            self.me = replace(self.me, **changes)
             self.hurry()
 
     def hurry(self) -> None:

@@ -105,7 +105,7 @@ class EngineRecord:
 
     def pack(self) -> None:
         """Keep the images as JSON, if they are small enough."""
-        if self.size <= _PACKED_BYTES:
+        if not isinstance(self._images, bytes) and self.size <= _PACKED_BYTES:
             self._images = self._change()
             self._keys = None
 

@@ -1,7 +1,7 @@
 """The shortcut of a call to the engine: what botocore computes at each call is computed once.
 
 In: a client whose HTTP session is of `transport`. Out: the same client. Its calls send the same
-bytes and return the same replies for a sixth of the processor time; a simulation makes hundreds of
+JSON and return the same replies for a sixth of the processor time; a simulation makes hundreds of
 thousands of calls. Parameters that botocore may refuse take botocore's own path. So do exceptions,
 and refusals that botocore may retry, with the answer that is already there, so that retries, their
 budget and the errors raised are botocore's. Of botocore's events only those of the request and the
@@ -11,9 +11,7 @@ A `Deferred` client does without botocore's until it needs it: to make one takes
 calls, and a simulation starts thousands of processes with three clients each.
 """
 
-import json
 import uuid
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,13 +22,7 @@ import msgspec
 from streamkit.local.shapes import Check, shapes_of, types_in
 from streamkit.local.transport import Response
 
-
-def _base64(value: Any) -> str:
-    """Return a binary value as botocore sends it."""
-    return b64encode(value).decode()
-
-
-_encode = json.JSONEncoder(default=_base64).encode
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 Payload: TypeAlias = dict[str, Any]
@@ -133,12 +125,13 @@ class _Way:
         tokens = {token: str(uuid.uuid4()) for token in operation.tokens if token not in sent}
         if tokens:
             sent, params = sent | tokens, params | tokens
-        if not operation.accepts(sent):
+        body = _written(sent) if operation.accepts(sent) else None
+        if body is None:
             self.client()
             return await self._long(name, params)
         try:
             response = await self._session.exchange(
-                operation.target, _encode(sent).encode(), self._url, region=self._region
+                operation.target, body, self._url, region=self._region
             )
         except Exception as error:  # noqa: BLE001  # botocore decides what to do with it
             return await self._go_on(name, params, error)
@@ -203,6 +196,14 @@ class _Way:
             shape = self._service.shape_for_error_code(reply["Error"]["Code"])
             reply |= await self._parser.parse(raw, shape)
         return reply
+
+
+def _written(params: Payload) -> bytes | None:
+    """Return the JSON of parameters; None if a text is no Unicode, such as half of a pair."""
+    try:
+        return _encode(params)
+    except UnicodeEncodeError:
+        return None
 
 
 def _is_final(response: Response) -> bool:

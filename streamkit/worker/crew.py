@@ -44,7 +44,7 @@ class ProcessPlace:
     metrics: Metrics | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Crew:
     """Everything that runs under one name of a worker; `over` is set when that has to end."""
 
@@ -56,6 +56,8 @@ class Crew:
     over: anyio.Event
     _leading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _led: anyio.Event = field(default_factory=anyio.Event)
+    _pages: int = IDLE_PAGES
+    """The count with which it was last asked whether all are idle: heartbeats say the same."""
 
     async def join(self) -> None:
         """Announce this worker to the other workers."""
@@ -91,6 +93,7 @@ class Crew:
 
     def all_idle(self, pages: int) -> bool:
         """Return whether no worker of the fleet has anything to do."""
+        self._pages = pages
         return self.coordinator.all_idle(idle=self.is_idle(pages))
 
     def is_idle(self, pages: int) -> bool:
@@ -115,7 +118,7 @@ class Crew:
         return Facts(
             held=len(self.shards.held),
             claims=self.claims.tokens,
-            idle=self.is_idle(IDLE_PAGES),
+            idle=self.is_idle(self._pages),
             used=used.text,
             lately=used.lately(int(self.coordinator.clock.time())),
             waits=dispatcher.failures.waiting,

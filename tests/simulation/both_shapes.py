@@ -28,6 +28,7 @@ from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors, retry_errors
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
+from streamkit.migrate.state import StateBook
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
@@ -259,15 +260,16 @@ def _fields(item):
 class Site:
     """A table, its writers, and the processes of a migration."""
 
-    def __init__(self, app, world, aws, schema, rng, orders, ends):
-        self.app, self.world, self.aws, self.schema, self.rng = app, world, aws, schema, rng
+    def __init__(self, app, world, aws, tables, rng, orders, ends):
+        self.app, self.world, self.aws, self.rng = app, world, aws, rng
+        self.schema, self.book = tables.table, StateBook(aws.dynamodb, tables.control, app.name)
         self.entities = ENTITIES[app.migrations["0001"].mode]
         self.ledger, self.alive, self.count = Ledger(world, self.entities), {}, 0
         self.orders, self.ends = orders, ends
         self.met = defaultdict(int)
 
     async def state(self):
-        return await (await commands.open_book(self.app, self.aws)).read("0001")
+        return await self.book.read("0001")
 
     async def step(self, name):
         named = {"by": "op", "clock": self.world.clock}
@@ -432,7 +434,7 @@ def run(app, *, seed, ends, orders=6, acts=14, kind=Site):
         world, rng = World.create(seed), random.Random(f"both/{seed}")
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, app.table, entities_of(app))
-            site = kind(app, world, aws, (await survey(app, aws)).table, rng, orders, ends)
+            site = kind(app, world, aws, await survey(app, aws), rng, orders, ends)
             with anyio.fail_after(40 * DAY):
                 await site.open()
                 await site.step("begin")

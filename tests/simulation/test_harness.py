@@ -225,3 +225,17 @@ def test_what_a_run_returns_is_not_rendered_when_the_loop_ends():
         return world
 
     assert run_virtually(main) is world
+
+
+def test_a_worker_that_is_asked_often_whether_it_is_idle_writes_no_heartbeat_for_that(harness_of):
+    """The harness asks each second, and takes fewer quiet pages for idle than a worker does."""
+    harness = harness_of(make_app(), shards=1)
+    harness.put(like("ann"))
+    harness.settle()
+    before = len(harness.world.calls)
+    for _ in range(20):
+        assert harness.worker.is_idle(3)
+        harness.advance(1)
+    calls = harness.world.calls[before:]
+    beats = [c for c in calls if c.operation == "UpdateItem" and "member" in str(c.payload["Key"])]
+    assert len(beats) <= 2
