@@ -1,5 +1,6 @@
 """An app whose handlers had a bug until now, and what its replays are asked for."""
 
+from contextlib import contextmanager
 from typing import Annotated
 
 from streamkit import (
@@ -25,11 +26,14 @@ from streamkit import (
 )
 from streamkit.operate.replay import replay
 from streamkit.operate.replay_report import ReplayWish
+from streamkit.testing import Harness
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
+from tests.simulation.archived import RARELY
 
 PATIENT = Policy(attempts=1, retry_seconds=50_000, retry_seconds_max=50_000, breaker=False)
-STATE = {"bug": False, "down": False}
+_SOUND = {"bug": False, "down": False}
+STATE = dict(_SOUND)
 """What the handlers do wrong, for the moment."""
 
 
@@ -192,6 +196,28 @@ def labelling():
         return Set(change.new.item_key, label=text_of(change.new))
 
     return app
+
+
+@contextmanager
+def rig(make=app_of, shards=1):
+    """Yield a harness whose handlers are sound until a test says otherwise."""
+    STATE.update(_SOUND)
+    try:
+        with Harness(make(), shards=shards, settings=RARELY, lenient=True) as harness:
+            yield harness
+    finally:
+        STATE.update(_SOUND)
+
+
+def buggy(harness, *changes):
+    """Write orders while the handlers have a bug, then wait for a day."""
+    STATE["bug"] = True
+    for number, status in changes:
+        harness.put(Order(number=number, status=status))
+        harness.settle()
+        harness.advance("10s")
+    harness.advance("25h")
+    STATE["bug"] = False
 
 
 def wish(harness, *handlers, **more):

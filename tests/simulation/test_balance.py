@@ -64,7 +64,7 @@ def test_a_quiet_large_fleet_polls_as_often_as_it_is_set_to_and_writes_heartbeat
 
 
 def test_a_quiet_shard_takes_ten_kilobytes_of_a_workers_memory():
-    few, many = bytes_of(100), bytes_of(400)
-    found = (many - few) / 300
-    print(f"{found:,.0f} bytes for each shard, {few - 100 * found:,.0f} for a worker without any")
+    few, many = bytes_of(50), bytes_of(200)
+    found = (many - few) / 150
+    print(f"{found:,.0f} bytes for each shard, {few - 50 * found:,.0f} for a worker without any")
     assert found <= BYTES_A_SHARD

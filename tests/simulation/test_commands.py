@@ -365,7 +365,7 @@ def sample_of(command, most):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_killed_at_any_call_is_finished_by_the_same_one(command):
     scenario, make_app = COMMANDS[command]
-    assert list(every_crash(scenario, of(make_app), part="operation", sample=sample_of(command, 4)))
+    assert list(every_crash(scenario, of(make_app), part="operation", sample=sample_of(command, 2)))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -27,6 +27,7 @@ from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
+from streamkit.worker import pipeline_factory
 from tests.seeds import seeds
 from tests.simulation.archived import RARELY, SELDOM, Copy, Note, app_of, copied, put
 
@@ -193,7 +194,21 @@ def test_a_handler_with_a_start_sends_to_the_apps_sinks(harness_of):
     assert [sent.body for sent in events.once] == [{"number": 1}]
 
 
-def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
+@pytest.fixture
+def at_a_rate(monkeypatch):
+    """Return the consumers of which commits wait for a rate; more come with their shards."""
+    names = set()
+
+    class Noted(pipeline_factory.PacedCommitter):
+        def __init__(self, rate, client, space, *parts):
+            names.add(space.consumer)
+            super().__init__(rate, client, space, *parts)
+
+    monkeypatch.setattr(pipeline_factory, "PacedCommitter", Noted)
+    return names
+
+
+def test_status_says_how_far_a_handler_is_that_catches_up(harness_of, at_a_rate):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = []
@@ -224,10 +239,7 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of):
     assert found[0].left > 0
     assert status(harness, app).operations == ()
     assert behind == {"notes.tally"}
-    rates = {
-        name for name, worker in workers.items() if worker._crew.shards._factory._rate is not None
-    }
-    assert rates == {"notes.tally"}
+    assert at_a_rate == {"notes.tally"}
     harness.settle()
     assert seen(harness) == [0, 1, 2, 3]
     assert status(harness, app.listeners["tally"]).operations == ()
@@ -520,8 +532,11 @@ class Beside:
 def test_versions_with_and_without_the_handler_run_side_by_side(harness_of, seed):
     """The older one holds shards and does not know the handler; and is rolled back to later."""
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), seed=seed, shards=3, settings=RARELY)
+    harness = harness_of(app_of(archive), seed=seed, shards=3, settings=SELDOM)
     moments = days_of_notes(harness, 3)
+    harness.stop()
+    harness._settings = RARELY  # versions meet from here on
+    harness.settle()
     newer = with_tally(archive, at(moments[1] - 60))
     beside = Beside(harness, newer)
     for number in range(3, 7):

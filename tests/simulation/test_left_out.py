@@ -136,4 +136,4 @@ def test_a_scan_that_dies_at_any_call_counts_what_it_leaves_out_once(monkeypatch
     def make():
         return Rig(make_app(), shards=1, settings=FAST)
 
-    assert list(every_crash(rebuilt, make, part="operation", sample=5))
+    assert list(every_crash(rebuilt, make, part="operation", sample=3))

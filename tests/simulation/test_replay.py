@@ -6,8 +6,7 @@ import pytest
 from streamkit.operate import as_left
 from streamkit.operate.as_left import CHANGED, PARKED
 from streamkit.operate.replay_report import ReplayRefused
-from streamkit.testing import Harness, every_crash, every_freeze
-from tests.simulation.archived import RARELY
+from streamkit.testing import every_crash, every_freeze
 from tests.simulation.replays import (
     STATE,
     Copy,
@@ -18,21 +17,11 @@ from tests.simulation.replays import (
     Order,
     Step,
     Watch,
-    app_of,
+    buggy,
     labelling,
     replayed,
+    rig,
 )
-
-
-@pytest.fixture(autouse=True)
-def _healthy():
-    STATE.update(bug=False, down=False)
-    yield
-    STATE.update(bug=False, down=False)
-
-
-def rig(make=app_of):
-    return Harness(make(), shards=1, settings=RARELY, lenient=True)
 
 
 @pytest.fixture
@@ -44,17 +33,6 @@ def harness():
 def label(harness, number):
     found = harness.get(Label.key(number=number))
     return None if found is None else found.text
-
-
-def buggy(harness, *changes):
-    """Write orders while the handlers have a bug, then wait for a day."""
-    STATE["bug"] = True
-    for number, status in changes:
-        harness.put(Order(number=number, status=status))
-        harness.settle()
-        harness.advance("10s")
-    harness.advance("25h")
-    STATE["bug"] = False
 
 
 def meanwhile(monkeypatch, harness, *statuses):
@@ -327,11 +305,11 @@ def once_replayed(harness):
 
 
 def test_p20_a_replay_killed_at_any_call_is_begun_again():
-    assert list(every_crash(once_replayed, rig, part="operation", sample=4))
+    assert list(every_crash(once_replayed, rig, part="operation", sample=2))
 
 
 def test_p20_a_replay_frozen_at_any_call_does_no_harm_when_it_thaws():
-    assert list(every_freeze(once_replayed, rig, part="operation", sample=4))
+    assert list(every_freeze(once_replayed, rig, part="operation", sample=2))
 
 
 def test_an_archive_that_begins_later_is_refused(harness):

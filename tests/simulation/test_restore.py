@@ -228,11 +228,11 @@ def rig():
 
 
 def test_a_restore_killed_at_any_call_is_finished_by_the_same_command():
-    assert list(every_crash(once_restored, rig, part="operation", sample=6))
+    assert list(every_crash(once_restored, rig, part="operation", sample=3))
 
 
 def test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws():
-    assert list(every_freeze(once_restored, rig, part="operation", sample=6))
+    assert list(every_freeze(once_restored, rig, part="operation", sample=3))
 
 
 # -- other keys, and a rate ------------------------------------------------------------------------
@@ -310,12 +310,12 @@ def test_a_table_of_other_keys_is_restored_with_the_mark_in_the_control_table(ki
 
 def test_a_restore_of_number_keys_killed_at_any_call_is_finished_by_the_same_command():
     rig = partial(keyed_rig, "N")
-    assert list(every_crash(once_restored_of("N"), rig, part="operation", sample=6))
+    assert list(every_crash(once_restored_of("N"), rig, part="operation", sample=3))
 
 
 def test_a_restore_of_number_keys_frozen_at_any_call_writes_nothing_when_it_thaws():
     rig = partial(keyed_rig, "N")
-    assert list(every_freeze(once_restored_of("N"), rig, part="operation", sample=6))
+    assert list(every_freeze(once_restored_of("N"), rig, part="operation", sample=3))
 
 
 def test_restores_into_two_tables_of_number_keys_do_not_disturb_each_other():

@@ -66,11 +66,11 @@ def verified_and_outlived(harness):
 
 
 def test_a_verification_killed_at_any_call_is_continued_and_comes_to_the_same():
-    assert list(every_crash(verified, make, part="operation", sample=4))
+    assert list(every_crash(verified, make, part="operation", sample=2))
 
 
 def test_a_verification_that_stood_still_at_any_call_leaves_nothing_and_repairs_nothing_late():
-    assert list(every_freeze(verified_and_outlived, make, part="operation", sample=6))
+    assert list(every_freeze(verified_and_outlived, make, part="operation", sample=4))
 
 
 # -- shared ----------------------------------------------------------------------------------------
