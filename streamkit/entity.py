@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 from streamkit.errors import DeclarationError
-from streamkit.model.codec import AttributeValue, encode
+from streamkit.model.codec import AttributeValue, encode, is_short
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.keys import Index, Key, StoredKey, wire_key
@@ -216,8 +216,11 @@ class Entity(BaseModel):
         # `model_dump` calls this too, but takes twice as long in all.
         dumped = self.__pydantic_serializer__.to_python(self, by_alias=True, include=stored)
         for name, value in dumped.items():
-            if type(value) is str:  # the commonest case
+            kind = type(value)  # the commonest types come first
+            if kind is str:
                 item[name] = {"S": value}
+            elif kind is int and is_short(value):
+                item[name] = {"N": str(value)}
             elif not _is_absent(value):
                 item[name] = encode(value, f"{entity.__name__}.{name}")
         pk, sk, *_ = stored_key(self) or built_key(self)
@@ -226,8 +229,9 @@ class Entity(BaseModel):
             written |= index.attributes(self, schema)
         if schema.type_attribute is not None:
             written[schema.type_attribute] = {"S": spec.type}
+        in_key = _in_key(entity, schema)
         for name, value in written.items():
-            if name in _in_key(entity, schema):
+            if name in in_key:
                 item[name] = value  # the key holds the field, and is read back
             elif item.setdefault(name, value) != value:
                 raise ValueError(

@@ -94,7 +94,8 @@ class Dispatcher:
         """Route a page and run its pure handlers, as this shard runs them.
 
         Other tasks get their turn between changes, so that a slow handler does not cost a lease.
-        With `blocks`, changes in a row that only add up become one pending change.
+        With `blocks`, changes in a row that only add up, or write items plainly, become one pending
+        change.
 
         Returns:
             The pending changes, runs left for `run_chains`, and how many records are the app's own.
@@ -132,17 +133,30 @@ class Dispatcher:
             change = self._pending(record, entity, running, shard_id, origin)
             if change.outcomes:
                 self.counts.changes += 1
-                if block is not None:
-                    block.close()
+                if block is not None and self._joins(block, change, shard_id):
+                    continue
                 pending.append(change)
                 later += self._run_pure(change, shard_id)
         if block is not None:
             block.close()
         return pending, later, traffic
 
+    def _joins(self, block: Block, change: PendingChange, shard_id: str) -> bool:
+        """Run the handlers of a change that do not add up; return whether the block takes it.
+
+        The block ends before a change that goes its own way.
+        """
+        beside = block.beside(change)
+        for outcome in beside or ():
+            self._run_sync(change, outcome, shard_id)
+        joins = beside is not None and block.joins(change, beside)
+        if not joins:
+            block.close()
+        return joins
+
     def _block(self, pending: list[PendingChange], shard_id: str, as_run: AsRun) -> Block | None:
-        """Return what takes the changes of a page that only add up; None if no handler does."""
-        if not self._adders.handlers:
+        """Return what makes blocks of the changes of a page; None if no handler is suitable."""
+        if not (self._adders.handlers or self._adders.mixed):
             return None
         apart = partial(self.apart, shard_id=shard_id)
         return Block(self._adders, pending, as_run, apart, self.marks)

@@ -72,6 +72,13 @@ class Outcome:
         return self.deferred or self.failure is not None
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether it only writes items, whatever is there, and nothing can refuse that."""
+        if self.waiting or self.parks or self.sends or self.reads:
+            return False
+        return not any(a.guards or a.plain or a.is_control for a in self.actions.values())
+
+    @property
     def items(self) -> set[ItemRef]:
         """Return the items that the outcome writes or checks in a commit."""
         return {*self.actions, *(read.ref for read in self.reads if read.conditions)}
@@ -111,7 +118,7 @@ class PendingChange:
     `dated` is when the change at its position was created, in epoch seconds. `images` are the old
     and the new one, which handlers share. `origin` is what wrote the change.
     `trace` is the `traceparent` of the writer. A `block` stands for several changes in a row, each
-    with its entity, whose handlers only add up; `position` is that of the last one.
+    with its entity, whose handlers add up or write plainly; `position` is that of the last one.
     """
 
     position: str

@@ -44,7 +44,7 @@ class TooLarge:
     """This result alone does not fit into a commit of this host, so it must be parked.
 
     A result that no host has room for has failed earlier; a commit during a move also holds its
-    token.
+    token. A block is taken apart instead, also where one of its changes has to queue.
     """
 
     outcome: Outcome
@@ -123,9 +123,11 @@ class Planner:
 
     def _not_ready(
         self, change: PendingChange, todo: Sequence[Outcome], draft: Draft
-    ) -> Rerun | Blocked | None:
+    ) -> Rerun | Blocked | TooLarge | None:
         """Return the first outcome that must run before it can be planned, or that stays."""
         for outcome in todo:
+            if change.block and self._queues_within(change, outcome, draft):
+                return TooLarge(outcome)
             if self._is_queued(change, outcome, draft):
                 continue
             if outcome.waiting:
@@ -152,10 +154,18 @@ class Planner:
                     written[ref] = (*written.get(ref, ()), version)
 
     def _is_queued(self, change: PendingChange, outcome: Outcome, draft: Draft) -> bool:
-        if not (self.queues or draft.queued) or outcome.handler.commutes or change.key is None:
+        return change.key is not None and self._has_queue(change.key, outcome, draft)
+
+    def _has_queue(self, key: ItemKey, outcome: Outcome, draft: Draft) -> bool:
+        if not (self.queues or draft.queued) or outcome.handler.commutes:
             return False
-        queue = queue_name(outcome.handler.name, change.key)
+        queue = queue_name(outcome.handler.name, key)
         return queue in self.queues or queue in draft.queued
+
+    def _queues_within(self, block: PendingChange, outcome: Outcome, draft: Draft) -> bool:
+        """Return whether a change of a block has to queue, which the block cannot do for it."""
+        queues = self.queues or draft.queued
+        return bool(queues) and any(self._has_queue(key, outcome, draft) for key, _ in block.steps)
 
     def _offer(self, change: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
@@ -182,7 +192,7 @@ class Planner:
         self, change: PendingChange, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
     ) -> frozenset[str] | TooLarge:
         """Take as many handlers of one change as fit; return the names of those that are done."""
-        if self.marks and change.block:  # marks name handlers of one change only
+        if change.block:  # marks and cursors name handlers of one change only
             return TooLarge(todo[0])
         done: set[str] = set()
         for outcome in todo:

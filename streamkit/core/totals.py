@@ -1,12 +1,13 @@
-"""Totals: changes in a row whose handlers only add up become one pending change, a block.
+"""Totals: changes in a row whose handlers add up, or write plainly, become one pending change.
 
 What an aggregate makes of a thousand changes is a few sums. Each for itself, the changes would have
-outcomes, effects and actions that are folded into the same few actions at the commit.
+outcomes, effects and actions that are folded into the same few actions at the commit. A handler
+that does not add up joins the same block, the pending change, with results that only write items.
 
 In: records, with the handlers that listen to them. Out: a pending change at the position of the
 last record, whose actions are those of all records together. On failure nothing is lost: a change
-that does not simply add up is refused here, and goes its own way; a block that cannot be committed
-is taken apart into its changes (`Dispatcher.apart`).
+that is not so simple is refused here, and goes its own way; a block that cannot be committed is
+taken apart into its changes (`Dispatcher.apart`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +17,18 @@ from streamkit.changes import Kind
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
-from streamkit.core.typed import Images, TypedChanges
+from streamkit.core.typed import Images, TypedChanges, source_of
 from streamkit.entity import Entity
 from streamkit.observe.meters import Meters
-from streamkit.progress.actions import ITEMS_MAX
+from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, ItemRef
 from streamkit.progress.pacing import GIVE_WAY_SECONDS
 from streamkit.stream.decode import Record
 
-_ITEMS_MAX = ITEMS_MAX // 3
-"""Items of a block. A commit ends between two blocks, and should be nearly full all the same."""
+_ITEMS_MAX, _BYTES_MAX = ITEMS_MAX // 3, BYTES_MAX // 3
+"""Size of a block. A commit ends between two blocks, and should be nearly full all the same."""
+_MARKED_MAX = ITEMS_MAX - 5
+"""With marks a block fills a commit but for what its last change adds: each further block would sum
+up the same groups again."""
 
 
 @dataclass(slots=True)
@@ -41,10 +45,12 @@ class _Sums:
 class Adders:
     """Knows which changes only add up: `handlers` are their handlers, by entity and kind.
 
-    `images` decode what these handlers read of a change.
+    `mixed` are all handlers of changes of which some handlers do not add up. `images` decode what
+    those that do read of a change.
     """
 
     handlers: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
+    mixed: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
     images: Mapping[tuple[type[Entity], Kind], Callable[[Record], Images]]
     aim: Aim
     failures: Failures
@@ -64,24 +70,26 @@ class Adders:
         A change of an entity that handlers write may carry an origin, which belongs to it alone.
         """
         fed = aim.cascades.fed()
-        found = {
-            place: handlers
-            for place, handlers in listeners.items()
-            if place[0] not in fed and all(_adds_up(handler, aim) for handler in handlers)
-        }
-        images = {
-            place: typed.reader(place[0], _fields(handlers)) for place, handlers in found.items()
-        }
-        return cls(found, images, aim, failures, meters)
+        found: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
+        mixed, images = dict(found), {}
+        for place, handlers in listeners.items():
+            adding = [handler for handler in handlers if isinstance(handler.run, Adder)]
+            joining = place[0] not in fed and all(_joins(handler, aim) for handler in handlers)
+            if adding and joining:
+                (found if len(adding) == len(handlers) else mixed)[place] = handlers
+                images[place] = typed.reader(place[0], _fields(adding))
+        return cls(found, mixed, images, aim, failures, meters)
 
 
-def _adds_up(handler: Handler, aim: Aim) -> bool:
-    """Return whether a handler's changes may be summed up before they become effects.
+def _joins(handler: Handler, aim: Aim) -> bool:
+    """Return whether a handler's effects may be stored together with those of other changes.
 
     Where handlers listen to what it writes, each effect carries the origin of its own change.
     """
+    told = handler.writes is not None or isinstance(handler.run, Adder)
     leaves = any(aim.cascades.leaves_origin(entity) for entity in handler.writes or ())
-    return isinstance(handler.run, Adder) and not (handler.shadow or handler.when or leaves)
+    apart = handler.is_async or handler.raw or handler.shadow or handler.when or handler.sends
+    return told and not (leaves or apart)
 
 
 def _fields(handlers: Sequence[Handler]) -> tuple[str, ...] | None:
@@ -110,6 +118,9 @@ class Block:
     marks: bool = False
     _records: list[tuple[Record, type[Entity]]] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
+    _written: dict[str, Outcome] = field(default_factory=dict)
+    _refs: set[ItemRef] = field(default_factory=set)
+    _bytes: int = 0
 
     def takes(self, record: Record, entity: type[Entity]) -> bool:
         """Add a change to the block; False if it goes its own way, and meets its error there."""
@@ -119,6 +130,37 @@ class Block:
         for handler in handlers:
             if self.as_run(handler, record) is not handler:
                 return False
+        return self._add(record, entity, handlers)
+
+    def beside(self, change: PendingChange) -> list[Outcome] | None:
+        """Return the outcomes of a change that do not add up; None if it cannot join a block."""
+        record, entity = source_of(change)
+        handlers = self.adders.mixed.get((entity, record.kind), ())
+        if [id(outcome.handler) for outcome in change.outcomes] != [id(h) for h in handlers]:
+            return None
+        return [o for o in change.outcomes if not isinstance(o.handler.run, Adder)]
+
+    def joins(self, change: PendingChange, beside: Sequence[Outcome]) -> bool:
+        """Add a change with what its handlers `beside` those that add up have written.
+
+        False if a result is not plain, or two of them write one item: it goes its own way.
+        """
+        record, entity = source_of(change)
+        refs = [ref for outcome in beside for ref in outcome.actions]
+        if len(set(refs)) < len(refs) or not all(outcome.is_plain for outcome in beside):
+            return False
+        if not self._refs.isdisjoint(refs):
+            self.close()  # blocks are in order, the writes within one are not
+        adding = [o.handler for o in change.outcomes if isinstance(o.handler.run, Adder)]
+        return self._add(record, entity, adding, beside)
+
+    def _add(
+        self,
+        record: Record,
+        entity: type[Entity],
+        handlers: Sequence[Handler],
+        beside: Sequence[Outcome] = (),
+    ) -> bool:
         now = self.adders.failures.clock.monotonic
         found = []
         try:
@@ -139,17 +181,31 @@ class Block:
             sums.seconds += seconds
             if seconds > GIVE_WAY_SECONDS:
                 self.adders.failures.name_slow(sums.handler, seconds)
+        for outcome in beside:
+            self._write(outcome)
         marks = len(self._records) if self.marks else 0
-        if marks + sum(len(sums.totals) for sums in self._sums.values()) >= _ITEMS_MAX:
+        items = marks + len(self._refs) + sum(len(sums.totals) for sums in self._sums.values())
+        most = _MARKED_MAX if self.marks else _ITEMS_MAX
+        if items >= most or self._bytes >= _BYTES_MAX:
             self.close()
         return True
+
+    def _write(self, outcome: Outcome) -> None:
+        """Add the actions of an outcome to those of the same handler in the block."""
+        there = self._written.setdefault(outcome.handler.name, outcome)
+        if there is not outcome:
+            there.actions.update(outcome.actions)
+            there.times += 1
+        self._refs.update(outcome.actions)
+        self._bytes += sum(action.size() for action in outcome.actions.values())
 
     def close(self) -> None:
         """End the block, and begin a new one."""
         if not self._records:
             return
-        records, sums = self._records, self._sums
-        self._records, self._sums = [], {}
+        records, sums, written, refs = self._records, self._sums, self._written, self._refs
+        self._records, self._sums, self._written, self._refs = [], {}, {}, set()
+        self._bytes = 0
         (first, entity), (last, _) = records[0], records[-1]
         change = PendingChange(
             last.position, last.created_at, first, entity, last.item_key, block=records
@@ -160,9 +216,13 @@ class Block:
                 outcome = Outcome(one.handler, run=1, aim=aim, times=one.times)
                 resolve(outcome, one.totals.effects(), (), change.position, aim.tables.own)
                 change.outcomes.append(outcome)
+            mixed = any(not refs.isdisjoint(outcome.actions) for outcome in change.outcomes)
         except Exception:  # noqa: BLE001 - the change at fault meets it again on its own way
+            mixed = True
+        if mixed:  # sums are added at the end: an item must not be written in between
             self.pending += self.apart([change])
             return
+        change.outcomes += written.values()
         now = failures.clock.monotonic()
         for one in sums.values():
             failures.worked(one.handler, now, one.times)

@@ -24,7 +24,7 @@ AttributeValue = dict[str, Any]
 
 # DynamoDB keeps 38 significant digits between 1E-130 and 9.99E+125.
 _DIGITS = 38
-_FAR = 10**_DIGITS
+_FAR: int = 10**_DIGITS
 NUMBERS = Context(prec=_DIGITS, Emin=-130, Emax=125, traps=[Overflow, Inexact, Underflow])
 
 
@@ -156,8 +156,13 @@ def key_digest(*values: object) -> str:
 _IMAGE = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
+def is_short(value: int) -> bool:
+    """Return whether DynamoDB keeps all digits of an integer, whatever its trailing zeros."""
+    return -_FAR < value < _FAR
+
+
 def _encode_number(value: float | Decimal, path: str) -> str:
-    if type(value) is int and -_FAR < value < _FAR:
+    if type(value) is int and is_short(value):
         return str(value)
     text = repr(value) if isinstance(value, float) else str(value)
     try:

@@ -113,6 +113,11 @@ def _put_async(app: App) -> None:
         return Put(Notice(deal_id=change.new.deal_id, views=change.new.views))
 
 
+def _both(app: App) -> None:
+    app.aggregate(Brand)
+    _put(app)
+
+
 def _failing(app: App) -> None:
     @app.on
     def failing(change: Modified[Deal]) -> Put[Notice] | None:
@@ -153,6 +158,7 @@ HANDLERS: dict[str, Callable[[App], object]] = {
     "aggregate": lambda app: app.aggregate(Brand),
     "grouped": lambda app: app.aggregate(Shelf),
     "on": _put,
+    "both": _both,
     "async": _put_async,
     "failing": _failing,
     "fan_out": _fan_out,

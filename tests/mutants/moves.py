@@ -30,8 +30,9 @@ MUTANTS = (
     Mutant(
         "no-room-beside-the-movers-token",
         "core/planning.py",
-        "                return TooLarge(outcome)\n",
-        '                raise InvariantError(f"a result of {outcome.handler.name} does not fit")\n',
+        "                return TooLarge(outcome)\n            done.add",
+        '                raise InvariantError(f"a result of {outcome.handler.name} does not fit")\n'
+        "            done.add",
         "a result that fills a transaction ends the move of its consumer",
         test="tests/simulation/test_full_transactions.py::test_a_result_that_has_no_room_beside_a_moves_token_is_parked_and_applied_after_the_move",
     ),

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from streamkit import Aggregate, App, Count, Entity, Inserted, Put, Sum, Table
+from streamkit import Aggregate, App, Count, Entity, Inserted, Modified, Put, Sum, Table
 from streamkit.core.totals import Block
 from tests.simulation.shop import TABLE
 
@@ -95,3 +95,50 @@ def test_groups_that_fill_several_commits_are_counted_once_each(harness_of, bloc
     harness.settle()
     assert {sales(harness, f"shop-{n}") for n in range(150)} == {(2, 2)}
     assert 30 <= max(blocks) <= 40
+
+
+def test_a_change_of_a_block_queues_behind_an_earlier_one_of_its_item_that_failed(
+    harness_of, blocks
+):
+    app, broken = App("shop", table=TABLE, entities=[Sale, Visit]), [3]
+    app.aggregate(Till)
+
+    @app.on
+    def visit(change: Inserted[Sale] | Modified[Sale]) -> Put[Visit]:
+        if change.new.number in broken and change.new.pieces == 1:
+            raise ValueError("a sale that cannot be visited")
+        return Put(Visit(number=change.new.number, shop=str(change.new.pieces)))
+
+    harness = harness_of(app, shards=1)
+    harness.put(*[Sale(number=n, shop="a") for n in range(6)])
+    harness.put(*[Sale(number=n, shop="a", pieces=2) for n in range(6)])
+    harness.settle()
+    assert max(blocks) > 2
+    assert sales(harness, "a") == (6, 12)
+    first, second = sorted(harness.parked(), key=lambda parked: parked.position)
+    assert first.queue == second.queue
+    assert harness.get(Visit.key(number=3)) is None, "the later change has overtaken the parked one"
+    assert harness.get(Visit.key(number=4)).shop == "2"
+    broken.clear()
+    harness.redrive()
+    assert harness.get(Visit.key(number=3)).shop == "2"
+    assert sales(harness, "a") == (6, 12)
+
+
+def test_a_write_that_dynamodb_refuses_parks_its_change_alone(harness_of, blocks):
+    app = App("shop", table=TABLE, entities=[Sale, Visit])
+    app.aggregate(Till)
+
+    @app.on
+    def visit(change: Inserted[Sale]) -> Put[Visit]:
+        text = "x" * (410_000 if change.new.number == 3 else 1)  # an item has at most 400 KB
+        return Put(Visit(number=change.new.number, shop=text))
+
+    harness = harness_of(app, shards=1)
+    harness.put(*[Sale(number=n, shop="a") for n in range(6)])
+    harness.settle()
+    assert max(blocks) == 6
+    assert [parked.handler for parked in harness.parked()] == ["visit"]
+    assert sales(harness, "a") == (6, 6)
+    there = [harness.get(Visit.key(number=n)) is not None for n in range(6)]
+    assert there == [True, True, True, False, True, True]

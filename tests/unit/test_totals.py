@@ -7,7 +7,21 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from streamkit import Aggregate, App, Avg, Count, Distinct, Entity, Key, Modified, Sum
+from streamkit import (
+    Aggregate,
+    App,
+    Avg,
+    Change,
+    Count,
+    Distinct,
+    Entity,
+    Inserted,
+    Key,
+    Modified,
+    Put,
+    Sum,
+    absent,
+)
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import as_registered
 from streamkit.core.tables import Tables
@@ -76,15 +90,40 @@ class Shelf(Aggregate[Sale], pk="SHELF#{name}", sk="SHELF"):
         return [cls.key(name=f"{sale.shop}-{n}") for n in range(sale.pieces % 4)]
 
 
-def app_of(*kinds, listener=False):
-    app = App("shop", table="shop", entities=[Sale])
+class Note(Entity, pk="NOTE#{name}", sk="NOTE"):
+    name: int
+    pieces: int
+
+
+class Label(Entity, pk="LABEL#{number}", sk="LABEL"):
+    number: int
+    shop: str
+
+
+def app_of(*kinds, listener=False, writers=False):
+    app = App("shop", table="shop", entities=[Sale, Note, Label])
     for kind in kinds:
         app.aggregate(kind)
     if listener:
 
         @app.on
-        def note(change: Modified[Sale]) -> None:
+        async def listen(change: Modified[Sale]) -> None:
             pass
+
+    if writers:
+
+        @app.on
+        def note(change: Modified[Sale]) -> Put[Note] | None:
+            if change.new.pieces == 5:
+                raise ValueError("five is wrong")
+            if change.new.pieces == 0:
+                return None
+            put = Put(Note(name=change.new.number % 3, pieces=change.new.pieces))
+            return put.only_if(absent) if change.new.pieces == 2 else put
+
+        @app.on
+        def label(change: Inserted[Sale] | Modified[Sale]) -> Put[Label]:
+            return Put(Label(number=change.new.number, shop=change.new.shop))
 
     return app
 
@@ -155,20 +194,28 @@ def dispatched(app, page, *, blocks, as_run=as_registered):
 
 
 def meaning(pending):
-    """Return what pending changes write to each item, in the end, and which of them are parked."""
-    adds, sets, parked = {}, {}, []
+    """Return what pending changes write to each item, and which of them are parked.
+
+    Sums are those of the end; whole items are written in turn.
+    """
+    adds, sets, written, parked = {}, {}, {}, []
     for change in pending:
         for outcome in change.outcomes:
             if outcome.parks:
                 parked.append((change.position, outcome.handler.name, outcome.failure.kind))
             for ref, action in outcome.actions.items():
+                assert not any([action.removes, action.unions, action.subtractions])
+                if action.verb is Verb.PUT:
+                    guards = [source for _, source in action.guards]
+                    written.setdefault(ref, []).append((action.item, guards))
+                    continue
                 assert action.verb is Verb.UPDATE
-                assert not any([action.removes, action.unions, action.subtractions, action.guards])
+                assert not action.guards
                 sets.setdefault(ref, {}).update(action.sets)
                 sums = adds.setdefault(ref, {})
                 for name, amount in action.adds.items():
                     sums[name] = EXACT.add(sums.get(name, Decimal(0)), amount)
-    return adds, sets, parked
+    return adds, sets, parked, written
 
 
 APPS = [(Till,), (Shelf,), (Till, Shelf), (Stock,), (Stock, Visits), (Stock, Till)]
@@ -234,6 +281,76 @@ def test_changes_that_another_handler_listens_to_go_their_own_way():
     pending, _, _ = dispatched(app_of(Till, listener=True), page, blocks=True)
     assert all(record.kind.name != "MODIFIED" for change in pending for record, _ in change.block)
     assert any(change.block for change in pending)
+
+
+@pytest.mark.parametrize("seed", seeds(least=12))
+@pytest.mark.parametrize("kinds", [(Till,), (Till, Shelf)], ids=["Till", "Till+Shelf"])
+def test_a_block_writes_each_item_in_the_order_of_its_changes(kinds, seed):
+    page = page_of(random.Random(seed), 60)
+    singly, _, one = dispatched(app_of(*kinds, writers=True), page, blocks=False)
+    together, apart, other = dispatched(app_of(*kinds, writers=True), page, blocks=True)
+    assert meaning(together) == meaning(singly) == meaning(apart)
+    assert one.changes == other.changes
+    mixed = [change for change in together if change.block and len(change.outcomes) > 2]
+    for change in mixed:
+        refs = [ref for outcome in change.outcomes for ref in outcome.actions]
+        assert len(set(refs)) == len(refs), "in a block nothing says what comes first"
+        assert not any(a.guards for outcome in change.outcomes for a in outcome.actions.values())
+        names = [outcome.handler.name for outcome in change.outcomes]
+        assert len(set(names)) == len(names)
+    assert any(len(change.block) > 2 for change in mixed)
+
+
+def test_writers_alone_make_no_blocks_which_would_fill_fewer_commits():
+    page = page_of(random.Random(4), 60)
+    pending, _, _ = dispatched(app_of(writers=True), page, blocks=True)
+    assert not any(change.block for change in pending)
+
+
+def test_what_is_written_to_a_group_stays_between_the_sums_before_and_after_it():
+    app = App("shop", table="shop", entities=[Sale, Till])
+    app.aggregate(Till)
+
+    @app.on
+    def begin(change: Change[Sale]) -> Put[Till] | None:
+        new = change.new
+        if new is None or new.day is None or new.pieces != 3:
+            return None
+        return Put(Till(shop=new.shop, day=new.day))
+
+    found = 0
+    for seed in range(20):
+        page = page_of(random.Random(seed), 60)
+        pending, _, _ = dispatched(app, page, blocks=True)
+        for change in pending:
+            refs = [ref for outcome in change.outcomes for ref in outcome.actions]
+            if change.block:
+                assert len(set(refs)) == len(refs)
+            else:
+                found += len(set(refs)) < len(refs)
+    assert found > 5
+
+
+def test_large_items_end_a_block_before_it_is_too_large_for_a_commit():
+    app = App("shop", table="shop", entities=[Sale, Label])
+    app.aggregate(Visits)
+
+    @app.on
+    def label(change: Inserted[Sale]) -> Put[Label]:
+        return Put(Label(number=int(change.sequence_number), shop="x" * 300_000))
+
+    inner = {
+        "Keys": {"PK": {"S": "SALE#1"}, "SK": {"S": "SALE"}},
+        "ApproximateCreationDateTime": 1_700_000_000,
+        "NewImage": image(random.Random(1), 1),
+    }
+    records = [
+        {"eventName": "INSERT", "dynamodb": inner | {"SequenceNumber": f"{n:021}"}}
+        for n in range(1, 11)
+    ]
+    page = parse_page(msgspec.json.encode({"Records": records}))
+    pending, _, _ = dispatched(app, page, blocks=True)
+    assert [len(change.block) for change in pending] == [5, 5]
 
 
 def test_a_build_that_is_under_way_is_asked_at_each_change():

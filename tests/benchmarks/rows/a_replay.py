@@ -51,6 +51,11 @@ def on() -> Figure:
     return replayed(Case("on", changes=7_000))
 
 
+@row("on, with one Put each, beside an aggregate", unit=RATE, of=USUAL, bar=1.9)
+def on_beside_an_aggregate() -> Figure:
+    return replayed(Case("both", changes=7_000))
+
+
 @row("on, async, with one Put each", unit=RATE, of=USUAL, bar=1.35)
 def on_async() -> Figure:
     return replayed(Case("async", changes=7_000))
