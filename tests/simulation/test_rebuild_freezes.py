@@ -414,10 +414,10 @@ def a_shop_of_lots():
 
 
 def test_who_rebuilds_and_stands_still_at_any_call_changes_nothing_when_it_goes_on():
-    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, part="operation", sample=6)
+    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, part="operation", sample=12)
     assert len(list(stops)) >= 12
 
 
 def test_a_worker_that_stands_still_at_any_call_of_a_rebuild_changes_nothing_when_it_goes_on():
-    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, sample=4)
+    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, sample=8)
     assert len(list(stops)) >= 8
