@@ -59,7 +59,7 @@ class FamilyWrites:
         if self.shapes.is_split and old is not None and not carried:
             rewrite = self.shapes.rewrite(before.old)
             names = rewrite.reads | rewrite.removes | rewrite.sets.keys()
-            held = unchanged(schema, plain(old), names)
+            held = unchanged(schema, old, names)
             held += as_it_was((PAIR,), plain(old))
         return self._item(schema, place_of(place), old, then, held, known)
 
@@ -77,7 +77,7 @@ class FamilyWrites:
         That it has no other attributes can only be asked of those that are `known` by name.
         """
         if held is None and before is not None:
-            held = unchanged(schema, plain(before), before.keys() | known)
+            held = unchanged(schema, before, before.keys() | known)
         held = [absent] if held is None else held
         if after is None:
             return delete(schema, key, held) if before is not None else _check(schema, key, held)

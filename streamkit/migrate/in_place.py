@@ -28,7 +28,7 @@ from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.rewrites import Image, Rewrite, plain, wire
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
-from streamkit.migrate.writes import delete, origin_text, unchanged, update
+from streamkit.migrate.writes import WireItem, delete, origin_text, unchanged, update
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -109,7 +109,7 @@ class InPlace:
                         key, tally, "ping_pong", "it is turned back again and again"
                     )
                     return
-                outcome = await self._write(key, image, rewrite)
+                outcome = await self._write(key, item, rewrite)
             except Exception as error:
                 if ends_run(error):
                     raise
@@ -126,7 +126,7 @@ class InPlace:
                 tally.gone += 1
                 return
             tally.conflicts += 1
-            image = plain(now)
+            item, image = now, plain(now)
         await self._failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
@@ -160,9 +160,9 @@ class InPlace:
             for then, now in zip((one or {} for one in before), after, strict=True)
         ]
 
-    async def _write(self, key: Mapping[str, Wire], image: Image, rewrite: Rewrite) -> Any:
+    async def _write(self, key: Mapping[str, Wire], item: WireItem, rewrite: Rewrite) -> Any:
         schema = self.transform.schema
-        held = unchanged(schema, image, rewrite.reads | rewrite.sets.keys() | rewrite.removes)
+        held = unchanged(schema, item, rewrite.reads | rewrite.sets.keys() | rewrite.removes)
         if rewrite.delete:
             return await delete_marked(self._calls, schema, key, held, self._failed.writer)
         sets, removes = wire(rewrite.sets), rewrite.removes

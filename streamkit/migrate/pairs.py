@@ -29,7 +29,7 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import FailedItems
 from streamkit.migrate.in_place import delete_marked
 from streamkit.migrate.marks import mark_of, place_is
-from streamkit.migrate.rewrites import Image, Rewrite, Target, plain
+from streamkit.migrate.rewrites import Rewrite, Target, plain
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import Key, WireItem, as_left, check, delete, only_if, put, unchanged
@@ -92,8 +92,7 @@ class Pairs:
         source = seen or await self.calls.get(self.transform.schema.name, key)
         if source is not None and COPY in source:
             return None
-        image = plain(source) if source is not None else {}
-        rewrite = self.transform.of(image) if source is not None else Rewrite(frozenset())
+        rewrite = Rewrite(frozenset()) if source is None else self.transform.of(plain(source))
         wanted = {place_text(target.key): target for target in rewrite.targets}
         there: dict[str, WireItem | None] = dict.fromkeys(wanted)
         for place, target in wanted.items() if seen is None else ():
@@ -114,7 +113,7 @@ class Pairs:
             raise Undecided(
                 "taken", f"it becomes more than {ACTIONS_MAX - 1} items, too many to write at once"
             )
-        guard = self._guard(key, image if source is not None else None, rewrite)
+        guard = self._guard(key, source, rewrite)
         return await self.calls.transact([guard, *actions])
 
     def _stale(self, old: WireItem | None) -> Sequence[Target]:
@@ -125,12 +124,12 @@ class Pairs:
         except Exception:  # noqa: BLE001 - then it never had any targets
             return ()
 
-    def _guard(self, key: Key, image: Image | None, rewrite: Rewrite) -> Action:
+    def _guard(self, key: Key, source: WireItem | None, rewrite: Rewrite) -> Action:
         """Return the action that checks the source against what was read."""
         schema = self.transform.schema
-        if image is None:
+        if source is None:
             return check(schema, key, None)
-        held = unchanged(schema, image, rewrite.reads)
+        held = unchanged(schema, source, rewrite.reads)
         held.append(Attr(COPY).not_exists())
         return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))
 

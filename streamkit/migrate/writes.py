@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from streamkit.effects import Guard
-from streamkit.migrate.rewrites import Image, plain
+from streamkit.migrate.rewrites import plain
 from streamkit.migrate.sources import TransformError
-from streamkit.model.conditions import Condition, absent, as_it_was, present
+from streamkit.model.conditions import AsRead, Condition, absent, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
@@ -41,25 +41,25 @@ def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:
     return [(Guard(condition), OURS) for condition in conditions]
 
 
-def unchanged(schema: TableSchema, image: Image, reads: AbstractSet[str]) -> list[Condition]:
+def unchanged(schema: TableSchema, item: WireItem, reads: AbstractSet[str]) -> list[Condition]:
     """Return the conditions that an item exists and is what was read, in these attributes.
 
     Raises:
         TransformError: too many attributes for one expression.
     """
     names = sorted(reads - schema.key_attributes)
-    text = sum(_PRESENT if name in image else _ABSENT for name in names)
+    text = sum(_PRESENT if name in item else _ABSENT for name in names)
     if len(names) >= TERMS_MAX or text > TEXT_MAX:
         raise TransformError(
             f"{len(reads)} attributes are read, more than one condition can hold; let the migration"
             " take the fields that it needs"
         )
-    return [present, *as_it_was(names, image)]
+    return [present, AsRead(names, item)]
 
 
 def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
     """Return the conditions that an item is exactly what was read; None stands for no item."""
-    return [absent] if item is None else unchanged(schema, plain(item), item.keys())
+    return [absent] if item is None else unchanged(schema, item, item.keys())
 
 
 def as_left(item: WireItem, name: str) -> list[Condition]:

@@ -6,7 +6,7 @@ expression. boto3 ships no types, so the few that a condition needs are declared
 need no other package to check users' code.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -20,7 +20,7 @@ from boto3.dynamodb.conditions import (
     Equals,
 )
 
-from streamkit.model.codec import encode
+from streamkit.model.codec import decode_item, encode
 
 if TYPE_CHECKING:
 
@@ -70,6 +70,7 @@ else:
     from boto3.dynamodb.conditions import Attr, AttributeBase, ConditionBase
 
 __all__ = [
+    "AsRead",
     "Attr",
     "Condition",
     "Existence",
@@ -103,7 +104,21 @@ class AnyOf:
     conditions: "tuple[Condition, ...]"
 
 
-Condition = ConditionBase | Existence | AnyOf
+@dataclass(frozen=True, eq=False, slots=True)
+class AsRead:
+    """The condition that attributes of an item, in wire form, are as they were read, or missing."""
+
+    names: Sequence[str]
+    item: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def terms(self) -> list[ConditionBase]:
+        """The same as one condition for each attribute."""
+        there = {name: self.item[name] for name in self.names if name in self.item}
+        return as_it_was(self.names, decode_item(there))
+
+
+Condition = ConditionBase | Existence | AnyOf | AsRead
 
 
 _PATHS = {".": "\ufdd0", "[": "\ufdd1", "]": "\ufdd2"}
@@ -147,16 +162,23 @@ def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
         return attribute(pk_name).exists()
     if isinstance(condition, AnyOf):
         return reduce(or_, (_concrete(part, pk_name) for part in condition.conditions))
-    return condition
+    return _Every(*condition.terms) if isinstance(condition, AsRead) else condition
 
 
 def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
     """Join conditions with AND, each once; `absent` and `present` look at the key `pk_name`."""
+    conditions = _one_by_one(conditions)
     if len(conditions) == 1:
         return _concrete(conditions[0], pk_name)
     different = {identity(condition): condition for condition in conditions}
     joined = [_concrete(condition, pk_name) for condition in different.values()]
     return joined[0] if len(joined) == 1 else _Every(*joined)
+
+
+def _one_by_one(conditions: Iterable[Condition]) -> list[Condition]:
+    return [
+        term for one in conditions for term in (one.terms if isinstance(one, AsRead) else (one,))
+    ]
 
 
 def identity(condition: object) -> Hashable:
@@ -213,11 +235,10 @@ def compile_condition(condition: ConditionBase) -> tuple[str, dict[str, str], di
     return built.condition_expression, names, values
 
 
-_SIMPLE = {
-    Equals: "{} = {}",
-    AttributeExists: "attribute_exists({})",
-    AttributeNotExists: "attribute_not_exists({})",
-}
+EQUAL, THERE, GONE = "{} = {}", "attribute_exists({})", "attribute_not_exists({})"
+"""The forms of the terms that nearly every condition consists of."""
+
+_SIMPLE = {Equals: EQUAL, AttributeExists: THERE, AttributeNotExists: GONE}
 """The terms that nearly every condition consists of: boto3's builder takes four times as long for
 them.
 """

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from streamkit.effects import Guard
 from streamkit.model.codec import encode
-from streamkit.model.conditions import all_of, compile_condition
+from streamkit.model.expressions import compile_all
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.model.sizes import attributes_size
@@ -188,8 +188,8 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
             body["UpdateExpression"] = expression
     if action.guards:
         exists = "kind" if action.is_control else schema.pk  # every control item has a kind
-        condition = all_of([guard.condition for guard, _ in action.guards], exists)
-        text, condition_names, condition_values = compile_condition(condition)
+        conditions = [guard.condition for guard, _ in action.guards]
+        text, condition_names, condition_values = compile_all(conditions, exists)
         if action.is_control:
             condition_names = {
                 placeholder: CONTROL_ATTRIBUTE + name

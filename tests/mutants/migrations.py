@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "refused-image-unread",
         "migrate/in_place.py",
-        "            image = plain(now)\n",
+        "            item, image = now, plain(now)\n",
         "",
         "an item that changed once is tried with what it was, until it is given up",
         test="tests/simulation/test_migration_rows.py::test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version",
@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "targets-of-an-unread-source",
         "migrate/pairs.py",
-        "        held = unchanged(schema, image, rewrite.reads)\n",
-        "        held = unchanged(schema, image, frozenset())\n",
+        "        held = unchanged(schema, source, rewrite.reads)\n",
+        "        held = unchanged(schema, source, frozenset())\n",
         "a target is made of what its source no longer is",
         test="tests/simulation/test_migration_rows.py::test_a_target_is_written_only_while_its_source_is_what_was_read",
     ),

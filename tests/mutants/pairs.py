@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "old-item-unasked",
         "migrate/family_writes.py",
-        "            held = unchanged(schema, plain(before), before.keys() | known)\n",
+        "            held = unchanged(schema, before, before.keys() | known)\n",
         "            held = as_it_was((PAIR,), plain(before))\n",
         "a write between a look and the transaction is lost",
         test="tests/simulation/test_migration_old_writers.py::test_contract_takes_an_old_item_only_while_it_is_exactly_what_was_agreed",
@@ -215,8 +215,8 @@ MUTANTS = (
     Mutant(
         "added-attribute-unasked",
         "migrate/family_writes.py",
-        "plain(before), before.keys() | known)",
-        "plain(before), before.keys())",
+        "schema, before, before.keys() | known)",
+        "schema, before, before.keys())",
         "what old code adds to a stub in the instant in which it goes is lost",
         test="tests/models/test_families.py::test_a_migration_takes_the_steps_of_the_model",
     ),

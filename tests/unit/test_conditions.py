@@ -6,13 +6,16 @@ from hypothesis import strategies as st
 
 from streamkit.model.codec import encode
 from streamkit.model.conditions import (
+    AsRead,
     Attr,
     _is_simple,
     all_of,
+    as_it_was,
     attribute,
     compile_condition,
     present,
 )
+from streamkit.model.expressions import compile_all
 
 names = st.sampled_from(["status", "a.b", "l[0]", "día", "n"])
 values = st.one_of(st.text(), st.integers(), st.booleans(), st.binary(), st.lists(st.integers()))
@@ -41,6 +44,23 @@ def test_what_is_compiled_is_what_boto3_makes_of_it(parts):
         },
         {place: encode(value) for place, value in built.attribute_value_placeholders.items()},
     )
+
+
+@given(
+    st.dictionaries(names, values.filter(lambda one: one != ()), max_size=4),
+    st.lists(names, unique=True, min_size=1),
+    st.lists(terms, max_size=2),
+)
+def test_what_was_read_is_compiled_to_a_condition_for_each_attribute(image, read, others):
+    item = {name: encode(value) for name, value in image.items()}
+    one_by_one = [*as_it_was(read, image), *others]
+    assert compile_all([present, *one_by_one], "pk") == compile_condition(
+        all_of([present, *one_by_one], "pk")
+    )
+    text, placed, held = compile_all([present, AsRead(read, item)], "pk")
+    assert (text, placed, held) == compile_all([present, *as_it_was(read, image)], "pk")
+    beside = compile_all([present, AsRead(read, item), *others], "pk")
+    assert beside == compile_all([present, *one_by_one], "pk")
 
 
 def test_what_a_path_a_size_or_another_attribute_is_compared_with_is_left_to_boto3():

@@ -29,7 +29,7 @@ def most(image_of):
 
 
 def test_as_much_as_was_read_is_a_condition_while_it_fits_one_expression():
-    there, full = most(lambda names: dict.fromkeys(names, 1))
+    there, full = most(lambda names: {name: {"N": "1"} for name in names})
     gone, bare = most(lambda _: {})
     assert there == TERMS_MAX - 1
     assert 120 < gone < TERMS_MAX
