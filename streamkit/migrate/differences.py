@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.migrate.attempts import Undecided
-from streamkit.migrate.errors import error_id
+from streamkit.migrate.errors import error_id, place_id
 from streamkit.migrate.failing import located
 from streamkit.migrate.family import FamilyPlan
 from streamkit.migrate.marks import mark_of, place_is
@@ -21,7 +21,7 @@ from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Wire
-from streamkit.progress.scan.places import place_of, place_text
+from streamkit.progress.scan.places import place_text
 
 Kind = Literal[
     "unmigrated",
@@ -191,7 +191,7 @@ class ItemInspection:
         for place, there in family.new.items():
             leads = there is not None and self._pair_of_copy(there) is not None
             if leads and place in families.shapes.targets(family.old):
-                self.balance.led_to(pair_digest(error_id(place_of(place)), family.name))
+                self.balance.led_to(pair_digest(place_id(place), family.name))
         try:
             plan = families.plans.settle(family)
         except Undecided as error:

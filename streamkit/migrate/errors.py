@@ -105,7 +105,12 @@ def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
 
 def error_id(key: Mapping[str, Wire]) -> str:
     """Return the name of an item's record: a hash of its key."""
-    return hashlib.blake2b(place_text(key).encode(), digest_size=8).hexdigest()
+    return place_id(place_text(key))
+
+
+def place_id(place: str) -> str:
+    """Return the name of the record of the item in a place."""
+    return hashlib.blake2b(place.encode(), digest_size=8).hexdigest()
 
 
 class ErrorBook:

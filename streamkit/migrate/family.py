@@ -10,6 +10,7 @@ functions of the migration. On failure: `Undecided`, if it cannot be told what a
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from streamkit.migrate.attempts import Undecided
@@ -30,7 +31,7 @@ _ELSE = "-"
 Only = Literal["", "old", "new"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Family:
     """One family: `old` and `new` have a place for each item; see `sources` about its `key`."""
 
@@ -39,7 +40,7 @@ class Family:
     old: Items = field(default_factory=dict)
     new: Items = field(default_factory=dict)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of its record, and of its error."""
         return error_id(self.key)

@@ -14,7 +14,7 @@ is right.
 
 from dataclasses import dataclass, replace
 
-from streamkit.migrate.errors import error_id
+from streamkit.migrate.errors import place_id
 from streamkit.migrate.family import (
     Family,
     FamilyPlan,
@@ -98,7 +98,7 @@ class Plans:
             counts = any(digest.startswith(COUNTED) for digest in both[0].values())
             # Once both may be written, that both have counted alike is no agreement.
             if both[0] != both[1] or (counts and self.rules.makes_old):
-                text = f"another item is where it belongs, {error_id(place_of(place))}"
+                text = f"another item is where it belongs, {place_id(place)}"
                 raise undecided(family, "taken", text)
         extra = there - sides.targets.keys()
         if extra and not (self.rules.makes_old and self.shapes.mirrors):
@@ -273,9 +273,7 @@ class Plans:
     ) -> FamilyPlan:
         """Return a plan that leaves the stamps in all items that it is about."""
         turned = self.counts_new(family) if counts_new is None else counts_new
-        copy = (
-            {COPY: {"S": f"{self.views.id}:{error_id(place_of(next(iter(new))))}"}} if new else {}
-        )
+        copy = {COPY: {"S": f"{self.views.id}:{place_id(next(iter(new)))}"}} if new else {}
         theirs = copy if turned and not self.shapes.is_split else {}
         olds = {
             p: one and {**_without(one), **self.views.stamp(family, "old"), **theirs}

@@ -132,16 +132,11 @@ class Rate:
             self._asked_at = self.clock.monotonic()
 
     async def _wait(self, kind: Kind, units: float | None) -> Reserved:
+        if not self._turns[kind].locked() and self._look(kind)[0] is None:
+            return {}
         async with self._turns[kind]:  # one task looks at the clock, and the others wait behind it
             while True:
-                now = self.clock.monotonic()
-                self._grow(now)
-                limit = self._limit(kind)
-                owed = 0.0
-                for (of, _), bucket in self._buckets.items():
-                    if of == kind:
-                        bucket.refill(now, limit)
-                        owed = max(owed, -bucket.tokens)
+                limit, owed = self._look(kind)
                 if limit is None:
                     return {}
                 if limit > 0 and owed <= 0:
@@ -150,6 +145,17 @@ class Rate:
                     self.reason = "limit"
                 pause = max(owed / limit, 0.01) if limit > 0 else _LOOK_SECONDS
                 await anyio.sleep(min(pause, _LOOK_SECONDS))
+
+    def _look(self, kind: Kind) -> tuple[float | None, float]:
+        """Refill the buckets of a kind; return their limit, and the most that one of them owes."""
+        now = self.clock.monotonic()
+        self._grow(now)
+        limit, owed = self._limit(kind), 0.0
+        for (of, _), bucket in self._buckets.items():
+            if of == kind:
+                bucket.refill(now, limit)
+                owed = max(owed, -bucket.tokens)
+        return limit, owed
 
     def _set_aside(self, kind: Kind, limit: float, units: float | None) -> Reserved:
         """Reserve what a call will cost, so that not all waiting calls start at once.

@@ -7,6 +7,7 @@ now. It is part of each transaction that writes the family, IF it is as it was r
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from streamkit.effects import Guard
@@ -19,6 +20,8 @@ from streamkit.model.conditions import Attr, absent
 from streamkit.progress.actions import OURS, Action, Verb, own_attributes
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.scan.places import place_of, place_text
+
+_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class PairRecord:
             place, name = one
             fields.setdefault(place, {})[name] = digests[0] if digests[0] == digests[1] else digests
         told = {"old": place_text(self.old), "left": self.left, "fields": fields}
-        return json.dumps(told, separators=(",", ":"))
+        return _text(told)
 
 
 def read_record(text: str) -> PairRecord:
@@ -72,6 +75,10 @@ class PairRecords:
     migration: str
     calls: Calls
 
+    @cached_property
+    def _prefix(self) -> str:
+        return self.space.text("pair", self.migration, "")
+
     async def read(self, name: str) -> PairRecord | None:
         """Read one, strongly consistent."""
         key = self.space.key("pair", self.migration, name)
@@ -81,7 +88,7 @@ class PairRecords:
     def old_key(self, item: WireItem) -> Key | None:
         """Return the old key that an item names, if it is a record of this migration."""
         place = item.get(self.space.schema.pk, {}).get("S", "")
-        if not place.startswith(self.space.text("pair", self.migration, "")):
+        if not place.startswith(self._prefix):
             return None
         return read_record(own_attributes(item)["state"]["S"]).old
 

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 from streamkit.progress.actions import Wire
 
+_quoted = json.JSONEncoder().encode
+
 
 def place_text(key: Mapping[str, Wire]) -> str:
     """Return a key of the table, such as a `LastEvaluatedKey`, as a cursor's position."""
-    plain = {
-        name: {kind: base64.b64encode(value).decode() if kind == "B" else value}
-        for name, attribute in key.items()
-        for kind, value in attribute.items()
-    }
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    parts = []
+    for name in sorted(key):
+        ((kind, value),) = key[name].items()
+        text = base64.b64encode(value).decode() if kind == "B" else value
+        parts.append(f'{_quoted(name)}:{{"{kind}":{_quoted(text)}}}')
+    return f"{{{','.join(parts)}}}"
 
 
 def place_of(text: str) -> dict[str, Wire]:
