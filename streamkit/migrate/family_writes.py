@@ -35,7 +35,7 @@ class FamilyWrites:
         if plan.only != "old":
             target = self.shapes.transform.target
             actions += [
-                self._item(target, place_of(place), before.new.get(place), item, None, known)
+                self._item(target, place, before.new.get(place), item, None, known)
                 for place, item in after.new.items()
             ]
         return actions
@@ -55,18 +55,18 @@ class FamilyWrites:
         """
         held: list[Condition] | None = None
         schema, old, then = self.shapes.transform.schema, before.old[place], after.old[place]
-        carried = then is not None and old is not None and visible(old) != visible(then)
+        carried = bool(then and old and self.shapes.is_split and visible(old) != visible(then))
         if self.shapes.is_split and old is not None and not carried:
             rewrite = self.shapes.rewrite(before.old)
             names = rewrite.reads | rewrite.removes | rewrite.sets.keys()
             held = unchanged(schema, old, names)
             held += as_it_was((PAIR,), plain(old))
-        return self._item(schema, place_of(place), old, then, held, known)
+        return self._item(schema, place, old, then, held, known)
 
     def _item(
         self,
         schema: TableSchema,
-        key: Key,
+        place: str,
         before: WireItem | None,
         after: WireItem | None,
         held: list[Condition] | None,
@@ -76,6 +76,7 @@ class FamilyWrites:
 
         That it has no other attributes can only be asked of those that are `known` by name.
         """
+        key = before or after or place_of(place)
         if held is None and before is not None:
             held = unchanged(schema, before, before.keys() | known)
         held = [absent] if held is None else held

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from streamkit.migrate.sources import TransformError
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.sizes import item_size, size_at_most
@@ -19,6 +21,9 @@ ITEM_BYTES_MAX = 400 * 1024
 
 ITEMS_MAX = 98
 """Items of a family that moves: one transaction holds them beside their record and its gate."""
+
+
+_json = msgspec.json.Encoder().encode
 
 
 Image = dict[str, Any]
@@ -100,3 +105,8 @@ def is_too_large(shown: Image, rewrite: Rewrite) -> bool:
     """Return whether an item would be too large; most are so small that they need no encoding."""
     after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
     return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
+
+
+def is_oversized(item: Mapping[str, Wire]) -> bool:
+    """Return whether an item in wire form is too large; its JSON has more bytes in any case."""
+    return len(_json(item)) > ITEM_BYTES_MAX and item_size(item) > ITEM_BYTES_MAX

@@ -63,7 +63,7 @@ class BothShapes:
 
     def rewrite(self, old: Items) -> Rewrite:
         """Return what the migration makes of old items."""
-        there = [visible(one) for one in old.values() if one]
+        there = [one for one in old.values() if one]
         return self.transform.of_several(there) if there else Rewrite(frozenset())
 
     def targets(self, old: Items) -> dict[str, Target]:
@@ -83,9 +83,8 @@ class BothShapes:
             if item is None:
                 continue
             found[place, THERE] = "+"
-            for name, value in plain(visible(item)).items():
-                if name in self._no_fields:
-                    continue
+            own = {n: v for n, v in visible(item).items() if n not in self._no_fields}
+            for name, value in plain(own).items():
                 counts = name in self.counters.olds and "N" in item[name]
                 found[place, name] = counter(value) if counts else digest(value)
         return found

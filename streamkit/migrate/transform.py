@@ -14,7 +14,6 @@ from streamkit.entity import Entity, attribute_names, built_key
 from streamkit.kinds.migration import Migration, MigrationOptions
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.rewrites import (
-    ITEM_BYTES_MAX,
     ITEMS_MAX,
     BadIndexKey,
     FamilyTooLarge,
@@ -22,9 +21,11 @@ from streamkit.migrate.rewrites import (
     ItemTooLarge,
     Rewrite,
     Target,
+    is_oversized,
     is_too_large,
     plain,
     same,
+    visible,
     wire,
 )
 from streamkit.migrate.sources import Sources, TransformError
@@ -34,7 +35,6 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
-from streamkit.model.sizes import item_size
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.progress.scan.places import place_text
 
@@ -68,6 +68,7 @@ class Transform:
         self.target = target or schema
         self.sources = Sources(migration, schema, others)
         self._names = attribute_names(migration.entity)
+        self._attributes = frozenset(self._names.values())
         self._own = self.sources.own
         self._known = set(self._names) | set(self._names.values())
         self._key_types = _key_types(schema)
@@ -95,7 +96,11 @@ class Transform:
         shown = {n: v for n, v in image.items() if not n.startswith(CONTROL_ATTRIBUTE)}
         if self.migration.mode == "merge":
             return self.of_several([wire(shown)])
-        result, reads = self._call(shown)
+        return self._of(shown, None)
+
+    def _of(self, shown: Image, item: Mapping[str, Wire] | None) -> Rewrite:
+        """Return what an item becomes; `item` is the same in wire form, if that is known."""
+        result, reads = self._call(shown, item)
         return self.interpret(result, shown, reads | self.schema.key_attributes)
 
     def of_several(self, items: Sequence[Mapping[str, Wire]]) -> Rewrite:
@@ -108,7 +113,8 @@ class Transform:
         """
         if self.migration.mode != "merge":
             (item,) = items
-            return self.of(plain(item))
+            shown = visible(item)
+            return self._of(plain(shown), shown)
         function, merged = self.migration.function, self.migration.merged
         assert function is not None  # noqa: S101 - a mode without one does not come here
         found = {type(one): one for one in map(self.entity, items)}
@@ -124,7 +130,7 @@ class Transform:
 
     # -- calling -------------------------------------------------------------------------------
 
-    def _call(self, shown: Image) -> tuple[Any, frozenset[str]]:
+    def _call(self, shown: Image, item: Mapping[str, Wire] | None) -> tuple[Any, frozenset[str]]:
         function = self.migration.function
         assert function is not None  # noqa: S101 - a mode without one does not come here
         if self.migration.takes == "item":
@@ -134,9 +140,8 @@ class Transform:
                 result = list(result)  # what a generator reads counts, too
             return result, frozenset(tracked.read)
         if self.migration.takes == "entity":
-            return function(self.entity(wire(shown))), frozenset(shown) | frozenset(
-                self._names.values()
-            )
+            entity = self.entity(wire(shown) if item is None else item)
+            return function(entity), self._attributes.union(shown)
         values = self._fields(shown)
         attributes = (attribute for attribute, _ in self.migration.parameters.values())
         return function(**values), frozenset(attributes)
@@ -264,7 +269,7 @@ class Transform:
             value = rewrite.sets[name]
             if value is not None and (kind not in encode(value) or value in ("", b"")):
                 raise BadIndexKey(f"{declared}: {name} is a key of {what} and must be {kind}")
-        if any(item_size(target.item) > ITEM_BYTES_MAX for target in rewrite.targets) or (
+        if any(is_oversized(target.item) for target in rewrite.targets) or (
             rewrite.sets and is_too_large(shown, rewrite)
         ):
             raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")

@@ -96,11 +96,14 @@ def decode_image(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     Raises:
         ValueError: it is not JSON, or not an item.
     """
+    return decode_item(_item(raw))
+
+
+def _item(raw: bytes | msgspec.Raw) -> dict[str, dict[str, Any]]:
     try:
-        item = _IMAGE.decode(raw)
+        return _IMAGE.decode(raw)
     except msgspec.MsgspecError as error:
         raise ValueError(f"not an item ({type(error).__name__})") from None
-    return decode_item(item)
 
 
 def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
@@ -109,7 +112,9 @@ def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
     Raises:
         ValueError: it is not JSON, or not an item.
     """
-    return {name: encode(value, name) for name, value in decode_image(raw).items()}
+    item = _item(raw)
+    others = {n: a for n, a in item.items() if len(a) != 1 or type(a.get("S")) is not str}
+    return item | {name: encode(value, name) for name, value in decode_item(others).items()}
 
 
 def decode_number(text: str) -> int | Decimal:
