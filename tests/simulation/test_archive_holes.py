@@ -130,7 +130,7 @@ def test_until_the_archive_has_decided_the_status_says_so(harness_of, without_wr
     shards_of(harness)
     assert harness.archive().objects == before, "a command decides nothing"
     harness.settle()
-    harness.advance("2h")
+    harness.advance("1h")  # before the next shard begins
     assert shards_of(harness)[1] == ["measured"]
     losses_are_holes(lost, harness.archive())
 
