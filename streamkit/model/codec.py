@@ -43,6 +43,10 @@ def encode(value: Any, path: str = "value") -> AttributeValue:
         return {"S": value}
     if kind is int or kind is Decimal:
         return {"N": _encode_number(value, path)}
+    if kind is dict:
+        return {"M": {_map_key(k, path): encode(v, f"{path}.{k}") for k, v in value.items()}}
+    if kind is list:
+        return {"L": [encode(member, f"{path}[{i}]") for i, member in enumerate(value)]}
     match value:
         case None:
             return {"NULL": True}

@@ -21,6 +21,7 @@ from streamkit.model.conditions import (
 
 _NAMES, _VALUES = (tuple(f"{kind}{place}" for place in range(300)) for kind in ("#n", ":v"))
 """The placeholders of an expression, which has 300 terms at most."""
+_SHORT = frozenset({AsRead, Existence})
 
 
 def compile_all(
@@ -31,9 +32,7 @@ def compile_all(
     What was read of an item is compiled from its wire form: a condition for each attribute would
     take fifteen times as long.
     """
-    if not any(isinstance(one, AsRead) for one in conditions) or not all(
-        isinstance(one, AsRead | Existence) for one in conditions
-    ):
+    if not all(type(one) in _SHORT for one in conditions):
         return compile_condition(all_of(conditions, pk_name))
     forms: list[str] = []
     names: list[str] = []

@@ -34,6 +34,7 @@ terms = st.one_of(
 @given(st.lists(terms, min_size=1, max_size=5))
 def test_what_is_compiled_is_what_boto3_makes_of_it(parts):
     condition = all_of(parts, "pk")
+    assert compile_all(parts, "pk") == compile_condition(condition)
     built = ConditionExpressionBuilder().build_expression(condition)
     shown = {"\ufdd0": ".", "\ufdd1": "[", "\ufdd2": "]"}
     assert compile_condition(condition) == (
