@@ -176,7 +176,7 @@ class Replica(Process):
 
     async def intercept(self, call, apply):
         response = await super().intercept(call, apply)
-        if call.operation != "Scan" or b'"ConsistentRead": true' in call.payload:
+        if call.operation != "Scan" or json.loads(call.payload).get("ConsistentRead"):
             return response
         empty = {"Items": [], "Count": 0, "ScannedCount": 0}
         return Response(200, json.dumps(empty).encode())
@@ -211,11 +211,11 @@ class LateRunner(Runner):
     async def _capturing(self, state):
         await self._step(state, "scanning")
 
-    async def _capture_until_stopped(self):
+    async def _capture(self):
         while self.state.phase in ("capturing", "scanning"):
             await anyio.sleep(1)
         await anyio.sleep(3)
-        await super()._capture_until_stopped()
+        await super()._capture()
 
     async def _open(self):
         await super()._open()
@@ -274,8 +274,8 @@ class DeafRunner(Runner):
     async def _capturing(self, state):
         await self._step(state, "scanning")
 
-    async def _capture_until_stopped(self):
-        return
+    async def _capture(self):
+        self._captured.set()
 
     async def _catching_up(self, state):
         await self._step(state, "verifying")
