@@ -15,6 +15,7 @@ from streamkit.cli.migration_options import (
     JOIN,
     LIMITS,
     MAX_ERRORS,
+    KeysOption,
     SegmentsOption,
     ToOption,
     app_with_migrations,
@@ -45,6 +46,7 @@ def apply(
     *,
     to: ToOption = None,
     segments: SegmentsOption = None,
+    keys_from: KeysOption = "",
     **given: Any,
 ) -> None:
     """Begin a migration if it was never begun, and join it.
@@ -57,9 +59,12 @@ def apply(
 
     if number is not None and to is not None:
         raise typer.BadParameter("name one migration, or say --to")
+    if number is None and keys_from:
+        raise typer.BadParameter("--keys-from is for one migration: name it")
     loaded = app_with_migrations(app)
     manner = {name: given.pop(name) for name in JOIN}
-    begin_once = partial(_begin_once, app, loaded, segments=segments, limits=given)
+    first = {"segments": segments, "keys_from": keys_from}
+    begin_once = partial(_begin_once, app, loaded, first=first, limits=given)
     if number is not None:
         change_and_join(loaded, number, partial(begin_once, number), **manner)
         return
@@ -78,7 +83,7 @@ async def _begin_once(
     number: str,
     aws: "Aws",
     *,
-    segments: int | None,
+    first: dict[str, Any],
     limits: dict[str, Any],
 ) -> None:
     """Begin a migration, if it was not begun before."""
@@ -88,9 +93,9 @@ async def _begin_once(
 
     limit = await limit_of(loaded, aws, limits)
     try:
-        await begin_it(loaded, aws, migration_of(loaded, number), limit=limit, segments=segments)
+        await begin_it(loaded, aws, migration_of(loaded, number), limit=limit, **first)
     except AlreadyBegun as known:
-        if segments is not None or any(value is not None for value in limits.values()):
+        if any(first.values()) or any(value is not None for value in limits.values()):
             typer.echo(
                 f"migration {number} was begun before and keeps {limits_of(known.state)};"
                 f" `streamkit migrate limit {app} {number}` changes that for all processes",

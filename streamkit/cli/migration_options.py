@@ -55,6 +55,14 @@ StayOption = Annotated[
         help="Follow changes until stopped, also during a pause and when nothing else is to do.",
     ),
 ]
+KeysOption = Annotated[
+    str,
+    typer.Option(
+        "--keys-from",
+        metavar="FILE|s3://BUCKET/KEY",
+        help="Only the items whose keys are listed there, a line of JSON each.",
+    ),
+]
 AcceptOption = Annotated[
     bool, typer.Option("--accept-change", help="Go on although the definition was changed.")
 ]

@@ -20,6 +20,7 @@ from streamkit.cli.migration_options import (
     AcceptOption,
     AnywayOption,
     DetachOption,
+    KeysOption,
     NumberArgument,
     OldCodeOption,
     SegmentsOption,
@@ -44,6 +45,7 @@ def begin(
     number: NumberArgument,
     *,
     segments: SegmentsOption = None,
+    keys_from: KeysOption = "",
     again: Annotated[
         bool, typer.Option("--again", help="Begin once more, after a rollback.")
     ] = False,
@@ -59,7 +61,8 @@ def begin(
     async def change(loaded: "App", aws: "Aws") -> "State":
         migration = migration_of(loaded, number)
         limit = await limit_of(loaded, aws, limits)
-        return await begin_it(loaded, aws, migration, limit=limit, segments=segments, again=again)
+        given: dict[str, Any] = {"segments": segments, "keys_from": keys_from, "again": again}
+        return await begin_it(loaded, aws, migration, limit=limit, **given)
 
     _told(app, number, change)
 

@@ -37,13 +37,13 @@ def describe_list(found: Sequence[Listed]) -> None:
 
 def describe_plan(plan: MigrationPlan) -> None:
     """Print a plan."""
-    exact = plan.sampled >= 1
-    what = "all of the table" if exact else f"{plan.sampled:.2%} of the table"
+    of = f"the keys in {plan.keys_from}" if plan.keys_from else "the table"
+    what = f"all of {of}" if plan.sampled >= 1 else f"{plan.sampled:.2%} of {of}"
     say(
         f"migration {plan.migration}, {plan.mode} of {plan.entity};"
         f" {plan.looked_at} items read, {what}"
     )
-    say(f"items in the table     {_count(plan.items)}")
+    say(f"{'keys' if plan.keys_from else 'items in the table':<22} {_count(plan.items)}")
     say(f"of them {plan.entity:<14} {_share(plan.matching)}")
     say(f"of those to be changed {_share(plan.needing)}")
     if plan.settle:
@@ -124,8 +124,10 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
         parts.append(f"segments {now.finished}/{now.segments}")
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
+        parts += [f"{now.tally.missing} listed keys not found"] * bool(now.tally.missing)
         speed = f"{now.items:,.0f} items/s, " if now.items else ""
         parts.append(f"{speed}{now.tally.conflicts} conflicts")
+    parts += [f"items listed in {now.keys_from}"] * bool(now.keys_from)
     if now.settle not in ("", "by field"):
         parts.append(f"settled {now.settle}")
     if now.open_errors or now.waived:
@@ -260,15 +262,16 @@ def describe_verified(found: Verified) -> None:
     """Print a verification."""
     share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
     say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share},")
-    say(f"{found.matching} of them of its entity")
+    gone = f", {found.missing} listed keys not found" * bool(found.missing)
+    say(f"{found.matching} of them of its entity{gone}")
     if found.orphans is False:
         say("not all copies were checked for a missing source")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:
             say(f"{title}: {len(ones)} items")
             table(("item", "kind", "what"), [(o.id, o.kind, o.text) for o in ones[:_SHOWN]])
-            if len(ones) > _SHOWN:
-                say(f"and {len(ones) - _SHOWN} more; --json shows all")
+            if (more := len(ones) - _SHOWN) > 0:
+                say(f"and {more} more; --json shows all")
     if found.beyond:
         say(f"{found.beyond} more items differed; mend these first, then verify again")
     if found.waived:

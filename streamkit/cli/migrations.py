@@ -10,6 +10,7 @@ from streamkit.cli.migration_errors import errors
 from streamkit.cli.migration_new import new
 from streamkit.cli.migration_options import (
     LIMITS,
+    KeysOption,
     NumberArgument,
     ToOption,
     app_with_migrations,
@@ -102,6 +103,7 @@ def plan(
     show_keys: Annotated[
         bool, typer.Option("--show-keys", help="Show the keys of those items.")
     ] = False,
+    keys_from: KeysOption = "",
     json: JsonOption = False,
     **limits: Any,
 ) -> None:
@@ -121,13 +123,12 @@ def plan(
     async def read(aws: "Aws") -> MigrationPlan:
         budget = (await limit_of(loaded, aws, limits)).units
         return await plan_migration(
-            loaded,
-            aws,
-            migration,
+            *(loaded, aws, migration),
             sample=wanted,
             budget=budget,
             diffs=10 if diff else 0,
             show_keys=show_keys,
+            keys_from=keys_from,
         )
 
     found = with_aws(read)

@@ -6,7 +6,7 @@ state, with an entry in its audit; the processes that run the migration follow i
 `ConfigurationError` says what prevents it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration, rank
+from streamkit.migrate.chosen import chosen_keys
 from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.order import order_of
 from streamkit.migrate.state import Phase, State
@@ -24,6 +25,8 @@ from streamkit.progress.operation import AuditEntry, operator
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
+KEYS_SEGMENT_BYTES = 1024 * 1024
+"""Bytes of a list of keys for each segment: some ten thousand keys."""
 SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
 
 MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back"]
@@ -125,13 +128,14 @@ def is_due_again(migration: Migration, state: State) -> bool:
     return migration.repeat and state.phase == "done" and state.digest != migration.digest
 
 
-async def begin(
+async def begin(  # noqa: PLR0913 - each says one thing of the run
     app: App,
     aws: Aws,
     migration: Migration,
     *,
     limit: Limit | None = None,
     segments: int | None = None,
+    keys_from: str = "",
     again: bool = False,
     by: str | None = None,
     clock: Clock | None = None,
@@ -144,13 +148,14 @@ async def begin(
         migration: the migration to begin.
         limit: units a second.
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
+        keys_from: a list of the items' keys, as a file or `s3://BUCKET/KEY`; see `keys`.
         again: begin a migration once more that was rolled back.
         by: the operator's name, for the audit.
         clock: time, for simulations.
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
-        ConfigurationError: another migration comes first, or it was rolled back.
+        ConfigurationError: another one comes first, it was rolled back, or a list of keys is wrong.
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
@@ -158,32 +163,41 @@ async def begin(
     if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     _require_squashed(app, await squashed(app, book))
-    total = segments or await _segments(app, aws)
+    tag, size = "", None
+    if keys_from:
+        tag, size = await chosen_keys(app, aws, migration, keys_from)
+    total = segments or await _segments(app, aws, size)
 
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again, repeat=migration.repeat)
         order.require_turn(migration, others)
         now = clock.time()
-        fresh = replace(
-            state,
-            digest=migration.digest,
-            mode=migration.mode,
-            phase="capturing",
-            paused=False,
-            direction="forward",
-            run=state.run + 1,
-            attempt=0,
-            segments=total,
-            began=now,
-            note="",
-            verified={},
-            first=0,
-            declared=0.0,
-            records=migration.moves,
-        )
-        return limited(fresh, limit).noted(AuditEntry(now, who, "begin"))
+        facts = {"segments": total, "began": now, "keys_from": keys_from, "keys_tag": tag}
+        fresh = _anew(state, migration, facts)
+        said = f"begin --keys-from {keys_from}" if keys_from else "begin"
+        return limited(fresh, limit).noted(AuditEntry(now, who, said))
 
     return await book.change_beside(migration.id, order.beside(migration), begun)
+
+
+def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State:
+    """Return a state in which a migration begins, the first time or once more."""
+    return replace(
+        state,
+        digest=migration.digest,
+        mode=migration.mode,
+        phase="capturing",
+        paused=False,
+        direction="forward",
+        run=state.run + 1,
+        attempt=0,
+        note="",
+        verified={},
+        first=0,
+        declared=0.0,
+        records=migration.moves,
+        **facts,
+    )
 
 
 # -- the parts of it -------------------------------------------------------------------------------
@@ -267,8 +281,12 @@ def require_records(migration: Migration, state: State) -> None:
         )
 
 
-async def _segments(app: App, aws: Aws) -> int:
-    described = await aws.dynamodb.describe_table(TableName=app.table)
-    size = int(described["Table"].get("TableSizeBytes", 0))
-    wanted = max(SEGMENTS_MIN, min(SEGMENTS_MAX, size // SEGMENT_BYTES))
+async def _segments(app: App, aws: Aws, keys: int | None) -> int:
+    """Return into how many segments the table is cut, or a list of keys of so many bytes."""
+    if keys is not None:
+        wanted = keys // KEYS_SEGMENT_BYTES
+    else:
+        described = await aws.dynamodb.describe_table(TableName=app.table)
+        wanted = int(described["Table"].get("TableSizeBytes", 0)) // SEGMENT_BYTES
+    wanted = max(SEGMENTS_MIN, min(SEGMENTS_MAX, wanted))
     return 1 << (wanted - 1).bit_length()

@@ -75,6 +75,11 @@ def pass_units(items: Sequence[Item]) -> float:
     return sum(map(item_size, items)) / 4096 + 0.5 * len(items) / PAGE_ITEMS
 
 
+def key_units(found: Sequence[Item], keys: int) -> float:
+    """Return the units of reading items by their keys one by one, some of which find nothing."""
+    return keys - len(found) + sum(read_units(item_size(one)) for one in found)
+
+
 class Expenses:
     """What one migration takes; `target` is the schema of the table that its targets are in."""
 

@@ -28,7 +28,8 @@ class Verified:
     `looked_at` items were read, `matching` of them are the migration's. `waived` differ, and a
     person has accepted it. `repaired` are right now. `orphans` says whether all copies without a
     source were looked for; None where nothing is copied. `beyond` counts further items that
-    differed when they were read, and were not looked at again.
+    differed when they were read, and were not looked at again. `missing` of those
+    `looked_at` were chosen by their keys, and are not there.
     """
 
     migration: str
@@ -42,6 +43,7 @@ class Verified:
     repaired: int
     orphans: bool | None
     beyond: int = 0
+    missing: int = 0
 
     @property
     def ok(self) -> bool:
@@ -91,6 +93,7 @@ class Findings:
     looked_at: int = 0
     matching: int = 0
     beyond: int = 0
+    missing: int = 0
     balance: PairBalance = field(default_factory=PairBalance)
     different: list[ItemDifference] = field(default_factory=list)
     search: PairSearch[ItemDifference] = field(default_factory=PairSearch[ItemDifference])

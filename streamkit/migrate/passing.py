@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamkit.migrate.expenses import PAGE_WRITES
+from streamkit.migrate.keys import Scan
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork
@@ -73,7 +74,9 @@ class Passing:
             FirstDone: the first items are done.
         """
         work = self.work
-        tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
+        found = len(reply["Items"])
+        scanned = reply.get("ScannedCount", found)
+        tally = Tally(scanned=scanned, missing=scanned - found)
         await self._items(reply["Items"], tally)
         self.errors += tally.errors - tally.waived
         action = self.tallies.adding(work.state.pass_name, segment.number, tally)
@@ -108,9 +111,8 @@ class Passing:
         """Whether the pass pauses after the first items, so that few more are to be under way."""
         return self.present().first > 0 and self.present().phase == "scanning"
 
-    @property
-    def pages(self) -> ScanPages:
-        """How the pass reads the table, or the index in which it sees keys only."""
+    def pages(self, scan: Scan) -> ScanPages:
+        """Return how the pass reads by a call, perhaps the index in which it sees keys only."""
         work = self.work
         request: dict[str, Any] = {}
         if self._is_blind:
@@ -120,7 +122,7 @@ class Passing:
         size = self.pace.page
         if self.pauses_early:
             size = max(1, min(size, self.present().first // _FIRST_PAGES))
-        return ScanPages(work.calls.scan, work.table.name, size, request)
+        return ScanPages(scan, work.table.name, size, request)
 
     @property
     def _is_blind(self) -> bool:

@@ -14,6 +14,7 @@ import anyio
 from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
+from streamkit.migrate.keys import reading
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import FirstDone, Passing, TooManyErrors
@@ -80,9 +81,9 @@ class PhasePass:
         part = self.part
         at_once = 1 if part.pauses_early else part.pace.segments
         try:
-            complete = await scan.run(
-                part.pages, part.visit, self.owner, at_once=at_once, stopping=self.interrupt
-            )
+            async with reading(part.work) as call:
+                given = part.pages(call), part.visit, self.owner
+                complete = await scan.run(*given, at_once=at_once, stopping=self.interrupt)
         except TooManyErrors as error:
             complete = False
             await self._give_up(state, str(error))

@@ -73,6 +73,7 @@ class Progress:
     eta: float | None = None
     eta_error: float | None = None
     settle: str = ""
+    keys_from: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -109,6 +110,7 @@ class ProgressReader:
             state.note,
             max_reads=state.max_reads,
             max_writes=state.max_writes,
+            keys_from=state.keys_from,
             settle=declared.policy if declared is not None else "",
         )
         if state.phase == "new":

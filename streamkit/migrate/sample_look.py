@@ -22,7 +22,7 @@ from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
-from streamkit.migrate.expenses import Expenses, Spent, entry_units, pass_units
+from streamkit.migrate.expenses import Expenses, Spent, entry_units, key_units, pass_units
 from streamkit.migrate.failing import located
 from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created
 from streamkit.migrate.limits import UnitLimits
@@ -46,7 +46,8 @@ class MigrationPlan:
 
     `matching` are the items of its entity, as a share of all, `needing` those of them that are not
     right yet. `looked_at` items of the sample were read, which is a share of `sampled` of the
-    table. `indexes` are being created meanwhile, at a price of their own.
+    table. `indexes` are being created meanwhile, at a price of their own. With
+    `keys_from` all numbers are about the items whose keys are listed there.
     """
 
     migration: str
@@ -62,6 +63,7 @@ class MigrationPlan:
     diffs: tuple[Diff, ...] = ()
     indexes: tuple[IndexBuild, ...] = ()
     settle: str = ""
+    keys_from: str = ""
 
     @property
     def ok(self) -> bool:
@@ -98,6 +100,7 @@ class SampleLook:
     diffs_wanted: int
     show_keys: bool
     now: float
+    keys_from: str = ""
     seen: list[_Seen] = field(default_factory=list)
     diffs: list[Diff] = field(default_factory=list)
     targets: dict[str, str] = field(default_factory=dict)
@@ -125,7 +128,8 @@ class SampleLook:
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
-        seen = _Seen(part.scanned, pass_units(part.items))
+        listed = key_units(part.items, part.scanned) if self.keys_from else None
+        seen = _Seen(part.scanned, pass_units(part.items) if listed is None else listed)
         self.seen.append(seen)
         for name in indexes_created(self.schemas.source):
             index = self.schemas.source.indexes[name]
@@ -254,6 +258,7 @@ class SampleLook:
             diffs=tuple(self.diffs),
             indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
             settle=self.migration.policy,
+            keys_from=self.keys_from,
         )
 
     def _build(self, sample: Sample, name: str) -> IndexBuild:

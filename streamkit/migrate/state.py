@@ -74,6 +74,10 @@ SWITCHED: Final = frozenset(
 
 _RECORDS = "pairs "
 """Stands before the digest of a definition that was begun with pair records."""
+_KEYS = "keys "
+"""Stands before the definition and the list of a migration that was begun for chosen items.
+
+A release that knows no list keeps this text, also where it writes the state without the fields."""
 GATES: Final = 64
 """Copies of what pairs are made under. Each transaction that makes one checks a copy, and two at
 one copy conflict; one transaction writes them all, together with the state."""
@@ -98,7 +102,8 @@ class State:
     `declared` is when people said that no old code writes any more, so that old items go at once;
     0 is never. `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
     many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
-    pauses; 0 is no limit.
+    pauses; 0 is no limit. `keys_from` is the list of the chosen items' keys, with its tag (see
+    `keys`); "" is the whole table. A release that knows no list has to leave that alone, too.
     """
 
     id: str
@@ -125,6 +130,8 @@ class State:
     max_errors: float = 0.0
     first: int = 0
     records: bool = False
+    keys_from: str = ""
+    keys_tag: str = ""
 
     @property
     def consumer(self) -> str:
@@ -145,6 +152,11 @@ class State:
     def does(self) -> str:
         """The stage, where a phase has some, else the phase."""
         return self.stage or self.phase
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether passes read the chosen items; a rollback looks for what was changed anywhere."""
+        return bool(self.keys_from) and self.direction == "forward"
 
     @property
     def can_return(self) -> bool:
@@ -197,6 +209,8 @@ class State:
         del fields["paused"]
         if fields.pop("records") and self.phase not in ("done", "rolled back"):
             fields["digest"] = _RECORDS + self.digest
+        elif self.reads_keys and self.phase != "done":
+            fields["digest"] = _KEYS + json.dumps([self.digest, self.keys_from, self.keys_tag])
         return fields | {"desired": self.desired}
 
 
@@ -209,6 +223,9 @@ def read_state(text: str, version: int) -> State:
     digest = found.get("digest", "")
     found["records"] = digest.startswith(_RECORDS)
     found["digest"] = digest.removeprefix(_RECORDS)
+    if digest.startswith(_KEYS):
+        parts = json.loads(digest.removeprefix(_KEYS))
+        found |= dict(zip(("digest", "keys_from", "keys_tag"), parts, strict=True))
     known = {name: value for name, value in found.items() if name in State.__slots__}
     state = State(**known)
     if state.phase not in get_args(Phase):

@@ -18,7 +18,7 @@ _SPREAD = 8
 class Tally:
     """What was done, in items: `scanned` were read, `changed` were rewritten.
 
-    `waived` of the `errors` are of items that are waived.
+    `waived` of the `errors` are of items that are waived. `missing` were chosen and are not there.
     """
 
     scanned: int = 0
@@ -28,6 +28,7 @@ class Tally:
     conflicts: int = 0
     errors: int = 0
     waived: int = 0
+    missing: int = 0
 
     def add(self, other: "Tally") -> None:
         """Add the numbers of another tally."""

@@ -44,7 +44,7 @@ _TABLES = 2
 """A pass reads the migration's table, and perhaps the one that copies go to."""
 _ITEM_BYTES = 300_000
 """Bytes of lines in one item; DynamoDB takes 400 KB."""
-_NUMBERS = ("looked_at", "matching", "beyond")
+_NUMBERS = ("looked_at", "matching", "beyond", "missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class VerificationBook:
         along = [self._lines(self._report_name(before, n), text) for n, text in enumerate(texts)]
         along += self.forgetting(before, len(texts))
         numbers = {**verified.to_dict(), "different": len(verified.different)}
-        for name in ("unsettled", "ok"):
+        for name in ("unsettled", "ok", *([] if verified.missing else ["missing"])):
             del numbers[name]
         await self.step(before, along, stage=stage, report=numbers, parts=len(texts))
 
@@ -255,9 +255,9 @@ def _as_read(now: VerificationState) -> Condition:
 
 
 def _numbers_of(item: dict[str, Any]) -> Findings:
-    looked_at, matching, beyond = (_int(item, name) for name in _NUMBERS)
     balance = PairBalance(item.get("sums", {"B": b""})["B"], _int(item, "copies"))
-    return Findings(looked_at, matching, beyond, balance)
+    looked_at, matching, beyond, missing = (_int(item, name) for name in _NUMBERS)
+    return Findings(looked_at, matching, beyond, missing, balance)
 
 
 def _parts(item: dict[str, Any]) -> list[Name]:

@@ -32,6 +32,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
+from streamkit.migrate.keys import reading
 from streamkit.migrate.known import Known, Wants, known_of
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.mending import open_work
@@ -192,8 +193,9 @@ class _Checking:
             tables.append(self.work.transform.target.name)
         for number, table in enumerate(tables):
             visit = partial(self._visit, table, known.wants)
-            pages = ScanPages(self.work.calls.scan, table, _PAGE)
-            await self.book.scan(now, now.turn, number).run(pages, visit, self.owner)
+            async with reading(self.work) as scan:
+                pages = ScanPages(scan, table, _PAGE)
+                await self.book.scan(now, now.turn, number).run(pages, visit, self.owner)
         known = await self._known(now)
         if known.more and not known.found.is_full:
             await self.book.step(now, rounds=now.rounds + 1)
@@ -224,10 +226,12 @@ class _Checking:
             for item in reply["Items"]:
                 group.start_soon(one, item)
         kept = [one for one in different if self.found.add(one)]
+        looked_at = int(reply["ScannedCount"])
         page = Findings(
-            int(reply["ScannedCount"]),
+            looked_at,
             inspection.matching,
             len(different) - len(kept),
+            looked_at - len(reply["Items"]),
             inspection.balance,
             kept,
             search,
@@ -265,6 +269,7 @@ class _Checking:
             repaired=0,
             orphans=whole if self.work.migration.is_pairs else None,
             beyond=known.found.beyond,
+            missing=known.first.missing,
         )
         if not await self._is_elsewhere():
             stage: Stage = "mending" if self.repair and different else "over"
@@ -285,7 +290,8 @@ class _Checking:
 
     @property
     def _looks_for_orphans(self) -> bool:
-        return self.share is None and self._inspection().knows_orphans
+        chosen = self.share is not None or self.work.state.reads_keys
+        return not chosen and self._inspection().knows_orphans
 
     def _inspection(self) -> ItemInspection:
         return ItemInspection(self.work)

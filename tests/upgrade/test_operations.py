@@ -260,7 +260,11 @@ def test_a_move_that_one_version_has_begun_is_left_alone_by_the_other(operation,
 
 
 _MIGRATION = {
-    ("migration", f"state.{name}") for name in ("declared", "first", "max_errors", "refused")
+    ("migration", f"state.{name}")
+    for name in (
+        *("declared", "first", "max_errors", "refused"),
+        *("keys_from", "keys_tag", "verified.missing"),
+    )
 }
 GAINED = _MIGRATION | {("consumer", "audit"), ("lane", "generation"), ("member", "lately")}
 """Kinds of control items and names in them that the released version does not know.
