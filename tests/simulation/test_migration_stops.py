@@ -5,7 +5,9 @@ phase's calls are among those at which a process may stop: both stages of `contr
 nothing, the way back after the switch, and a pause.
 """
 
+import json
 import random
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -15,6 +17,7 @@ from streamkit.migrate import commands
 from streamkit.migrate.commands import AlreadyBegun
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
+from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import Permit
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -22,6 +25,7 @@ from streamkit.settings import Settings
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.chance import repeatable
 from streamkit.testing.every import Stop
+from streamkit.testing.world import Process
 from tests.rigs import Rig
 from tests.simulation import migrating, operators
 from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
@@ -34,18 +38,16 @@ SAMPLE = 2
 async def command(app, clock, name, aws):
     """Do what a person does, who does it again if the process was killed."""
     if name == "apply":
-        try:
+        with suppress(AlreadyBegun):
             await commands.begin(app, aws, app.migrations["0001"], segments=1, by="op", clock=clock)
-        except AlreadyBegun:
-            return
     else:
         await step_of(name)(app, aws, "0001", by="op", clock=clock)
 
 
-async def work(app, clock, seconds, aws):
+async def work(app, clock, seconds, aws, page=10):
     """Work on the migration until it rests, or for so many seconds."""
     one = app.migrations["0001"]
-    runner = Runner(app, aws, one, SETTINGS, clock, random.Random(1), PassPace(1, 10, 1))
+    runner = Runner(app, aws, one, SETTINGS, clock, random.Random(1), PassPace(1, page, 1))
     with anyio.move_on_after(seconds):
         await runner.run()
 
@@ -104,6 +106,62 @@ def test_a_migration_that_is_killed_at_any_call_of_any_phase_comes_to_its_end(li
 @pytest.mark.parametrize("life", list(LIVES))
 def test_a_migration_that_stands_still_at_any_call_of_any_phase_changes_nothing_later(life):
     assert list(every_freeze(*scenario_of(life), part="operation", sample=SAMPLE))
+
+
+LISTED = "013349"
+"""The orders of a list of keys, one of them twice; there is no order 9, and 2 is not listed."""
+
+
+async def begin_chosen(app, clock, source, aws):
+    given = {"segments": 2, "keys_from": source, "by": "op", "clock": clock}
+    with suppress(AlreadyBegun):
+        await commands.begin(app, aws, app.migrations["0001"], **given)
+
+
+def chosen_by_two(source, harness):
+    """Let two processes migrate listed orders; one of them may be stopped, and is begun again."""
+    app, clock = harness.app, harness.world.clock
+    harness.put(*(Order(user="ann", order_id=f"{n}", status="PAID") for n in range(5)))
+    harness.advance(900)  # else these are changes that the migration follows
+    harness.operate(partial(begin_chosen, app, clock, source))
+
+    async def beside():
+        async with harness.world.clients(Process("beside")) as aws:
+            await work(app, clock, None, aws, page=2)
+
+    async def both():
+        async with anyio.create_task_group() as group:
+            group.start_soon(beside)
+            await harness.operations.run(partial(work, app, clock, None, page=2))
+
+    harness._run(both())
+    book = harness._run(commands.open_book(app, harness._aws))
+    assert harness._run(book.read("0001")).phase == "done"
+    right = {order.order_id for order in harness.scan(Order) if order.status_day == "PAID#d1"}
+    assert right == set(LISTED) - {"9"}
+    for phase in ("scanning", "verifying"):
+        tally = harness._run(TallyBook(book.store, "0001").read(f"0001.1.{phase}.0"))
+        assert (tally.scanned, tally.missing, tally.errors) == (len(LISTED), 1, 0), phase
+
+
+@pytest.fixture
+def chosen(tmp_path):
+    path = tmp_path / "keys.jsonl"
+    keys = (migrating.Order.key(user="ann", order_id=n) for n in LISTED)
+    path.write_text("".join(json.dumps({"PK": k.pk, "SK": k.sk}) + "\n" for k in keys))
+    return partial(chosen_by_two, str(path)), shared
+
+
+def test_one_of_two_processes_with_a_list_of_keys_is_killed_at_any_call_and_each_line_counts_once(
+    chosen,
+):
+    assert list(every_crash(*chosen, part="operation", sample=SAMPLE))
+
+
+def test_one_of_two_processes_with_a_list_of_keys_stands_still_at_any_call_and_counts_no_line_late(
+    chosen,
+):
+    assert list(every_freeze(*chosen, part="operation", sample=SAMPLE))
 
 
 def test_a_process_that_asks_for_no_phase_before_it_writes_is_found(monkeypatch):

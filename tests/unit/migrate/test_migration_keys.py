@@ -16,6 +16,7 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, keys, steps
 from streamkit.migrate.keys import KeyPages, open_keys, tag_of
+from streamkit.migrate.limits import Limit
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
@@ -87,13 +88,14 @@ async def read_all(source, total, limit, schema=SCHEMA):
 
 
 @pytest.mark.parametrize("chunk", [7, 64 * 1024])
+@pytest.mark.parametrize("between", ["\n", "\n\n"])
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 async def test_each_line_is_in_one_segment_however_the_list_is_cut(
-    tmp_path, monkeypatch, chunk, end
+    tmp_path, monkeypatch, chunk, between, end
 ):
     monkeypatch.setattr(keys, "_CHUNK", chunk)
     path = tmp_path / "keys.jsonl"
-    path.write_text("\n\n".join(line(10 ** (n % 9) + n) for n in range(20)) + end)
+    path.write_text(between.join(line(10 ** (n % 9) + n) for n in range(20)) + end)
     expected = [f"ORDER#{10 ** (n % 9) + n}" for n in range(20)]
     for total in (1, 2, 3, 16, 1000):
         for limit in (1, 3, 100):
@@ -355,6 +357,19 @@ def test_a_list_that_has_changed_stops_the_migration_where_it_is(tmp_path):
         listed(path, 1, 2)
         assert (await place.run()).phase == "done"
         assert place.labelled() == [1, 2]
+
+    at(test)
+
+
+def test_a_limit_of_read_units_holds_for_items_that_are_read_by_their_keys(tmp_path):
+    source = listed(tmp_path / "keys.jsonl", *[1] * 100)
+
+    async def test(place):
+        clock = place.world.clock
+        begun, limit = clock.time(), Limit(max_reads=1.0)
+        state = await place.run(source, limit=limit)
+        assert state.phase == "done"
+        assert clock.time() - begun >= 180  # of two passes of 100 units, some were saved before
 
     at(test)
 
