@@ -55,6 +55,15 @@ LeasesOption = Annotated[
     typer.Option("--leases", help="The KCL's lease table, if `consumers import-kcl` reads it."),
 ]
 
+KeysOption = Annotated[
+    str,
+    typer.Option(
+        "--keys-from",
+        metavar="s3://BUCKET/KEY",
+        help="The list of keys that `migrate --keys-from` reads, if it is in S3.",
+    ),
+]
+
 
 def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
@@ -72,6 +81,7 @@ def iam(  # noqa: PLR0913 - each is an option
     deny_application: DenyOption = False,
     no_leading_keys: AnyKeyOption = False,
     leases: LeasesOption = None,
+    keys_from: KeysOption = "",
     why: Annotated[
         bool,
         typer.Option("--why", help="Print the reason for each statement instead of the policy."),
@@ -98,6 +108,7 @@ def iam(  # noqa: PLR0913 - each is an option
             function=function,
             leading_keys=not no_leading_keys,
             leases=leases,
+            keys_from=keys_from,
         )
     if why:
         _describe(policy)

@@ -1,6 +1,7 @@
 """The policies that `iam` computes, held against what the engine was asked."""
 
 import importlib
+import random
 from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,11 +12,16 @@ import pytest
 from handlers.shop.entities import Customer, Order, Status
 from handlers.shop.handlers import SHAPE
 from handlers.shop.handlers import app as shop_app
-from streamkit import App, Entity, Inserted
+from streamkit import App, Entity, Inserted, Set
 from streamkit.core.parked.queues import Selection, list_parked
-from streamkit.core.tables import open_store
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import open_store, survey
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
+from streamkit.migrate import commands
+from streamkit.migrate.planning import plan_migration
+from streamkit.migrate.running import Runner
+from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.budget import read_estimate
 from streamkit.operate.consumers import list_consumers, pause_consumer, resume_consumer
 from streamkit.operate.deletion import delete_consumer
@@ -32,9 +38,9 @@ from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import recording, trial
 from streamkit.testing.hosts import Functions
-from streamkit.testing.loop import EPOCH
+from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.migrations import migrate
-from streamkit.testing.world import Process
+from streamkit.testing.world import Process, World
 from tests.permissions import ACCOUNT, REGION, allows, noted
 
 LEASES = "kcl-leases"
@@ -163,6 +169,40 @@ def test_a_migration_may_do_all_that_it_does_and_so_may_workers_meanwhile():
         asked = requests.of(actor)
         assert len(asked) > 20
         assert [r for r in asked if not allows(policy, r)] == []
+
+
+def numbered(number: int) -> Set[Bill]:
+    return Set(customer=f"{number}")
+
+
+def test_a_migration_of_chosen_items_may_read_those_of_its_entity_and_no_others(tmp_path):
+    path, app = tmp_path / "keys.jsonl", App("shop", table="Shop")
+    app.migration("0001", Bill)(numbered)
+
+    async def main():
+        world, migration = World.create(1), app.migrations["0001"]
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Bill,), stream=True)
+            await Billing().open(aws, (await survey(app, aws)).table, random.Random(1))
+        given = {"clock": world.clock, "rng": random.Random(1)}
+        async with world.clients(Process("migrator")) as aws:
+            await plan_migration(app, aws, migration, keys_from=str(path), **given)
+            chosen = {"keys_from": str(path), "clock": world.clock}
+            await commands.begin(app, aws, migration, segments=2, **chosen)
+            assert (await Runner(app, aws, migration, **given).run()).phase == "done"
+            assert (await verify_migration(app, aws, migration, **given)).ok
+
+    def refused(*keys):
+        path.write_text("".join(f'{{"PK": "{key}", "SK": "BILL"}}\n' for key in keys))
+        with noted() as requests:
+            run_virtually(main, seed=1)
+        asked, policy = requests.of("migrator"), policy_for(app, "migrate", PLACE).to_dict()
+        read = {r.keys for r in asked if r.action == "dynamodb:GetItem"}
+        assert {(key,) for key in keys} <= read
+        return {r.keys for r in asked if not allows(policy, r)}
+
+    assert refused("BILL#1", "BILL#99") == set()
+    assert refused("BILL#1", "CUSTOMER#a") == {("CUSTOMER#a",)}
 
 
 async def everything(world, app, aws):

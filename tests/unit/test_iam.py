@@ -412,6 +412,20 @@ def test_a_queue_of_an_emulator_is_named_by_its_path():
     assert statement.resources == ("arn:aws:sqs:eu-central-1:000000000000:q",)
 
 
+@pytest.mark.parametrize("host", ["migrate", "operator"])
+def test_a_list_of_keys_in_a_bucket_may_be_read_and_nothing_beside_it(host):
+    def reads(source, name, host=host):
+        policy = policy_for(an_app(), host, PLACE, keys_from=source).to_dict()
+        return allows(policy, Request("s3:GetObject", f"arn:aws:s3:::{name}"))
+
+    source = "s3://lists/2026/*.jsonl"
+    assert reads(source, "lists/2026/*.jsonl")
+    assert not reads(source, "lists/2026/other.jsonl")
+    assert not reads(source, "lists/2026/*.jsonl", "worker")
+    assert not reads("", "lists/2026/*.jsonl")
+    assert not reads("keys.jsonl", "keys.jsonl")
+
+
 def test_the_functions_may_write_their_log_and_a_worker_may_not():
     group = f"arn:aws:logs:eu-central-1:{ACCOUNT}:log-group:/aws/lambda/deals"
     request = Request("logs:PutLogEvents", f"{group}:log-stream:x")

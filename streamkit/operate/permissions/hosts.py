@@ -32,7 +32,11 @@ from streamkit.operate.permissions.document import (
     only_keys,
 )
 from streamkit.operate.permissions.place import AccountPlace
-from streamkit.operate.permissions.sinks import archive_statements, sink_statement
+from streamkit.operate.permissions.sinks import (
+    archive_statements,
+    keys_statements,
+    sink_statement,
+)
 from streamkit.operate.replay_report import replay_name
 from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 
@@ -55,6 +59,7 @@ def policy_for(
     function: str = "*",
     leading_keys: bool = True,
     leases: str | None = None,
+    keys_from: str = "",
 ) -> IamPolicy:
     """Compute the policy of a host that runs an app with its listeners.
 
@@ -67,9 +72,10 @@ def policy_for(
         leading_keys: restrict partition keys to patterns; without, any item is allowed, as where
             partition keys are binary.
         leases: the lease table of a KCL, for an operator that will import it.
+        keys_from: the list of keys of chosen items, for a migration that will read it.
     """
     building = _Building(app, host, place or AccountPlace(), leading_keys=leading_keys)
-    return building.policy(function, leases)
+    return building.policy(function, leases, keys_from)
 
 
 class _Building:
@@ -87,7 +93,7 @@ class _Building:
         self.reads = "Query" in self.access.own
         self.found: list[Statement] = []
 
-    def policy(self, function: str, leases: str | None) -> IamPolicy:
+    def policy(self, function: str, leases: str | None, keys_from: str) -> IamPolicy:
         """Return the policy, with all statements."""
         self._describe()
         self._stream()
@@ -99,6 +105,8 @@ class _Building:
         if leases is not None:
             why = "`consumers import-kcl` reads the KCL's leases"
             self._allow("ScanLeases", ["Scan"], [self.place.of_table(leases, self.app.table)], why)
+        if self.host in ("migrate", "operator"):
+            self.found += keys_statements(keys_from, self.place)
         notes = [*self.access.notes, *self._sinks(), _KMS]
         policy = IamPolicy(tuple(self.found))
         if policy.size > MANAGED_MAX:

@@ -1,4 +1,4 @@
-"""Compute what a delivery to each kind of sink needs, and an archive. Pure.
+"""Compute what a delivery to each kind of sink needs, an archive, and a list of keys. Pure.
 
 In: a sink, and the account and Region of the app. Out: a statement for a sink of AWS; None for a
 sink that IAM does not protect, or that is the user's own.
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from streamkit.archive.bucket import BucketArchive
 from streamkit.archive.objects import Archive
-from streamkit.operate.permissions.document import Statement
+from streamkit.operate.permissions.document import Statement, literal
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
@@ -39,6 +39,16 @@ def archive_statements(archive: Archive, place: AccountPlace) -> list[Statement]
         Statement("Archive", actions, (objects,), "write the archive, and read it"),
         Statement("ArchiveList", ("s3:ListBucket",), (bucket,), "find objects of the archive"),
     ]
+
+
+def keys_statements(source: str, place: AccountPlace) -> list[Statement]:
+    """Return the statement that a migration needs for a list of keys; none for a file."""
+    parts = urlsplit(source)
+    if parts.scheme != "s3":
+        return []
+    item = f"arn:{place.partition}:s3:::{parts.netloc}{literal(parts.path)}"
+    why = "`--keys-from` reads the keys of the chosen items"
+    return [Statement("KeysOfItems", ("s3:GetObject",), (item,), why)]
 
 
 def _needed(sink: Any, place: AccountPlace) -> tuple[tuple[str, ...], str] | None:
