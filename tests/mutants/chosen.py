@@ -75,4 +75,12 @@ MUTANTS = (
         "an older release pauses a migration of chosen items, and its scan becomes one of the whole table",
         test="tests/unit/migrate/test_migration_keys.py::test_a_release_that_knows_no_list_sees_another_definition",
     ),
+    Mutant(
+        "list-of-keys-anywhere-in-its-bucket",
+        "operate/permissions/sinks.py",
+        "{parts.netloc}{literal(parts.path)}",
+        "{parts.netloc}/*",
+        "a migration may read every object beside the list of its keys",
+        test="tests/unit/test_iam.py::test_a_list_of_keys_in_a_bucket_may_be_read_and_nothing_beside_it",
+    ),
 )

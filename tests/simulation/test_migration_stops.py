@@ -155,13 +155,13 @@ def chosen(tmp_path):
 def test_one_of_two_processes_with_a_list_of_keys_is_killed_at_any_call_and_each_line_counts_once(
     chosen,
 ):
-    assert list(every_crash(*chosen, part="operation", sample=SAMPLE))
+    assert list(every_crash(*chosen, part="operation", sample=4 * SAMPLE))
 
 
 def test_one_of_two_processes_with_a_list_of_keys_stands_still_at_any_call_and_counts_no_line_late(
     chosen,
 ):
-    assert list(every_freeze(*chosen, part="operation", sample=SAMPLE))
+    assert list(every_freeze(*chosen, part="operation", sample=4 * SAMPLE))
 
 
 def test_a_process_that_asks_for_no_phase_before_it_writes_is_found(monkeypatch):
