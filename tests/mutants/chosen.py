@@ -83,4 +83,14 @@ MUTANTS = (
         "a migration may read every object beside the list of its keys",
         test="tests/unit/test_iam.py::test_a_list_of_keys_in_a_bucket_may_be_read_and_nothing_beside_it",
     ),
+    Mutant(
+        "numbers-of-a-page-before-its-segment",
+        "migrate/passing.py",
+        '            await segment.advance(reply.get("LastEvaluatedKey"), [action])\n',
+        '            after = reply.get("LastEvaluatedKey")\n'
+        "            await segment.advance(segment.last or after, [action])\n"
+        "            await segment.advance(after)\n",
+        "what a page did is counted again by the process that takes over between two commits",
+        test="tests/simulation/test_migration_stops.py::test_one_of_two_processes_with_a_list_of_keys_is_killed_at_any_call_and_each_line_counts_once",
+    ),
 )
