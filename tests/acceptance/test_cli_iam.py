@@ -43,6 +43,13 @@ def test_the_application_is_kept_off_control_items(shop):
     assert statement["Condition"] == {"ForAnyValue:StringLike": keys}
 
 
+def test_a_migration_may_read_the_list_of_keys_that_it_is_told(shop):
+    source = ("--keys-from", "s3://lists/keys.jsonl")
+    found, _ = policy(shop, "--host", "migrate", "--region", "cn-north-1", *source)
+    (resource,) = (s["Resource"] for s in found["Statement"] if s["Action"] == ["s3:GetObject"])
+    assert resource == ["arn:aws-cn:s3:::lists/keys.jsonl"]
+
+
 def test_reasons_are_printed_if_asked_for(shop):
     done = shop.run("iam", "shop", "--why")
     assert "heartbeats" in done.stdout
