@@ -28,7 +28,7 @@ from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors, retry_errors
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
-from streamkit.migrate.state import StateBook
+from streamkit.migrate.state_book import StateBook
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
