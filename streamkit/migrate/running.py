@@ -219,7 +219,7 @@ class Runner:
         log.warning("migration.begins_anew", migration=state.id, run=state.run)
 
         def anew(now: State) -> State:
-            if now.run != state.run:
+            if now.run != state.run or not self._captures(now):
                 return now
             moment = self.clock.time()
             switched = now.phase in SWITCHED or now.direction == "back"

@@ -103,6 +103,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_adversary.py::test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning",
     ),
     Mutant(
+        "begun-anew-after-the-end",
+        "migrate/running.py",
+        "if now.run != state.run or not self._captures(now):",
+        "if now.run != state.run:",
+        "a process that finds changes lost when others are through begins what is done once more",
+        test="tests/simulation/test_migration_adversary.py::test_changes_that_are_lost_when_others_are_through_begin_nothing_anew",
+    ),
+    Mutant(
         "failed-switch-passed-over",
         "migrate/phase_pass.py",
         '{"verifying", *_ALL_RIGHT} else 0',

@@ -321,6 +321,27 @@ def test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning(
     assert (state.phase, state.run) == (then, 2)
 
 
+async def lost_when_others_are_through(before, after):
+    async with site_of(migrating.rekey()) as site:
+        runner, book, state = await runner_in(site, *before)
+        await book.write(state, replace(state, phase=after))
+        await runner._begin_anew(state)
+        return await book.read("0001")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("closing", "forward"), "done"),
+        (("unturning", "back"), "dropping"),
+        (("unturning", "back"), "rolled back"),
+    ],
+)
+def test_changes_that_are_lost_when_others_are_through_begin_nothing_anew(before, after):
+    state = run(lost_when_others_are_through, before, after)
+    assert (state.phase, state.run) == (after, 1)
+
+
 async def of_another_definition(joins):
     async with site_of(migrating.rekey()) as site:
         _, book, state = await runner_in(site, "soaking")
