@@ -3,7 +3,8 @@
 A command mostly sleeps: until the next poll, the next heartbeat, the end of a lease. While it waits
 for no answer of a service and for no thread, nothing can happen before its next timer, unless a
 third process takes part. So the clock of its loop jumps there; while it waits for an answer, time
-is real. If other processes take part, the clocks of all of them run faster, by the same rate: for
+is real, and so it is for a second after a call was throttled, because the service counts seconds of
+its own. If other processes take part, the clocks of all of them run faster, by the same rate: for
 that they are started as `python -m tests.hurried RATE COMMAND…`. The time of day, which the service
 has too, stays real.
 """
@@ -22,12 +23,16 @@ import anyio
 import anyio.to_thread
 from aiobotocore.httpsession import AIOHTTPSession
 
+from streamkit import aws
 from streamkit.cli import main
 
 try:
     from streamkit.progress.clock import SystemClock
 except ModuleNotFoundError:  # in the version that was released before
     from streamkit.clock import SystemClock  # type: ignore[import-not-found,no-redef]
+
+
+_SECOND = 1.0
 
 
 class _Hurry:
@@ -38,11 +43,18 @@ class _Hurry:
         self.awaited = 0
         """Calls of services and of threads that have not answered yet."""
         self.jumped = 0.0
+        self.throttled = -_SECOND
         self._began = time.monotonic()
 
     def monotonic(self) -> float:
         passed = time.monotonic() - self._began
         return self._began + passed * self.rate + self.jumped
+
+    @property
+    def jumps(self) -> bool:
+        """Whether nothing can happen before the next timer."""
+        calm = time.monotonic() > self.throttled + _SECOND
+        return self.alone and calm and not self.awaited
 
 
 class _Selector(selectors.DefaultSelector):
@@ -55,7 +67,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        if self._hurry.awaited or not self._hurry.alone:
+        if not self._hurry.jumps:
             return super().select(timeout / self._hurry.rate)
         ready = super().select(0)
         if not ready:
@@ -92,12 +104,19 @@ def hurried(rate: float = 1, *, alone: bool) -> Iterator[None]:
 
         return counted
 
+    def told(error: Exception) -> None:
+        hurry.throttled = time.monotonic()
+        if tell_repeated is not None:
+            tell_repeated(error)
+
+    tell_repeated = getattr(aws, "tell_repeated", None)  # the released version has none
     run = partial(anyio.run, backend_options={"loop_factory": lambda: _HurriedLoop(hurry)})
     threads = anyio.to_thread
     with (
         mock.patch.object(anyio, "run", run),
         mock.patch.object(AIOHTTPSession, "send", awaited(AIOHTTPSession.send)),
         mock.patch.object(threads, "run_sync", awaited(threads.run_sync)),
+        mock.patch.object(aws, "tell_repeated", told, create=True),
         mock.patch.object(SystemClock, "monotonic", staticmethod(hurry.monotonic)),
     ):
         yield
