@@ -4,7 +4,9 @@ Each kind of handler is made by a function of an app, so that any of them can st
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import Annotated
+from unittest import mock
 
 from streamkit import (
     Add,
@@ -22,6 +24,7 @@ from streamkit import (
     Top,
 )
 from streamkit.core import dispatch, runs
+from streamkit.kinds.aggregate.adding import Delta, GroupTotals
 from streamkit.testing import Harness
 from streamkit.testing.chance import repeatable
 from tests.rigs import Rig
@@ -155,6 +158,13 @@ def runs_per_change(kinds: tuple[str, ...], backlog: int, groups: int = GROUPS) 
         times += 1
         resolve(*arguments)  # type: ignore[arg-type]
 
+    add = GroupTotals.add
+
+    def summed(totals: GroupTotals, deltas: Sequence[Delta]) -> None:
+        nonlocal times
+        times += 1
+        add(totals, deltas)
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(repeatable(0))
         harness = stack.enter_context(Rig(app, shards=1))
@@ -164,6 +174,7 @@ def runs_per_change(kinds: tuple[str, ...], backlog: int, groups: int = GROUPS) 
         for module in (dispatch, runs):  # of `def` handlers, and of all others
             module.resolve = counted  # type: ignore[attr-defined]
             stack.callback(setattr, module, "resolve", resolve)
+        stack.enter_context(mock.patch.object(GroupTotals, "add", summed))  # of changes in blocks
         harness.settle()
         _compare(harness, kinds, bids)
     return times / backlog / len(kinds)
