@@ -51,7 +51,7 @@ def on() -> Figure:
     return replayed(Case("on", changes=7_000))
 
 
-@row("on, with one Put each, beside an aggregate", unit=RATE, of=USUAL, bar=1.9)
+@row("on, with one Put each, beside an aggregate", unit=RATE, of=USUAL, bar=1.7)
 def on_beside_an_aggregate() -> Figure:
     return replayed(Case("both", changes=7_000))
 
