@@ -71,7 +71,8 @@ class Adders:
         """
         fed = aim.cascades.fed()
         found: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
-        mixed, images = dict(found), {}
+        mixed: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
+        images: dict[tuple[type[Entity], Kind], Callable[[Record], Images]] = {}
         for place, handlers in listeners.items():
             adding = [handler for handler in handlers if isinstance(handler.run, Adder)]
             joining = place[0] not in fed and all(_joins(handler, aim) for handler in handlers)

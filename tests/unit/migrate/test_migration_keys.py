@@ -18,15 +18,14 @@ from streamkit.migrate import commands, keys, steps
 from streamkit.migrate.keys import KeyPages, open_keys, tag_of
 from streamkit.migrate.limits import Limit
 from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import read_state
 from streamkit.migrate.tallies import TallyBook
-from streamkit.migrate.verifying import verify_migration
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.unit.migrate.places import Place
 
 SCHEMA = TableSchema("Shop", pk="PK", sk="SK", pk_type="S", sk_type="S", indexes={})
 BINARY = TableSchema("Shop", pk="PK", sk="SK", pk_type="B", sk_type="N", indexes={})
@@ -228,17 +227,8 @@ async def test_an_object_that_has_changed_is_not_read(bucket):
 # -- migrations ------------------------------------------------------------------------------------
 
 
-class Place:
+class ChosenPlace(Place):
     """A table with orders, and a migration of chosen ones."""
-
-    def __init__(self, world, aws, app, schema):
-        self.world, self.aws, self.app, self.schema = world, aws, app, schema
-        self.migration = app.migrations["0001"]
-
-    async def put(self, *items):
-        for item in items:
-            wire = item.attributes(self.schema)
-            await self.aws.dynamodb.put_item(TableName="Shop", Item=wire)
 
     async def run(self, source=None, **options):
         if source is not None:
@@ -246,16 +236,8 @@ class Place:
             await commands.begin(self.app, self.aws, self.migration, **given)
         return await self.runner().run()
 
-    def runner(self):
-        clock = self.world.clock
-        return Runner(self.app, self.aws, self.migration, clock=clock, rng=random.Random(1))
-
     async def state(self):
         return await (await commands.open_book(self.app, self.aws)).read("0001")
-
-    async def verify(self, **options):
-        given = {"clock": self.world.clock, "rng": random.Random(2)}
-        return await verify_migration(self.app, self.aws, self.migration, **given | options)
 
     def labelled(self):
         return sorted(int(i["number"]["N"]) for i in self.world.items("Shop") if "label" in i)
@@ -273,7 +255,7 @@ def at(place_of_test, function=label, **options):
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, "Shop", (Order, Label), stream=True)
             tables = await survey(app, aws)
-            place = Place(world, aws, app, tables.table)
+            place = ChosenPlace(world, aws, app, tables.table)
             await place.put(*(Order(number=n) for n in range(10)), Shelf(shelf=1))
             await anyio.sleep(3600)  # else these are changes that the migration follows
             return await place_of_test(place)

@@ -1,7 +1,6 @@
 """Verification: what is wrong is found, what is under way raises no alarm, and nothing is written."""
 
 import gc
-import random
 import tracemalloc
 
 import anyio
@@ -16,15 +15,14 @@ from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.family import Family
 from streamkit.migrate.mending import list_errors, open_work, retry_errors, waive_errors
 from streamkit.migrate.orphans import PairSearch
-from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.verifying import verify_migration
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX, render
 from streamkit.progress.scan.places import place_text
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.unit.migrate.places import Place
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
@@ -52,17 +50,8 @@ def unfile(filed: Filed) -> Order:
     return Order(number=filed.number, status=filed.status)
 
 
-class Place:
+class OrderPlace(Place):
     """A table with orders, and a migration of them."""
-
-    def __init__(self, world, aws, app, schema):
-        self.world, self.aws, self.app, self.schema = world, aws, app, schema
-        self.migration = app.migrations["0001"]
-
-    async def put(self, *items):
-        for item in items:
-            wire = item.attributes(self.schema)
-            await self.aws.dynamodb.put_item(TableName="Shop", Item=wire)
 
     async def delete(self, item):
         key = item.item_key.wire(self.schema)
@@ -76,17 +65,9 @@ class Place:
         else:
             await getattr(steps, step)(self.app, self.aws, "0001", by="op")
 
-    def runner(self):
-        clock = self.world.clock
-        return Runner(self.app, self.aws, self.migration, clock=clock, rng=random.Random(1))
-
     async def run(self, step="apply"):
         await self.begin(step)
         return (await self.runner().run()).phase
-
-    async def verify(self, **options):
-        given = {"clock": self.world.clock, "rng": random.Random(2)}
-        return await verify_migration(self.app, self.aws, self.migration, **given | options)
 
     def items(self):
         return self.world.items("Shop")
@@ -112,7 +93,7 @@ def at(place_of_test, function=label, **options):
             await TableShape().create(aws.dynamodb, "Shop", (Order, Filed), stream=True)
             schema = (await survey(app, aws)).table
             with anyio.fail_after(3600):
-                return await place_of_test(Place(world, aws, app, schema))
+                return await place_of_test(OrderPlace(world, aws, app, schema))
 
     return run_virtually(main, seed=1)
 
