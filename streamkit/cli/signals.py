@@ -7,7 +7,6 @@ while a user's handler blocks the loop.
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -58,6 +57,9 @@ def graceful(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """End the process here; the next worker reads uncommitted changes again."""
-    sys.stderr.flush()
+    """End the process here; the next worker reads uncommitted changes again.
+
+    Nothing is flushed: the signal may have come while a line is written to stderr, and Python
+    refuses to enter that write a second time. Lines that are complete are written already.
+    """
     os._exit(int(ExitCode.INTERRUPTED))
