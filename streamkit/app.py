@@ -12,25 +12,20 @@ Names, types and templates are checked as they are declared; `preflight` checks 
 table. Every mistake raises `DeclarationError` and names the declaration and its line.
 """
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamkit.aws import connect
-from streamkit.core.cascades import Cascades, same_items
-from streamkit.core.handler import Handler, Policy, fingerprint_of
-from streamkit.core.routes import Routes
+from streamkit.core.handler import Handler, Policy
 from streamkit.core.table_shape import TableShape
-from streamkit.core.tables import Tables, survey
+from streamkit.core.tables import survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.kinds.registration import Registration
+from streamkit.kinds.lifespan import Lifespan, check_lifespan, open_lifespan
+from streamkit.kinds.recognition import Recognition
 from streamkit.model.declaration import Declaration
-from streamkit.model.schema import TableSchema
 from streamkit.observe.traces import Telemetry
-from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.stream.decode import Router
 from streamkit.stream.loss import OnLoss, check_on_loss
 from streamkit.stream.start import Start, read_start
 from streamkit.table import Table
@@ -41,10 +36,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 WRITER = "archive"
 """The name of the listener that writes an app's archive."""
-Lifespan = Callable[[], AsyncIterator[Any]]
 
 
-class App(Registration):
+class App(Recognition):
     """The entities and handlers of one consumer of one table's stream.
 
     Args:
@@ -137,13 +131,14 @@ class App(Registration):
     """Whether a handler's own `start=` made it: it must have every change since then."""
 
     @property
-    def _parent(self) -> "App | None":
-        return None
+    def head(self) -> "App":
+        """Return the app that it is a listener of, or itself."""
+        return self
 
     @property
     def writer(self) -> "App":
         """Return the consumer that writes this app's archive."""
-        return (self._parent or self).listeners[WRITER]
+        return self.head.listeners[WRITER]
 
     def shape_of(self, table: str) -> TableShape:
         """Return the declared shape of one of the app's tables, or the usual one."""
@@ -196,7 +191,7 @@ class App(Registration):
         exact: bool = False,
     ) -> "App":
         for wrong, why in (
-            (self._parent is not None, "a listener cannot have listeners; declare it on the app"),
+            (self.head is not self, "a listener cannot have listeners; declare it on the app"),
             (
                 name == WRITER and name in self.listeners,
                 "App(archive=...) has made it, to write the archive; an app has one archive",
@@ -241,82 +236,18 @@ class App(Registration):
         Raises:
             DeclarationError: it does not yield.
         """
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise DeclarationError(
-                f"{Declaration.of(function)}: a lifespan is an async def that yields once"
-            )
+        check_lifespan(function)
         self._lifespan = function
         return function
 
     @property
-    def entities(self) -> tuple[type[Entity], ...]:
-        """Return every entity that the app knows, each once; a listener knows those of its app."""
-        inherited = self._parent.entities if self._parent is not None else ()
-        own = (*self._entities, *(handler.entity for handler in self.handlers))
-        return tuple(dict.fromkeys([*own, *inherited]))
-
-    @property
-    def named(self) -> tuple[type[Entity], ...]:
-        """Return the entities that only annotations name; a listener knows those of its app."""
-        family = (self,) if self._parent is None else (self, self._parent)
-        handlers = [handler for app in family for handler in app.handlers]
-        # Sets have no fixed order, and routing must not depend on one.
-        found = [e for h in handlers for e in sorted(h.names, key=lambda one: one.__qualname__)]
-        return tuple(entity for entity in dict.fromkeys(found) if entity not in self.entities)
-
-    @property
-    def known(self) -> tuple[type[Entity], ...]:
-        """Return every entity by which items are told apart: those of `entities` and of `named`."""
-        return (*self.entities, *self.named)
-
-    @property
-    def head(self) -> "App":
-        """Return the app that it is a listener of, or itself."""
-        return self._parent or self
-
-    @property
     def resourceful(self) -> "App":
         """Return the app whose lifespan this one uses: a listener without one uses its app's."""
-        return self if self._parent is None or self._lifespan is not None else self._parent
+        return self if self._lifespan is not None else self.head
 
     def resources(self) -> AbstractAsyncContextManager[tuple[Any, ...]]:
         """Open the resources that `lifespan` yields, as a tuple."""
-        return _open(self.resourceful._lifespan)  # noqa: SLF001 - of the same class
-
-    def router(self, schema: TableSchema) -> Router:
-        """Return the router that tells this app's records apart.
-
-        Raises:
-            DeclarationError: two entities cannot be told apart on this table.
-        """
-        return Router(self.entities, schema, CONTROL_PREFIX, self.named)
-
-    def routes(self, tables: Tables) -> Routes:
-        """Return where this app's changes go.
-
-        Raises:
-            DeclarationError: two entities cannot be told apart on this table.
-        """
-        return Routes(self.router(tables.own), tables, self.cascades())
-
-    def cascades(self) -> Cascades:
-        """Return which entities' items carry an origin; an app and its listeners count as one."""
-        family = (self.head, *self.head.listeners.values())
-        same = same_items(typed=self.type_attribute is not None)
-        return Cascades(self.name, tuple(h for app in family for h in app.handlers), same)
-
-    def fingerprint(self) -> str:
-        """Return a digest of the handlers and definitions; a new one starts a new generation."""
-        return fingerprint_of(self.handlers)
-
-
-@asynccontextmanager
-async def _open(lifespan: Lifespan | None) -> AsyncIterator[tuple[Any, ...]]:
-    if lifespan is None:
-        yield ()
-        return
-    async with asynccontextmanager(lifespan)() as resources:
-        yield resources if isinstance(resources, tuple) else (resources,)
+        return open_lifespan(self.resourceful._lifespan)  # noqa: SLF001 - of the same class
 
 
 class _Listener(App):
@@ -334,7 +265,7 @@ class _Listener(App):
         self._head = parent
 
     @property
-    def _parent(self) -> App | None:
+    def head(self) -> App:
         return self._head
 
 

@@ -14,16 +14,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from pydantic.fields import FieldInfo
 
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode, is_short
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import dump_fields, validate_fields
-from streamkit.model.keys import Index, Key, StoredKey, wire_key
+from streamkit.model.item_as_read import ItemAsRead, stored_key
+from streamkit.model.keys import Index, Key, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.queries import Query, built_query
 from streamkit.model.schema import TableSchema
@@ -45,18 +46,9 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 _CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
 
-E = TypeVar("E", bound="Entity")
 
-
-class Entity(BaseModel):
-    """The base of all entities; a subclass without `pk` is an abstract base.
-
-    An item that was read remembers the key that it was read with, and so do its copies as long as
-    the fields in the key stay the same. So an update goes to the item that was seen, whatever key
-    its fields would build.
-    """
-
-    __slots__ = ("__stored_key__",)
+class Entity(ItemAsRead):
+    """The base of all entities; a subclass without `pk` is an abstract base."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -65,7 +57,6 @@ class Entity(BaseModel):
         ignored_types=(Index,),
     )
 
-    __entity__: ClassVar[EntitySpec | None] = None
     __declaration__: ClassVar[Declaration]
     __own_upcasts__: ClassVar[list[Upcast]] = []
     __also_read__: ClassVar[tuple[str, ...]] = ()
@@ -176,30 +167,6 @@ class Entity(BaseModel):
             return Key(entity, pk, sk, fields, unstored=unstored)
         return Key(entity, *built_key(self), fields)
 
-    def __copy__(self) -> Self:
-        """Copy the item; the copy is of the same stored item."""
-        return _same_item(self, super().__copy__())
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy the item and its values; the copy is of the same stored item."""
-        return _same_item(self, super().__deepcopy__(memo))
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the item with other values; with another key field it is another item."""
-        copied = super().model_copy(update=update, deep=deep)
-        spec = type(self).__entity__
-        for name in (update or {}).keys() & (spec.key_fields if spec else ()):
-            if getattr(copied, name) != getattr(self, name):
-                object.__setattr__(copied, "__stored_key__", None)
-        return copied
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field of an entity that is declared mutable."""
-        super().__setattr__(name, value)
-        spec = type(self).__entity__
-        if spec is not None and name in spec.key_fields:
-            object.__setattr__(self, "__stored_key__", None)
-
     def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
         """Return the whole item for a put: fields, keys, index keys and the type attribute.
 
@@ -301,30 +268,6 @@ def built_key(item: Entity) -> tuple[str, str | None]:
     """Return the texts of the key that an item's fields build, whatever key it was read with."""
     spec = spec_of(type(item))
     return spec.pk.build(item), spec.sk.build(item) if spec.sk else None
-
-
-def stored_key(item: Entity) -> StoredKey | None:
-    """Return the key that an item was read with; `None` for an item that was not read."""
-    try:
-        return _read_stored_key(item)
-    except AttributeError:
-        return None
-
-
-# Past pydantic's `__getattr__`, which takes three times as long to say that there is none.
-_read_stored_key: Callable[[Entity], StoredKey | None] = vars(Entity)["__stored_key__"].__get__
-
-
-def remember_key(item: Entity, key: StoredKey) -> None:
-    """Store in an item the key that it was read with."""
-    object.__setattr__(item, "__stored_key__", key)
-
-
-def _same_item(item: Entity, other: E) -> E:
-    key = stored_key(item)
-    if key is not None:
-        remember_key(other, key)
-    return other
 
 
 def attribute_names(entity: type[Entity]) -> dict[str, str]:

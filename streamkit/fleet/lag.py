@@ -24,6 +24,7 @@ from streamkit.core.handler import Handler
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.errors import RetentionLost
+from streamkit.fleet.taken import is_over
 from streamkit.model.origin import read_origin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -157,7 +158,7 @@ def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: H
 
 def bound(cursor: Cursor, now: float, founded: float = 0.0) -> Lag:
     """Return the lag by the cursor alone; `founded` is when its consumer began, 0 if unknown."""
-    if cursor.finished:
+    if is_over(cursor):
         return Lag(0.0, "measured")
     read = max(cursor.seen, cursor.since)
     if cursor.position == START:
@@ -221,7 +222,7 @@ async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clo
 
     Every record of the application counts: which of them its handlers wait for is not known here.
     """
-    cursors = [cursor for cursor in (await store.read_all()).values() if not cursor.finished]
+    cursors = [cursor for cursor in (await store.read_all()).values() if not is_over(cursor)]
     oldest = sorted(cursors, key=lambda cursor: cursor.seen)[:_SHARDS_MAX]
     return [await measure(aws, stream_arn, each, _is_of_the_app, clock) for each in oldest]
 

@@ -5,14 +5,14 @@ kind of handler is imported when an app has one: functions on Lambda import the 
 start cold.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
-from streamkit.entity import Entity, Key, spec_of
+from streamkit.core.handler import Delivery, Migrations, OnFailure, Policy, Shadow
+from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError
+from streamkit.kinds.declared_aggregates import DeclaredAggregates
 from streamkit.kinds.declared_migrations import DeclaredMigrations
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.on import function_handler, with_statements
@@ -21,32 +21,23 @@ from streamkit.sinks.sink import Sink
 from streamkit.stream.start import Start
 
 if TYPE_CHECKING:
-    from streamkit.kinds.aggregate.aggregate import Aggregate
     from streamkit.kinds.derive import Conflict, Derivation
     from streamkit.kinds.mirror import Gone
 
 F = TypeVar("F", bound=Callable[..., Any])
-A = TypeVar("A", bound="type[Aggregate[Any]]")
 S = TypeVar("S", bound=Sink)
 
 
-class Registration(DeclaredMigrations, ABC):
+class Registration(DeclaredAggregates, DeclaredMigrations):
     """The registrations of one consumer: the part of an `App` that its decorators fill."""
 
     name: str
 
     def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
-        super().__init__()
-        self.handlers: list[Handler] = []
-        self.aggregates: list[type[Aggregate[Any]]] = []
+        DeclaredAggregates.__init__(self, entities, policy)
+        DeclaredMigrations.__init__(self)
         self.sinks: list[Sink] = []
         self._derivations: dict[str, Derivation] = {}
-        self._entities = list(entities)
-        self._policy = policy
-
-    @abstractmethod
-    def _beginning(self, handler: Handler, start: Start | str | None) -> "Registration":
-        """Return where a handler is added: here, or on a consumer that it begins by itself."""
 
     @overload
     def on(self, function: F, /) -> F: ...
@@ -210,7 +201,7 @@ class Registration(DeclaredMigrations, ABC):
             mirror = read_mirror(target, name=name, copies=copies, source=source, gone=gone)
             policy = self._changed_policy(timeout, attempts, None)
             for handler in mirror_handlers(mirror, when, policy):
-                self._add(handler)
+                self.add_handler(handler)
             return target
 
         return register
@@ -244,7 +235,7 @@ class Registration(DeclaredMigrations, ABC):
         from streamkit.kinds.derive import derive_handler
 
         def register(target: F) -> F:
-            self._add(
+            self.add_handler(
                 derive_handler(
                     target,
                     name=name,
@@ -267,83 +258,3 @@ class Registration(DeclaredMigrations, ABC):
             raise DeclarationError(f"App({self.name!r}) has a sink {sink.name!r} already")
         self.sinks.append(sink)
         return sink
-
-    @overload
-    def aggregate(self, aggregate: A, /) -> A: ...
-
-    @overload
-    def aggregate(self, /, *, start: Start | str) -> Callable[[A], A]: ...
-
-    def aggregate(
-        self, aggregate: A | None = None, /, *, start: Start | str | None = None
-    ) -> A | Callable[[A], A]:
-        """Register an aggregate; its items are kept exactly in step with their source.
-
-        Args:
-            aggregate: the class, when used without parentheses.
-            start: as for `on`: it counts what has changed since then.
-
-        Raises:
-            DeclarationError: it has no measure, no source or no recognisable group, or its name is
-                taken.
-        """
-        if aggregate is not None:
-            return self._add_aggregate(aggregate)
-
-        def register(target: A) -> A:
-            from streamkit.kinds.aggregate.handling import aggregate_handler
-
-            handler = aggregate_handler(target, self._policy)
-            return self._beginning(handler, start).aggregate(target)
-
-        return register
-
-    def _add_aggregate(self, aggregate: A) -> A:
-        from streamkit.kinds.aggregate.aggregate import stored_as
-        from streamkit.kinds.aggregate.emptying import emptying_handler
-        from streamkit.kinds.aggregate.extremes import extremes_of
-        from streamkit.kinds.aggregate.handling import aggregate_handler
-
-        handler = aggregate_handler(aggregate, self._policy)
-        if extremes_of(aggregate):
-            from streamkit.kinds.aggregate.ranked import ranked_handler
-
-            handler = ranked_handler(aggregate, handler)
-        self._add(handler)
-        self._entities.append(stored_as(aggregate))
-        self.aggregates.append(aggregate)
-        emptying = emptying_handler(aggregate, self._policy)
-        if emptying is not None:
-            self._add(emptying)
-        return aggregate
-
-    def add_handler(self, handler: Handler) -> None:
-        """Register a handler that was made elsewhere.
-
-        Raises:
-            DeclarationError: its name is taken.
-        """
-        self._add(handler)
-
-    def _changed_policy(
-        self, timeout: float | None, attempts: int | None, on_failure: OnFailure | None
-    ) -> Policy:
-        if attempts is not None and attempts < 1:
-            raise DeclarationError(f"attempts={attempts}: the first attempt counts, so at least 1")
-        default = self._policy
-        return replace(
-            default,
-            timeout_seconds=default.timeout_seconds if timeout is None else timeout,
-            attempts=attempts or default.attempts,
-            on_failure=on_failure or default.on_failure,
-        )
-
-    def _add(self, handler: Handler) -> None:
-        for other in self.handlers:
-            if other.name == handler.name:
-                raise DeclarationError(
-                    f"{handler.declared}: a handler named {handler.name!r} exists already, at"
-                    f" {other.declared}; give one of them name="
-                )
-        spec_of(handler.entity)
-        self.handlers.append(handler)

@@ -4,7 +4,7 @@ In: a table, and the table of the control items. Out: what is stored of each con
 found through directories, never by a scan.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -14,6 +14,8 @@ from streamkit.fleet.directory import ConsumerEntry, entries
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.members import MemberList
 from streamkit.fleet.pausing import set_held, set_paused
+from streamkit.fleet.taken import is_over
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
@@ -21,7 +23,7 @@ from streamkit.progress.operation import said_of
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerReport:
+class ConsumerReport(JsonFields):
     """One consumer of one stream of a table.
 
     `current`: the stream is the one the table has now. `workers` counts heartbeat items; a worker
@@ -42,10 +44,6 @@ class ConsumerReport:
     paused: int
     needs_rebuild: tuple[str, ...]
     host: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ async def _consumer(ledgers: Ledgers, entry: ConsumerEntry) -> ConsumerReport:
         stream=entry.label,
         current=entry.label == ledgers.label,
         generation=generation.number if generation else None,
-        shards=sum(not cursor.finished for cursor in cursors.values()),
+        shards=sum(not is_over(cursor) for cursor in cursors.values()),
         workers=len(seen.members),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,

@@ -8,7 +8,7 @@ their keys.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.lag import listeners
 from streamkit.model.codec import decode_item, decode_number, encode_key
+from streamkit.model.json_fields import JsonFields
 from streamkit.model.origin import written_by
 from streamkit.model.schema import TableSchema
 from streamkit.operate.archives import open_archive
@@ -80,7 +81,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(JsonFields):
     """The explanation of one item; `kind` is `entity`, `control` or `unknown`.
 
     `digest` is its key in logs. `attributes` are the names of its attributes, `data` their values
@@ -109,10 +110,6 @@ class Explanation:
     def waiting(self) -> tuple[Listening, ...]:
         """The handlers for which changes of the item are parked."""
         return tuple(one for one in self.listening if one.state in ("parked", "stuck"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def explain_item(

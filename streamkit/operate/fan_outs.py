@@ -8,8 +8,8 @@ is fanned out next.
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -18,6 +18,7 @@ from streamkit.core.parked.payload import whole_record
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, read_head
 from streamkit.core.parking import Failure, Parked
 from streamkit.core.tables import AppTables, open_store, survey
+from streamkit.model.json_fields import JsonFields
 from streamkit.operate.redrive import discard_queue
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.stream.decode import Page
@@ -31,7 +32,7 @@ State = Literal["serving", "failed", "stuck"]
 
 
 @dataclass(frozen=True, slots=True)
-class FanOutStatus:
+class FanOutStatus(JsonFields):
     """One fan-out; `waiting` counts later changes of the item, `since` is in epoch seconds.
 
     `parked` counts the `served` recipients for which the change was parked in queues of their own.
@@ -51,10 +52,6 @@ class FanOutStatus:
     share: float | None = None
     speed: float | None = None
     left: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 def fan_outs(

@@ -9,7 +9,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -21,6 +21,7 @@ from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.copy_directory import CopyEntry
 from streamkit.kinds.injection import OWN
+from streamkit.model.json_fields import JsonFields
 from streamkit.stream.start import start_text
 
 _TOOLS = frozenset(OWN)
@@ -59,7 +60,7 @@ class HandlerOutline:
 
 
 @dataclass(frozen=True, slots=True)
-class AppOutline:
+class AppOutline(JsonFields):
     """What an app declares, and where it starts; `listeners` are the outlines of its listeners."""
 
     app: str
@@ -70,10 +71,6 @@ class AppOutline:
     handlers: tuple[HandlerOutline, ...]
     listeners: tuple["AppOutline", ...]
     start: str = "trim_horizon"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outline in JSON's types."""
-        return asdict(self)
 
 
 def outline_of(app: App) -> AppOutline:

@@ -17,7 +17,7 @@ stood still can write nothing later.
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import describe
 from streamkit.model.codec import decode, encode, wire_image
+from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past import PastChanges, open_past
 from streamkit.operate.restore_base import exported, is_own, scanned
@@ -54,7 +55,7 @@ Apply = Callable[[Sequence[Action]], Awaitable[object]]
 
 
 @dataclass(slots=True)
-class Restored:
+class Restored(JsonFields):
     """What a restore has read and written; times in epoch seconds.
 
     `unknown` says which items it cannot know, empty if it knows all. `losses` are what the archive
@@ -83,10 +84,6 @@ class Restored:
         deleted = sum(action.verb is Verb.DELETE for action in actions)
         self.deleted += deleted
         self.written += len(actions) - deleted
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def restore_table(

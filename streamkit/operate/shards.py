@@ -8,6 +8,7 @@ from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.lag import Lag, time_to_loss
 from streamkit.fleet.members import Member
+from streamkit.fleet.taken import is_over
 from streamkit.progress.control import Cursor
 
 
@@ -42,7 +43,7 @@ class ShardStatus:
 def unowned(cursors: Mapping[str, Cursor], members: Mapping[str, Member]) -> Iterator[str]:
     """Yield the open shards that no known worker owns."""
     for _, cursor in in_tree_order(cursors):
-        if not cursor.finished and cursor.owner not in members:
+        if not is_over(cursor) and cursor.owner not in members:
             yield cursor.name
 
 
@@ -70,7 +71,7 @@ def shard_statuses(
             parked_queues=sum(queues_of[chunk] for chunk in cursor.chunks),
             parked=by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
-            time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
+            time_to_loss_seconds=None if is_over(cursor) else time_to_loss(lags[cursor.name]),
             waits_for=waits.get(cursor.name, ()),
         )
 
@@ -109,12 +110,12 @@ def by_handler(parked: Iterable[Parked]) -> dict[str, int]:
 
 def worst_lag(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
     """Return the largest lag; None if there is no open shard, or the lag of one is unknown."""
-    seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
+    seconds = [lags[name].seconds for name, cursor in cursors.items() if not is_over(cursor)]
     known = [value for value in seconds if value is not None]
     return max(known) if known and len(known) == len(seconds) else None
 
 
 def time_left(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
     """Return the shortest time to a loss; None if no shard's is known."""
-    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not cursor.finished]
+    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not is_over(cursor)]
     return min((seconds for seconds in left if seconds is not None), default=None)

@@ -11,8 +11,8 @@ workers go on queueing meanwhile. The last change ends the queue IF nothing was 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from streamkit.app import App
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
@@ -36,6 +36,7 @@ from streamkit.kinds.fan_out.broadcasting import Broadcaster, SetAside, nothing_
 from streamkit.kinds.fan_out.fan_out import serving_one
 from streamkit.kinds.fan_out.serving import FanOutChange
 from streamkit.model.builds import Build
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.machine import Machine
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page
@@ -54,7 +55,7 @@ together."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueReport:
+class QueueReport(JsonFields):
     """The result for a parked queue: how many changes left it, and why the first one stays, if so.
 
     `due` is when the first change is tried again automatically, in epoch seconds; None if nothing
@@ -78,10 +79,6 @@ class QueueReport:
     def empty(self) -> bool:
         """Return whether nothing is parked in the queue any more."""
         return self.due is None and not self.stuck
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
-        return asdict(self)
 
 
 @dataclass

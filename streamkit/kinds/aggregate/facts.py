@@ -4,7 +4,7 @@ In: an app and clients. Out: one `AggregateFacts` each: its measures, how it is 
 its values are reliable. Only the generation's item is read, and one for each build.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.aws import Aws
@@ -15,6 +15,7 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.backfill import left_out
 from streamkit.kinds.aggregate.recount import measure_names
+from streamkit.model.json_fields import JsonFields
 
 State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]
 """The state of an aggregate.
@@ -28,7 +29,7 @@ too low until it ends; `needs rebuild`: it has missed changes, or its definition
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateFacts:
+class AggregateFacts(JsonFields):
     """One aggregate: `measures` by attribute, `spread` over so many items a group.
 
     `rebuilt` is when its last rebuild had counted everything except the items that are `left_out`
@@ -44,10 +45,6 @@ class AggregateFacts:
     declared: str
     rebuilt: int = 0
     left_out: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def list_aggregates(app: Consumer, aws: Aws) -> list[AggregateFacts]:

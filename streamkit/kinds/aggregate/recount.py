@@ -12,13 +12,14 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.entity import Entity, attribute_names, built_key, stored_key
+from streamkit.entity import Entity, attribute_names, built_key
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.kinds.aggregate.entries import RankedEntry
 from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, stored_entries
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.codec import NUMBERS, AttributeValue, decode
+from streamkit.model.item_as_read import stored_key
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 

@@ -11,10 +11,11 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from msgspec import Raw
 from pydantic import ValidationError
 
-from streamkit.entity import Entity, remember_key
+from streamkit.entity import Entity
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode_image, decode_item
 from streamkit.model.fields import CompiledModel, partial_model, problems
+from streamkit.model.item_as_read import remember_key
 from streamkit.model.keys import StoredKey
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import AliasChoices, AliasPath
 
-from streamkit.entity import Entity, attribute_names, built_key, spec_of, stored_key
+from streamkit.entity import Entity, attribute_names, built_key, spec_of
+from streamkit.model.item_as_read import stored_key
 from streamkit.model.key_reader import KeyReader
 from streamkit.model.keys import StoredKey, wire_key
 from streamkit.model.parts import without_suffix

@@ -1,0 +1,80 @@
+"""Declared aggregates: how aggregates are added to an app, each with the handlers that it needs.
+
+The kind itself is imported when an app has one: functions on Lambda import the app whenever they
+start cold.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from streamkit.core.handler import Handler, Policy
+from streamkit.entity import Entity
+from streamkit.kinds.handler_list import HandlerList
+from streamkit.stream.start import Start
+
+if TYPE_CHECKING:
+    from streamkit.kinds.aggregate.aggregate import Aggregate
+
+A = TypeVar("A", bound="type[Aggregate[Any]]")
+
+
+class DeclaredAggregates(HandlerList, ABC):
+    """The aggregates of one consumer, beside its other handlers."""
+
+    def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
+        super().__init__(entities, policy)
+        self.aggregates: list[type[Aggregate[Any]]] = []
+
+    @abstractmethod
+    def _beginning(self, handler: Handler, start: Start | str | None) -> "DeclaredAggregates":
+        """Return where a handler is added: here, or on a consumer that it begins by itself."""
+
+    @overload
+    def aggregate(self, aggregate: A, /) -> A: ...
+
+    @overload
+    def aggregate(self, /, *, start: Start | str) -> Callable[[A], A]: ...
+
+    def aggregate(
+        self, aggregate: A | None = None, /, *, start: Start | str | None = None
+    ) -> A | Callable[[A], A]:
+        """Register an aggregate; its items are kept exactly in step with their source.
+
+        Args:
+            aggregate: the class, when used without parentheses.
+            start: as for `on`: it counts what has changed since then.
+
+        Raises:
+            DeclarationError: it has no measure, no source or no recognisable group, or its name is
+                taken.
+        """
+        if aggregate is not None:
+            return self._add_aggregate(aggregate)
+
+        def register(target: A) -> A:
+            from streamkit.kinds.aggregate.handling import aggregate_handler
+
+            handler = aggregate_handler(target, self._policy)
+            return self._beginning(handler, start).aggregate(target)
+
+        return register
+
+    def _add_aggregate(self, aggregate: A) -> A:
+        from streamkit.kinds.aggregate.aggregate import stored_as
+        from streamkit.kinds.aggregate.emptying import emptying_handler
+        from streamkit.kinds.aggregate.extremes import extremes_of
+        from streamkit.kinds.aggregate.handling import aggregate_handler
+
+        handler = aggregate_handler(aggregate, self._policy)
+        if extremes_of(aggregate):
+            from streamkit.kinds.aggregate.ranked import ranked_handler
+
+            handler = ranked_handler(aggregate, handler)
+        self.add_handler(handler)
+        self._entities.append(stored_as(aggregate))
+        self.aggregates.append(aggregate)
+        emptying = emptying_handler(aggregate, self._policy)
+        if emptying is not None:
+            self.add_handler(emptying)
+        return aggregate
