@@ -144,10 +144,10 @@ def counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]
     """Play a scenario without a stop; return how many calls there are, and those that write."""
     with repeatable(_SEED), make() as harness:
         harness.freeze(at=_NEVER, part=part)  # starts a worker before the scenario, as a stop does
+        made = harness if part == "worker" else harness.operations
+        before = made.calls
         scenario(harness)
-        if part == "worker":
-            return harness.calls, harness.writes
-        return harness.operations.calls, harness.operations.writes
+        return made.calls - before, [n - before for n in made.writes if n >= before]
 
 
 def chosen(stops: Sequence[T], sample: int | None, seed: int) -> list[T]:

@@ -8,7 +8,6 @@ order of events.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -155,13 +154,10 @@ class Rig:
         self._stop_at(CrashPoint(at, moment, freezes=True), part)
 
     def _stop_at(self, point: CrashPoint, part: Part) -> None:
-        call = point.call
         if part == "operation":
-            there = replace(point, call=self.operations.calls + call)
-            self.operations.stop_at(there, self._thaw)
+            self.operations.stop_at(point, self._thaw)
         else:
-            process = self.worker.ensure()
-            process.crash = replace(point, call=process.calls + call)
+            self.worker.stop_at(point)
 
     def operate(self, work: Callable[[Aws], Awaitable[T]]) -> T:
         """Run an operation beside the worker in a process of its own, as a command does.
@@ -197,9 +193,11 @@ class Rig:
         return process
 
     def stop(self) -> None:
-        """Stop the worker gracefully, as SIGTERM does."""
-        if self.worker.runs:
-            self._run(self.worker.stop())
+        """Stop the worker gracefully, as SIGTERM does, and those that stood still and have thawed.
+
+        A worker that is frozen stops when it thaws, unless that is after the end.
+        """
+        self._run(self._stop())
 
     @property
     def raised(self) -> dict[str, BaseException]:
@@ -213,8 +211,8 @@ class Rig:
 
     @property
     def calls(self) -> int:
-        """Return how many calls the worker's process has made."""
-        return self.worker.process.calls
+        """Return how many calls the worker has made, and those whose place it took."""
+        return self.worker.processes.calls
 
     @property
     def is_dead(self) -> bool:
@@ -223,8 +221,8 @@ class Rig:
 
     @property
     def writes(self) -> list[int]:
-        """Return the numbers of the calls in which the worker's process may have written."""
-        return self.worker.process.writes
+        """Return the numbers of those calls that may have written something."""
+        return self.worker.processes.writes
 
     # -- the stream ----------------------------------------------------------------------------
 
@@ -282,6 +280,12 @@ class Rig:
             if self._loop.time() > deadline:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
         self._zombies.thaw("phase")
+
+    async def _stop(self) -> None:
+        frozen = await self.worker.stop(self._thaw)
+        if frozen is not None:
+            self._zombies.add(frozen)
+        await self._zombies.stop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from streamkit.observe.frames import watching
 from streamkit.testing.loop import VirtualClock, VirtualLoop
-from streamkit.testing.stops import Thaw, Zombie
-from streamkit.testing.world import Process
+from streamkit.testing.stops import Succession, Thaw, Zombie
+from streamkit.testing.world import CrashPoint, Process
 from streamkit.worker.worker import Worker
 
 Started: TypeAlias = Callable[[Worker], Coroutine[Any, Any, None]]
@@ -24,6 +24,7 @@ class RigWorker:
         loop: the rig's loop.
 
     Attributes:
+        processes: all processes that it has run in.
         process: the process that the worker runs in, or ran in before it was stopped.
         raised: the last error of each handler.
         workers: the worker of that process, once it has started.
@@ -34,6 +35,7 @@ class RigWorker:
         self._run = run
         self._clock = clock
         self._loop = loop
+        self.processes = Succession("worker")
         self.process = Process("worker", clock=clock)
         self.raised: dict[str, BaseException] = {}
         self.restarts = 0
@@ -68,7 +70,7 @@ class RigWorker:
     def ensure(self) -> Process:
         """Start a worker if none runs, and return its process."""
         if self._task is None:
-            self.process = Process("worker", clock=self._clock)
+            self.process = self.processes.begin(self._clock)
             self._alive = alive = asyncio.Event()
             self.workers = workers = []
 
@@ -80,16 +82,17 @@ class RigWorker:
                 self._task = self._loop.create_task(self._run(self.process, started))
         return self.process
 
+    def stop_at(self, point: CrashPoint) -> None:
+        """Kill or freeze it at a call, counted from now; it may be restarted before."""
+        self.processes.stop_at(point, self.ensure())
+
     def replace_frozen(self, thaw: Thaw) -> Zombie:
         """Start another worker beside a frozen one, and return the frozen one.
 
         Raises:
             RuntimeError: no worker runs.
         """
-        task, self._task = self._task, None
-        if task is None:
-            raise RuntimeError("no worker runs that could be frozen")
-        frozen = Zombie("worker", self.process, task, thaw, self.workers)
+        frozen = self._frozen(thaw)
         self.restarts += 1
         self.ensure()
         return frozen
@@ -107,13 +110,38 @@ class RigWorker:
         self.restarts += 1
         self.ensure()
 
-    async def stop(self) -> None:
-        """Stop the worker gracefully, as SIGTERM does."""
-        await self._alive.wait()
+    def _frozen(self, thaw: Thaw) -> Zombie:
+        """Return the frozen process, and run in it no more."""
         task, self._task = self._task, None
-        if task is not None:
-            self.workers[0].stop()
-            await task
+        if task is None:
+            raise RuntimeError("no worker runs that could be frozen")
+        return Zombie("worker", self.process, task, thaw, self.workers)
+
+    async def stop(self, thaw: Thaw) -> Zombie | None:
+        """Stop the worker gracefully, as SIGTERM does.
+
+        A process that is not up yet dies of the signal if it is frozen.
+
+        Returns:
+            The worker if it is frozen, before or while it stops; it goes on to stop when it thaws.
+        """
+        if self._task is None:
+            return None
+        alive = asyncio.ensure_future(self._alive.wait())
+        halted = asyncio.ensure_future(self.process.stopped.wait())
+        await asyncio.wait({alive, halted, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        for worker in self.workers:
+            worker.stop()
+        await asyncio.wait({halted, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        alive.cancel()
+        halted.cancel()
+        if self.is_frozen and self.workers:
+            return self._frozen(thaw)
+        if self.is_frozen:
+            self.process.kill()
+        task, self._task = self._task, None
+        await task
+        return None
 
     def drop(self) -> None:
         """Kill the worker, if one runs, without a wait."""

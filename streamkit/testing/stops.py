@@ -16,7 +16,7 @@ is raised if it is not one of streamkit's own errors.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 import anyio
@@ -26,6 +26,7 @@ from streamkit.aws import Aws
 from streamkit.errors import StreamkitError
 from streamkit.local.transport import Call, Response
 from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.testing.loop import VirtualClock
 from streamkit.testing.sightings import SeenCall
 from streamkit.testing.world import CrashPoint, Process, World
 
@@ -67,6 +68,52 @@ def _writes_items(call: Call) -> bool:
     keys = [one.get("Key") or one["Item"] for one in written]
     texts = map(str, keys)
     return any(CONTROL_PREFIX not in text or "#done#" in text or "#lane#" in text for text in texts)
+
+
+class Succession:
+    """Processes of one name that follow each other; their calls are counted as those of one.
+
+    One of them may be told to stop at a call; a process that follows it is not stopped again.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._all: list[Process] = []
+        self._point: CrashPoint | None = None
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls the processes have made."""
+        return sum(process.calls for process in self._all)
+
+    @property
+    def writes(self) -> list[int]:
+        """Return the numbers of the calls that may have written something."""
+        found: list[int] = []
+        before = 0
+        for process in self._all:
+            found += [before + number for number in process.writes]
+            before += process.calls
+        return found
+
+    def begin(self, clock: VirtualClock | None = None) -> Process:
+        """Return the next process, which stops at a call if none before it has made that call."""
+        process = Process(self._name, clock=clock)
+        process.crash = self._point_of(process)
+        self._all.append(process)
+        return process
+
+    def stop_at(self, point: CrashPoint, running: Process | None = None) -> None:
+        """Stop the process that makes a call, counted from now; it may begin later."""
+        self._point = replace(point, call=self.calls + point.call)
+        if running is not None:
+            running.crash = self._point_of(running)
+
+    def _point_of(self, process: Process) -> CrashPoint | None:
+        before = self.calls - process.calls
+        if self._point is None or self._point.call < before:
+            return None
+        return replace(self._point, call=self._point.call - before)
 
 
 @dataclass
@@ -123,6 +170,18 @@ class Zombies:
         """Return whether one of the processes has thawed and has something to do."""
         return any(zombie.is_busy(pages) for zombie in self._all)
 
+    async def stop(self) -> None:
+        """Stop the workers among the processes gracefully, except those that stand to the end.
+
+        One that has thawed ends now, one that is frozen with its thaw.
+        """
+        named = [zombie for zombie in self._all if zombie.workers and zombie.thaw != "end"]
+        for zombie in named:
+            zombie.workers[0].stop()
+        running = [zombie.task for zombie in named if zombie.process.frozen is None]
+        if running:
+            await asyncio.wait(running)
+
     async def wait(self, seconds: float) -> None:
         """Wait until the operations among the processes have ended.
 
@@ -157,28 +216,23 @@ class Operations:
 
     def __init__(self, world: World, zombies: Zombies) -> None:
         self._world, self._zombies = world, zombies
-        self._all: list[Process] = []
-        self._point: CrashPoint | None = None
+        self._processes = Succession("operation")
         self._thaw: Thaw = "end"
 
     @property
     def calls(self) -> int:
         """Return how many calls the operations have made."""
-        return sum(process.calls for process in self._all)
+        return self._processes.calls
 
     @property
     def writes(self) -> list[int]:
         """Return the numbers of the calls that may have written something."""
-        found: list[int] = []
-        before = 0
-        for process in self._all:
-            found += [before + number for number in process.writes]
-            before += process.calls
-        return found
+        return self._processes.writes
 
     def stop_at(self, point: CrashPoint, thaw: Thaw) -> None:
-        """Stop the process that makes this call."""
-        self._point, self._thaw = point, thaw
+        """Stop the process that makes this call, counted from now."""
+        self._processes.stop_at(point)
+        self._thaw = thaw
 
     async def run(self, work: Callable[[Aws], Awaitable[T]]) -> T:
         """Run an operation, again if its process stops; return its result.
@@ -186,8 +240,7 @@ class Operations:
         Raises:
             Exception: the error of the operation.
         """
-        process = Process("operation", self._point_from(self.calls))
-        self._all.append(process)
+        process = self._processes.begin()
         task = asyncio.ensure_future(self._within(process, work))
         stopped = asyncio.ensure_future(process.stopped.wait())
         await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -200,15 +253,9 @@ class Operations:
         finally:
             self._zombies.thaw("phase")
 
-    def _point_from(self, calls: int) -> CrashPoint | None:
-        point = self._point
-        if point is None or point.call < calls:
-            return None
-        return CrashPoint(point.call - calls, point.moment, freezes=point.freezes)
-
     async def _within(self, process: Process, work: Callable[[Aws], Awaitable[T]]) -> T:
         async with self._world.clients(process) as aws:
             return await work(aws)
 
 
-__all__ = ["THAWS", "Moment", "Operations", "Part", "Thaw", "Zombie", "Zombies"]
+__all__ = ["THAWS", "Moment", "Operations", "Part", "Succession", "Thaw", "Zombie", "Zombies"]

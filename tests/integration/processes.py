@@ -23,6 +23,7 @@ from botocore.config import Config
 
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from tests.authority import one_authority
+from tests.forked import Forked
 from tests.integration.shop_app import link
 from tests.simulation.shop import TABLE
 from tests.tables import streamed
@@ -49,15 +50,15 @@ class WorkerProcess:
 
     def __init__(self, environment, log, *arguments, folder=ROOT):
         self.log = log
-        command = [sys.executable, "-m", "streamkit", "worker", *arguments]
-        with log.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                command,
-                env=environment | {"PYTHONPATH": str(ROOT)},
-                cwd=folder,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-            )
+        environment = environment | {"PYTHONPATH": str(ROOT)}
+        if folder == ROOT:
+            command = ["worker", *arguments]
+            self.process = Forked(command, cwd=folder, env=environment, log=log)
+        else:  # another version
+            command = [sys.executable, "-m", "streamkit", "worker", *arguments]
+            output = {"stdout": subprocess.DEVNULL, "stderr": log.open("wb")}
+            self.process = subprocess.Popen(command, env=environment, cwd=folder, **output)
+            output["stderr"].close()
         self.pid = self.process.pid
 
     @property

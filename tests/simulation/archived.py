@@ -65,6 +65,17 @@ def put(harness, *some):
     harness.put(*(Note(number=n) for n in some))
 
 
+def rare_notes(harness, count, first=0):
+    """Write a note each 14 hours, so that the stream forgets all but two; return when."""
+    moments = []
+    for number in range(first, first + count):
+        moments.append(harness.world.clock.time())
+        put(harness, number)
+        harness.settle()
+        harness.advance("14h")
+    return moments
+
+
 def copied(harness):
     return sorted(one.number for one in harness.scan(Copy))
 

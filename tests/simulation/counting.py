@@ -17,7 +17,8 @@ import anyio
 
 from streamkit import App, Entity
 from tests.simulation import both_shapes
-from tests.simulation.both_shapes import BOTH, OTHER
+from tests.simulation.both_shapes import BOTH
+from tests.simulation.wholes import Wholes
 
 
 class OldRoom(Entity, pk="C#{user}", sk="ORDER#{order_id}"):
@@ -64,36 +65,18 @@ class Site(both_shapes.Site):
 
     def __init__(self, *given):
         super().__init__(*given)
-        self.counted, self.wholes, self.stands = defaultdict(int), defaultdict(set), {}
-        self.mixed, self.kinds, self.written = [], defaultdict(int), 0
+        self.counted, self.kinds, self.written = defaultdict(int), defaultdict(int), 0
+        self.wholes = Wholes(self.world)
         self.world.watchers.append(self.saw)
 
     def saw(self, sighting):
-        """Note what was counted, and which pairs of fields there have been."""
-        orders = set()
+        """Note what the application has counted."""
         for write in sighting.writes:
             sort = write.keys["SK"]["S"]
-            if "ORDER#" not in sort or write.is_control:
-                continue
-            side, order = "new" if sort.startswith("#") else "old", sort.rpartition("#")[2]
-            if not sighting.actor:
-                self.counted[order] += _count(write.new, side) - _count(write.old, side)
-            self.stands[side, order] = write.new
-            orders.add(order)
-        for order in orders:
-            found = {self._whole(side, order) for side in OTHER} - {None}
-            if not sighting.actor:
-                self.wholes[order] |= found
-            elif not found <= self.wholes[order]:
-                self.mixed.append((order, found - self.wholes[order]))
-
-    def _whole(self, side, order):
-        """Return both fields of an item, of a stub what the other side says."""
-        item, other = self.stands.get((side, order)), self.stands.get((OTHER[side], order))
-        if item is None:
-            return None
-        both = ({**(other or {}), **item} if "order_id" not in item else item, ("status", "note"))
-        return tuple(both[0].get(name, {}).get("S") for name in both[1])
+            if "ORDER#" in sort and not write.is_control and not sighting.actor:
+                side = "new" if sort.startswith("#") else "old"
+                self.counted[sort.rpartition("#")[2]] += count_of(write.new, side)
+                self.counted[sort.rpartition("#")[2]] -= count_of(write.old, side)
 
     async def open(self):
         for number in range(self.orders):
@@ -129,9 +112,9 @@ class Site(both_shapes.Site):
         for item in items:
             sort = item["SK"]["S"]
             if "ORDER#" in sort and sort.startswith("#") == (side == "new"):
-                found[sort.rpartition("#")[2]] = _count(item, side)
+                found[sort.rpartition("#")[2]] = count_of(item, side)
         return {o: (n, found.get(o)) for o, n in self.counted.items() if found.get(o) != n}
 
 
-def _count(item, side):
+def count_of(item, side):
     return int((item or {}).get(COUNTER[side], {"N": "0"})["N"])

@@ -431,8 +431,8 @@ def scenario(harness):
     assert harness.parked() == []
 
 
-def test_every_crash_leaves_spread_emptied_and_skipped_groups_right():
-    for _ in every_crash(scenario, lambda: Rig(app_of(Spread, OntoShop), shards=2)):
+def test_a_worker_killed_at_any_call_leaves_spread_emptied_and_skipped_groups_right():
+    for _ in every_crash(scenario, lambda: Rig(app_of(Spread, OntoShop), shards=2), sample=6):
         pass
 
 

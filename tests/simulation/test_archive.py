@@ -28,6 +28,7 @@ from tests.simulation.archived import (
     links,
     numbers,
     put,
+    rare_notes,
 )
 
 
@@ -185,13 +186,14 @@ def test_a_writer_survives_a_freeze_at_any_call():
     assert len([*every_freeze(rolled, of_memory, sample=2)]) > 1
 
 
-def read_back(harness):
+def read_back(harness, asleep=dormant):
     """Read from the archive what the stream has forgotten, on the border to the stream."""
     put(harness, 1)
     harness.settle()
-    dormant(harness)
+    asleep(harness)
     for number in range(2, 6):
         put(harness, number)
+        harness.settle()  # a worker that has died has a successor before the stream forgets
         harness.advance("9h")
     awake(harness)
     assert copied(harness) == [1, 2, 3, 4, 5]
@@ -205,6 +207,19 @@ def counted_of_memory():
 def read_back_and_counted(harness):
     read_back(harness)
     assert harness.get(Total.key()).count == 5
+
+
+def test_a_reader_of_an_archive_finds_what_its_writer_read_before_it_died_without_a_reader():
+    """The writer dies while it alone works; another one stores what it has read, and all behind it."""
+
+    def dying(harness):
+        dormant(harness)
+        harness.crash()
+
+    with counted_of_memory() as harness:
+        read_back(harness, asleep=dying)
+        assert harness.get(Total.key()).count == 5
+        assert "hole" not in chains_are_whole(harness.archive())
 
 
 def test_a_reader_of_an_archive_survives_a_crash_at_any_call():
@@ -265,17 +280,6 @@ def rewound(harness, to, **options):
     return harness.operate(lambda aws: rewind(harness.app, aws, moment, clock=clock, **options))
 
 
-def days_of_notes(harness, days):
-    """Write a note each day; return when each day began."""
-    moments = []
-    for number in range(days):
-        moments.append(harness.world.clock.time())
-        put(harness, number)
-        harness.settle()
-        harness.advance("1d")
-    return moments
-
-
 def erase(harness):
     for one in harness.scan(Copy):
         harness.delete(Copy.key(number=one.number))
@@ -283,7 +287,7 @@ def erase(harness):
 
 def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
     harness = harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     harness.stop()
     erase(harness)
     rewound(harness, moments[1] - 60)
@@ -294,7 +298,7 @@ def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
 def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     harness.stop()
     verify = lambda: harness.operate(lambda aws: verify_archive(harness.app, aws))  # noqa: E731
     clean = verify()

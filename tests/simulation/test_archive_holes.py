@@ -9,6 +9,8 @@ from streamkit.operate.archives import verify_archive
 from streamkit.operate.status import read_status
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
+from streamkit.testing.every import Stop
+from streamkit.testing.stops import THAWS
 from streamkit.worker import process
 from tests.rigs import Rig
 from tests.simulation.archived import (
@@ -203,17 +205,24 @@ def lost_and_found(harness):
     assert "hole" in kinds
 
 
-def test_a_reader_that_decides_survives_a_crash_at_any_call(without_writer):
-    def harness():
-        return Rig(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
+def deciding():
+    return Rig(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
 
+
+def test_a_reader_that_decides_survives_a_crash_at_any_call(without_writer):
     without_writer()
-    assert len([*every_crash(lost_and_found, harness, sample=4)]) > 1
+    assert len([*every_crash(lost_and_found, deciding, sample=4)]) > 1
 
 
 def test_a_reader_that_decides_survives_a_freeze_at_any_call(without_writer):
-    def harness():
-        return Rig(app_of(MemoryArchive(), on_loss="resume"), shards=1, settings=RARELY)
-
     without_writer()
-    assert len([*every_freeze(lost_and_found, harness, sample=2)]) > 1
+    assert len([*every_freeze(lost_and_found, deciding, sample=2)]) > 1
+
+
+@pytest.mark.parametrize("thaw", THAWS)
+def test_nothing_is_read_while_all_is_stopped_by_one_that_stood_still_before_it_began(
+    without_writer, thaw
+):
+    """It would copy what the others lose."""
+    without_writer()
+    Stop("worker", 0, "before", thaw).play(lost_and_found, deciding)

@@ -16,7 +16,7 @@ from tests.simulation.shop import TABLE, Traffic, create_table, expected, found,
 
 PARTS = 3
 """The calls are dealt out to so many tests, for runners that share them over processors."""
-SAMPLE = 8
+SAMPLE = 3
 SELDOM = Settings(look_interval=3, poll_floor=1, poll_ceiling=4)
 """The second worker waits for the first one's lease; what it asks meanwhile is of no interest."""
 

@@ -152,8 +152,8 @@ def crowd(harness):
     assert not harness.parked()
 
 
-def test_no_crash_leaves_out_or_doubles_anybody():
-    for _ in every_crash(crowd, lambda: Rig(make_app(inline=2))):
+def test_a_worker_killed_at_any_call_leaves_out_and_doubles_nobody():
+    for _ in every_crash(crowd, lambda: Rig(make_app(inline=2)), sample=6):
         pass
 
 

@@ -1,7 +1,9 @@
 """Processes that stand still at any of their calls, and go on: the helpers find planted bugs."""
 
+import ast
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -19,8 +21,9 @@ from streamkit.testing.every import EVERY_CALL, Stop, counted
 from streamkit.testing.stops import THAWS
 from tests.rigs import Rig
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
-SAMPLE = 15
+SAMPLE = 6
 
 
 class Like(Entity, pk="LIKE#{username}", sk="LIKE"):
@@ -131,6 +134,42 @@ def test_a_worker_that_stands_still_at_any_call_changes_nothing_when_it_goes_on(
     assert {stop.thaw for stop in stops} == set(THAWS)
 
 
+def likes_over_a_restart(harness):
+    """Count before and after a stop, which ends all that runs."""
+    harness.put(Like(username="ann"))
+    harness.settle()
+    harness.advance("2m")
+    harness.stop()
+    harness.put(Like(username="bob"))
+    harness.advance("2m")
+    likes = harness.get(Likes.key())
+    assert (likes and likes.likes) == 1
+    harness.settle()
+    assert harness.get(Likes.key()).likes == 2
+
+
+def test_a_worker_is_stopped_at_the_calls_behind_a_restart_too():
+    restarts, behind = [], []
+
+    def scenario(harness):
+        likes_over_a_restart(harness)
+        restarts.append(harness.restarts)
+
+        behind.append(harness.calls - harness.worker.process.calls)
+
+    calls, writes = counted(scenario, make, "worker")
+    first = next(number for number in writes if number >= behind[0] > 0)
+    Stop("worker", first, "after").play(scenario, make)
+    Stop("worker", behind[0], "before", "end").play(scenario, make)
+    assert restarts == [0, 1, 1]
+    assert calls > first
+
+
+def test_while_all_is_stopped_no_worker_that_stood_still_at_any_call_goes_on():
+    assert list(every_freeze(likes_over_a_restart, make, sample=SAMPLE))
+    assert list(every_crash(likes_over_a_restart, make, sample=SAMPLE))
+
+
 def test_a_worker_that_commits_without_its_lease_is_found(monkeypatch):
     _, writes = counted(likes_are_counted, make, "worker")
     unguarded = Guard(present), OURS
@@ -152,3 +191,25 @@ def test_a_sample_is_chosen_by_its_seed_unless_the_environment_wants_all(monkeyp
     assert stops(1) != stops(2)
     monkeypatch.setenv(EVERY_CALL, "1")
     assert len(stops(1)) == 18
+
+
+def test_make_stops_plays_every_stop_of_each_test_that_plays_a_sample():
+    """It chooses tests by their names."""
+    sampled = [
+        function.name
+        for file in Path(__file__).parent.glob("test_*.py")
+        for function in ast.parse(file.read_text()).body
+        if isinstance(function, ast.FunctionDef) and any(map(is_sample, ast.walk(function)))
+    ]
+    assert len(sampled) > 40
+    ours = test_a_sample_is_chosen_by_its_seed_unless_the_environment_wants_all
+    assert [name for name in sampled if "any_call" not in name] == [ours.__name__]
+    assert '-k "any_call"' in (ROOT / "Makefile").read_text()
+
+
+def is_sample(node):
+    """Return whether a piece of code plays some of all stops."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    sample = "sample" in {keyword.arg for keyword in node.keywords}
+    return node.func.id == "chosen" or (sample and node.func.id.startswith("every_"))
