@@ -230,6 +230,11 @@ class Handler:
         return self.delivery or ("at_least_once" if tells_sinks else "exactly_once")
 
     @property
+    def is_mirror(self) -> bool:
+        """Return whether, as registered, it copies its source's latest state for any change."""
+        return self.converges and AUDIENCE in self.needs
+
+    @property
     def hears_migrations(self) -> bool:
         """Return whether it runs for changes that a migration makes."""
         if self.migrations != "default":

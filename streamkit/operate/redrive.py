@@ -23,6 +23,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.machine import Machine
 from streamkit.sinks.outlets import open_outlets
+from streamkit.worker.joined_app import joined_app
 from streamkit.worker.redriver import QueueReport, Redriver
 
 __all__ = [
@@ -102,6 +103,7 @@ async def open_redriver(
         ConfigurationError: the app does not fit its table, or may not use it.
     """
     tables = await survey(app, aws)
+    app = await joined_app(app, tables.store(app, aws))
     async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
         require(findings(app, tables, resources))
         space = tables.space(app)

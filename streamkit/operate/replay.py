@@ -89,7 +89,7 @@ def _refused(app: App, wish: ReplayWish) -> list[str]:
                 revision=bool(wish.revision) or wish.to_end,
                 writes=wish.mode == "write",
             )
-            if wish.to_end and handler.converges and not handler.is_async:
+            if wish.to_end and handler.converges and not handler.is_mirror:
                 reasons.append(f"{handler.declared}: {_CLAIMS}")
             elif wish.to_end and handler.broadcast is not None and not handler.converges:
                 reasons.append(f"{handler.declared}: {_MANY}")

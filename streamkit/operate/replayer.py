@@ -82,7 +82,7 @@ class Replayer:
         wish = self.wish
         free = handler.converges or handler.name in wish.allow or bool(wish.revision)
         dispatcher = self.parts.dispatcher([handler], looks_back=free or wish.to_end)
-        return _Unit(handler, dispatcher, not (handler.converges and handler.is_async))
+        return _Unit(handler, dispatcher, not handler.is_mirror)
 
     async def run(self, past: PastChanges) -> Replayed:
         """Replay what was wished, some shards at a time."""

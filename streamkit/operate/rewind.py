@@ -20,7 +20,7 @@ be paused for as long as an invocation may run.
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -39,6 +39,7 @@ from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
+from streamkit.model.json_fields import JsonFields
 from streamkit.operate.archives import open_archive
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
@@ -54,7 +55,7 @@ _REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 
 
 @dataclass(frozen=True, slots=True)
-class Rewound:
+class Rewound(JsonFields):
     """What a rewind has done; `since` is in epoch seconds, 0 for all that the stream holds.
 
     `parked` is how many parked queues it has dropped.
@@ -66,10 +67,6 @@ class Rewound:
     cursors: int
     host: str = WORKERS
     parked: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +164,7 @@ async def _sealed(
     """
     asked = await ask_rewind(store, newest, said_of(clock, "rewind: asked for"))
     if asked.host != LAMBDA:
-        await capture(store, asked, read=False)
+        await capture(store, asked, read=False, stopped=True)
     queues = await _parked(store)
     if queues and not drops:
         await withdraw_rewind(store, asked)
@@ -253,8 +250,8 @@ def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
 
 def counts_twice(handler: Handler) -> str | None:
     """Return why a handler must not run twice for the same changes; None if it may run twice."""
-    if handler.shadow:
-        return None
+    if handler.shadow or handler.is_mirror:
+        return None  # a mirror writes the latest state, checked (model `rewound`)
     if handler.is_aggregate:
         return "an aggregate counts every change once more"
     if Table in handler.needs.values():

@@ -10,6 +10,8 @@ operators there are, and what they may do) is looked at. Checked:
     again      after a rewind that was decided, all is read again
     refused    a rewind that was refused, or died, stops no worker from going on: also an older one
     paused     functions that run while a consumer is rewound leave nothing behind either
+    back       a mirror's copy, which workers write as its source is when they write, and not as the
+               change was, never shows an older state after a newer one
 
 In: the rules. Out: what breaks them, as texts; none of ours. The naive rules are BAD, each for a
 reason of its own. A call of DynamoDB is one step; between a read and the write that follows from it
@@ -17,7 +19,7 @@ anything may happen. The lister is left out: its cursor is raised and deleted as
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -55,10 +57,14 @@ class Cursor(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A commit that is under way: under which lease, of which change, and what it does."""
+    """A commit that is under way: under which lease, of which change, and what it does.
+
+    `source` is the state of the source that a mirror has read, 0 for other handlers.
+    """
 
     cursor: Cursor
     parks: bool
+    source: int = 0
 
 
 Phase = Literal["off", "joining", "withdrawing", "finishing", "active", "gone"]
@@ -85,7 +91,11 @@ class Operator(NamedTuple):
 
 
 class World(NamedTuple):
-    """All that is stored and under way. `again` is how much was read since the last decision."""
+    """All that is stored and under way. `again` is how much was read since the last decision.
+
+    `source` is the latest change that the application has made. `back` says that the item showed an
+    older change after a newer one.
+    """
 
     consumer: Consumer = Consumer()
     cursor: Cursor | None = Cursor(1)
@@ -96,6 +106,8 @@ class World(NamedTuple):
     again: int = CHANGES
     former: Cursor | None = None  # marks of the incarnation before
     turns: int = 0
+    source: int = CHANGES
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,8 @@ class Rules:
     """An older worker that stands by starts a generation in the end."""
     paused: bool = True
     """What is decided of a paused consumer asks for that very pause."""
+    latest: bool = True
+    """A mirror writes what its source is, and not what its change has made of it."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,7 @@ class Regime:
     operators: int = 1
     tries: int = 1
     functions: bool = False
+    mirror: bool = False
 
 
 Step = tuple[str, World]
@@ -146,7 +161,9 @@ class Model:
         off = len(self.regime.older) - self.regime.joined
         there = Worker("active", beats=True, seen=1)
         workers = (there,) * self.regime.joined + (Worker(),) * off
-        return World(workers=workers, operators=(Operator(),) * self.regime.operators)
+        source = 1 if self.regime.mirror else CHANGES
+        operators = (Operator(),) * self.regime.operators
+        return World(workers=workers, operators=operators, source=source)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Yield what may happen next."""
@@ -162,6 +179,8 @@ class Model:
             turns = world.turns + 1
             turned = world.consumer._replace(paused=turns % 2 and turns)
             yield "pause or resume", world._replace(consumer=turned, turns=turns)
+        if world.source < CHANGES:
+            yield "the application writes", world._replace(source=world.source + 1)
 
     # -- workers -----------------------------------------------------------------------------------
 
@@ -228,7 +247,8 @@ class Model:
         else:
             yield from self.sends(world, n, cursor)
         if world.parked and cursor is not None and cursor.owner == n:
-            yield f"{n} redrives", world._replace(item=world.parked[0], parked=world.parked[1:])
+            redriven = world._replace(parked=world.parked[1:])
+            yield f"{n} redrives", self.shows(redriven, world.parked[0], world.source)
         if worker.beats and (cursor is None or cursor.owner != n or worker.plan is None):
             if cursor is not None and cursor.owner == n:
                 world = world._replace(cursor=cursor._replace(owner=-1))
@@ -236,11 +256,12 @@ class Model:
 
     def sends(self, world: World, n: int, cursor: Cursor) -> Iterator[Step]:
         """A change is applied, or parked because it fails or is behind one that is parked."""
-        if cursor.position == CHANGES:
+        if cursor.position == world.source:
             return
         behind = cursor.queued and bool(world.parked)
         for parks in (True,) if behind else (False, True) if self.regime.parks else (False,):
-            planned = world.workers[n]._replace(plan=Plan(cursor, parks))
+            plan = Plan(cursor, parks, world.source if self.regime.mirror else 0)
+            planned = world.workers[n]._replace(plan=plan)
             yield f"{n} sends {cursor.position + 1} {parks=}", _with(world, n, planned)
 
     def function(self, world: World, n: int) -> Iterator[Step]:
@@ -268,7 +289,9 @@ class Model:
         as_read = cursor
         if cursor is not None and not self.rules.fenced:
             as_read = cursor._replace(generation=plan.cursor.generation)
-        if cursor is None or as_read != plan.cursor:
+        refused = cursor is None or as_read != plan.cursor
+        changed = self.regime.mirror and not plan.parks and plan.source != world.source
+        if cursor is None or refused or changed:
             return _with(world, n, idle)
         change = cursor.position + 1
         done = cursor._replace(position=change, queued=cursor.queued or plan.parks)
@@ -280,8 +303,13 @@ class Model:
         if plan.parks:
             world = world._replace(parked=(*world.parked, change))
         else:
-            world = world._replace(item=change)
+            world = self.shows(world, change, plan.source)
         return _with(world, n, idle)
+
+    def shows(self, world: World, change: int, source: int) -> World:
+        """Write the item for a change; a mirror writes the source's state that it has read."""
+        item = source if self.regime.mirror and self.rules.latest else change
+        return world._replace(item=item, back=world.back or item < world.item)
 
     def drop(self, world: World, below: int) -> World:
         """Delete cursors of older generations."""
@@ -374,13 +402,14 @@ class Model:
         cursor = None if world.cursor is None else world.cursor._replace(owner=-1, epoch=0)
         calm = world._replace(cursor=cursor, workers=(Worker(),), operators=())
         calm = calm._replace(consumer=world.consumer._replace(paused=0), former=None, turns=0)
+        calm = calm._replace(source=CHANGES)
         for old in {*self.regime.older}:
-            yield from _end(self.rules, calm, old, functions=self.regime.functions)
+            yield from _end(self.rules, calm, replace(self.regime, older=(old,), parks=False))
 
 
 @cache
-def _end(rules: Rules, end: World, old: bool, *, functions: bool) -> tuple[str, ...]:
-    model = Model(rules, Regime((old,), parks=False, functions=functions))
+def _end(rules: Rules, end: World, alone: Regime) -> tuple[str, ...]:
+    model = Model(rules, alone)
     for _ in range(30):
         steps = [a for what, a in model.worker(end, 0) if not what.endswith(("redrives", "leaves"))]
         if not steps:
@@ -390,6 +419,7 @@ def _end(rules: Rules, end: World, old: bool, *, functions: bool) -> tuple[str, 
         "refused": end.cursor is None or end.cursor.position < CHANGES,
         "again": end.again < CHANGES,
         "stale": (end.parked[-1] if end.parked else end.item) != CHANGES,
+        "back": alone.mirror and end.back,
     }
     return tuple(name for name, is_so in wrong.items() if is_so)
 
@@ -417,6 +447,8 @@ REGIMES: dict[str, Regime] = {
     "mixed": Regime((False, True), freezes=1),
     "dies": Regime((False, False), freezes=1, tries=2),
     "two": Regime(operators=2, freezes=1),
+    "mirror": Regime(mirror=True, freezes=1),
+    "mirrors": Regime((False, False), joined=0, mirror=True),
 }
 PAUSED = Regime((False, False), joined=0, functions=True)
 
@@ -447,6 +479,7 @@ NAIVE: dict[str, tuple[Rules, str, str]] = {
     "joined by older builds": (Rules(fits=True), "older", "stale"),
     "shut to older builds": (Rules(patience=False), "older", "refused"),
     "every cursor is deleted": (Rules(below=False), "freezes", "stale"),
+    "a mirror of the change's own image": (Rules(latest=False), "mirror", "back"),
 }
 """Rules that look simpler, and in which regime each breaks what."""
 

@@ -20,6 +20,7 @@ from streamkit import (
     Key,
     Loss,
     Put,
+    Query,
     RetentionLost,
     Set,
     Table,
@@ -154,6 +155,22 @@ def test_only_handlers_whose_effects_are_the_same_done_twice_may_run_again():
     assert [name for name, reason in verdicts.items() if reason is None] == ["puts", "sets", "acts"]
     assert "Add" in verdicts["adds"]
     assert "reads the table" in verdicts["reads"]
+
+
+def things_of(thing: Thing) -> Query[Thing]:
+    return Thing.query(name=thing.name)
+
+
+def test_both_handlers_of_a_mirror_may_run_again_because_they_write_the_latest_state():
+    app = App("test", table="t")
+
+    @app.mirror(copies=things_of, source=lambda thing: thing.item_key)
+    def copies(source: Thing, copy: Thing) -> Set[Thing] | None: ...
+
+    assert {one.name: counts_twice(one) for one in app.handlers} == {
+        "copies": None,
+        "copies.copies": None,
+    }
 
 
 class Now:
