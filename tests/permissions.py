@@ -209,7 +209,7 @@ def noted():
         requests.note(world, call)
 
     def routed(app, schema):  # whatever runs an app asks for its router
-        whole = app._parent or app  # a listener runs with its app
+        whole = app.head  # a listener runs with its app
         requests.apps[whole.name] = whole
         return route(app, schema)
 

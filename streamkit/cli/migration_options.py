@@ -59,8 +59,8 @@ KeysOption = Annotated[
     str,
     typer.Option(
         "--keys-from",
-        metavar="FILE|s3://BUCKET/KEY",
-        help="Only the items whose keys are listed there, a line of JSON each.",
+        metavar="FILE|s3://BUCKET/KEY|index:NAME|table:{…}",
+        help="Only these items: a list of keys, an export's manifest-summary.json, or an index.",
     ),
 ]
 AcceptOption = Annotated[

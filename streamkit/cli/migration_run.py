@@ -20,12 +20,10 @@ from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.progress import Progress, ProgressReader
-from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
-from streamkit.migrate.slices import prompt
+from streamkit.migrate.slices import prompt, run_reported
 from streamkit.migrate.state import RESTING, State
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import SystemClock, utc
@@ -58,30 +56,13 @@ async def run_to_rest(
     async with task_group() as group:
         reader = ProgressReader(app, aws)
         group.start_soon(_show, reader, migration.id, manner)
-        with watch_loop(blocked_seconds(settings)):
-            state = await _run(app, aws, migration, settings, manner)
+        pace = PassPace(segments=manner.at_once, page=manner.page)
+        runner = Runner(app, aws, migration, prompt(settings), pace=pace)
+        with watch_loop(blocked_seconds(settings)), graceful(runner.stop):
+            state = await run_reported(runner, stay=manner.stay)
         group.cancel_scope.cancel()
     final = await reader.read(migration.id)
     say(json.dumps(final.to_dict()) if manner.json else progress_line(final))
-    return state
-
-
-async def _run(
-    app: App, aws: Aws, migration: Migration, settings: Settings, manner: Manner
-) -> State:
-    if migration.mode == "aggregate":
-        stopping = anyio.Event()
-        with graceful(stopping.set):
-            return await run_aggregate(
-                app, aws, migration, at_once=manner.at_once, stopping=stopping
-            )
-    pace = PassPace(segments=manner.at_once, page=manner.page)
-    runner = Runner(app, aws, migration, prompt(settings), pace=pace)
-    async with anyio.create_task_group() as group:
-        group.start_soon(Reporter(runner).run)
-        with graceful(runner.stop):
-            state = await runner.run(stay=manner.stay)
-        group.cancel_scope.cancel()
     return state
 
 

@@ -37,7 +37,7 @@ def describe_list(found: Sequence[Listed]) -> None:
 
 def describe_plan(plan: MigrationPlan) -> None:
     """Print a plan."""
-    of = f"the keys in {plan.keys_from}" if plan.keys_from else "the table"
+    of = f"the items of {plan.keys_from}" if plan.keys_from else "the table"
     what = f"all of {of}" if plan.sampled >= 1 else f"{plan.sampled:.2%} of {of}"
     say(
         f"migration {plan.migration}, {plan.mode} of {plan.entity};"
@@ -124,10 +124,10 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
         parts.append(f"segments {now.finished}/{now.segments}")
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
-        parts += [f"{now.tally.missing} listed keys not found"] * bool(now.tally.missing)
+        parts += [f"{now.tally.missing} keys without an item"] * bool(now.tally.missing)
         speed = f"{now.items:,.0f} items/s, " if now.items else ""
         parts.append(f"{speed}{now.tally.conflicts} conflicts")
-    parts += [f"items listed in {now.keys_from}"] * bool(now.keys_from)
+    parts += [f"only the items of {now.keys_from}"] * bool(now.keys_from)
     if now.settle not in ("", "by field"):
         parts.append(f"settled {now.settle}")
     if now.open_errors or now.waived:
@@ -262,7 +262,7 @@ def describe_verified(found: Verified) -> None:
     """Print a verification."""
     share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
     say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share},")
-    gone = f", {found.missing} listed keys not found" * bool(found.missing)
+    gone = f", {found.missing} keys without an item" * bool(found.missing)
     say(f"{found.matching} of them of its entity{gone}")
     if found.orphans is False:
         say("not all copies were checked for a missing source")

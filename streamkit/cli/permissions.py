@@ -59,8 +59,8 @@ KeysOption = Annotated[
     str,
     typer.Option(
         "--keys-from",
-        metavar="s3://BUCKET/KEY",
-        help="The list of keys that `migrate --keys-from` reads, if it is in S3.",
+        metavar="s3://BUCKET/KEY|index:NAME",
+        help="What `migrate --keys-from` reads: a list of keys or an export in S3, or an index.",
     ),
 ]
 

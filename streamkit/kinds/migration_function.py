@@ -131,7 +131,7 @@ def _misplaced(migration: Migration) -> Iterator[str]:
     if reverses and pairs and not moves:
         yield "what comes beside an item is deleted on rollback; leave reverse= out"
     if mode != "touch" and migration.index is not None:
-        yield "index= says where mode='touch' finds the items"
+        yield "index= is of mode='touch'; others are begun with --keys-from index:NAME"
     if migration.repeat and (moves or mode == "aggregate"):
         yield "repeat= is for mode='in_place', 'touch' or 'derive'"
     if mode not in ("rekey", "touch") and migration.to is not None:

@@ -7,18 +7,19 @@ In: a coroutine that reads, and sends one conditional write or transaction. Out:
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from streamkit.migrate.calls import DONE
+from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
+from streamkit.migrate.calls import DONE, GONE
 from streamkit.migrate.failing import FailedItems
-from streamkit.migrate.in_place import ends_run
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.writes import Key
 from streamkit.progress.verdicts import Invalid
 
 _TRIES = 20
+"""Tries of one item that changes each time; its last change is in the stream, too."""
 
 
 class Undecided(Exception):
-    """Items do not fit together, and people have to say what is right; `kind` says how.
+    """An item stays as it is, and people have to say what is right; `kind` says why.
 
     `name` is the name of the error's record, `shown` a digest of what people decide about, and
     `detail` its values, which only they see.
@@ -53,9 +54,9 @@ async def persist(
             named = {"name": error.name, "shown": error.shown, "detail": error.detail}
             await failed.note(key, tally, error.kind, str(error), **named)
             return
-        except Exception as error:
-            if ends_run(error):
-                raise
+        except (ConfigurationError, LeaseLost, Unavailable):
+            raise  # it is not about this item
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             await failed.note(key, tally, "transform", error)
             return
         if outcome is None:
@@ -63,6 +64,9 @@ async def persist(
             return
         if outcome is DONE:
             tally.changed += 1
+            return
+        if outcome is GONE:
+            tally.gone += 1
             return
         if isinstance(outcome, Invalid) and invalid:
             await failed.note(key, tally, "invalid", outcome.text)

@@ -23,12 +23,14 @@ from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
 
 class Fate(Enum):
-    """The outcome of a write that was not refused."""
+    """The outcome of a write that was not refused, or found no item any more."""
 
     DONE = "done"
+    GONE = "gone"
 
 
 DONE: Final = Fate.DONE
+GONE: Final = Fate.GONE
 Outcome = Fate | RefusedCommit | Invalid
 SdkCall = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -62,12 +64,16 @@ class Calls:
         found: dict[str, Wire] | None = reply.get("Item")
         return found
 
+    async def query_page(self, **request: Any) -> dict[str, Any]:
+        """Read a page of a query."""
+        return await self._read(self._dynamodb.query, request)
+
     async def query(self, **request: Any) -> list[dict[str, Wire]]:
         """Read all items of a query, strongly consistent."""
         items: list[dict[str, Wire]] = []
         request = {**request, "ConsistentRead": True}
         while True:
-            reply = await self._read(self._dynamodb.query, request)
+            reply = await self.query_page(**request)
             items += reply["Items"]
             if "LastEvaluatedKey" not in reply:
                 return items

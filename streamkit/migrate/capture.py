@@ -176,7 +176,7 @@ def _app(
         type_attribute=app.type_attribute,
         control_table=app.control_table or (None if table == app.table else app.table),
         policy=_POLICY,
-        start=utc(state.began) - _MARGIN,
+        start=utc(state.follows) - _MARGIN,
         on_loss="halt",
     )
 

@@ -7,7 +7,7 @@ state, with an entry in its audit; the processes that run the migration follow i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from streamkit.app import App
@@ -15,18 +15,19 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration, rank
-from streamkit.migrate.chosen import chosen_keys
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.chosen import open_chosen
 from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.order import order_of
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import Phase, State
 from streamkit.migrate.state_book import StateBook
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
-KEYS_SEGMENT_BYTES = 1024 * 1024
-"""Bytes of a list of keys for each segment: some ten thousand keys."""
 SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
 
 MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back"]
@@ -34,7 +35,7 @@ MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled ba
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(JsonFields):
     """One migration of an app, with its state."""
 
     id: str
@@ -44,10 +45,6 @@ class Listed:
     standing: MigrationStatus
     phase: Phase
     declared: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 class AlreadyBegun(ConfigurationError):
@@ -148,14 +145,14 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         migration: the migration to begin.
         limit: units a second.
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
-        keys_from: a list of the items' keys, as a file or `s3://BUCKET/KEY`; see `keys`.
+        keys_from: what says which items it is about, in place of a scan; see `chosen`.
         again: begin a migration once more that was rolled back.
         by: the operator's name, for the audit.
         clock: time, for simulations.
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
-        ConfigurationError: another one comes first, it was rolled back, or a list of keys is wrong.
+        ConfigurationError: another one comes first, it was rolled back, or its source is wrong.
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
@@ -163,17 +160,21 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
     if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     _require_squashed(app, await squashed(app, book))
-    tag, size = "", None
+    given: dict[str, Any] = {"keys_from": keys_from, "keys_tag": "", "since": 0.0}
     if keys_from:
-        tag, size = await chosen_keys(app, aws, migration, keys_from)
-    total = segments or await _segments(app, aws, size)
+        table = (await survey(app, aws)).table
+        calls = Calls(aws.dynamodb, Rate(clock), (table,))
+        async with open_chosen(keys_from, migration, table, calls) as chosen:
+            await chosen.pages.check(clock.time())
+            given |= {"keys_tag": chosen.tag, "since": chosen.since}
+            segments = segments or _rounded(chosen.segments)
+    total = segments or await _segments(app, aws)
 
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again, repeat=migration.repeat)
         order.require_turn(migration, others)
         now = clock.time()
-        facts = {"segments": total, "began": now, "keys_from": keys_from, "keys_tag": tag}
-        fresh = _anew(state, migration, facts)
+        fresh = _anew(state, migration, {"segments": total, "began": now, **given})
         said = f"begin --keys-from {keys_from}" if keys_from else "begin"
         return limited(fresh, limit).noted(AuditEntry(now, who, said))
 
@@ -281,12 +282,12 @@ def require_records(migration: Migration, state: State) -> None:
         )
 
 
-async def _segments(app: App, aws: Aws, keys: int | None) -> int:
-    """Return into how many segments the table is cut, or a list of keys of so many bytes."""
-    if keys is not None:
-        wanted = keys // KEYS_SEGMENT_BYTES
-    else:
-        described = await aws.dynamodb.describe_table(TableName=app.table)
-        wanted = int(described["Table"].get("TableSizeBytes", 0)) // SEGMENT_BYTES
+async def _segments(app: App, aws: Aws) -> int:
+    """Return into how many segments the table is cut."""
+    described = await aws.dynamodb.describe_table(TableName=app.table)
+    return _rounded(int(described["Table"].get("TableSizeBytes", 0)) // SEGMENT_BYTES)
+
+
+def _rounded(wanted: int) -> int:
     wanted = max(SEGMENTS_MIN, min(SEGMENTS_MAX, wanted))
     return 1 << (wanted - 1).bit_length()

@@ -7,7 +7,7 @@ written, and only the item is read.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from streamkit.migrate.rewrites import (
     Image,
     ItemTooLarge,
     Rewrite,
-    Target,
+    alike,
     plain,
     same,
     visible,
@@ -253,22 +253,9 @@ def _alike(one: Rewrite, other: Rewrite) -> bool:
         return False
     if not all(same(value, other.sets[name]) for name, value in one.sets.items()):
         return False
-    return _items(one.targets) == _items(other.targets)
-
-
-def _items(targets: Sequence[Target]) -> list[list[tuple[str, str]]]:
-    return sorted(
-        sorted((name, repr(_in_order(value))) for name, value in plain(target.item).items())
-        for target in targets
-    )
-
-
-def _in_order(value: Any) -> Any:
-    if isinstance(value, AbstractSet):
-        return sorted(map(repr, value))
-    if isinstance(value, dict):
-        return sorted((name, _in_order(one)) for name, one in value.items())
-    return value
+    targets, others = ({place_text(t.key): t.item for t in r.targets} for r in (one, other))
+    same_places = targets.keys() == others.keys()
+    return same_places and all(alike(item, others[place]) for place, item in targets.items())
 
 
 def _holds_alike(one: Image, other: Image, name: str) -> bool:

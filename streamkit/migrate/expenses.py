@@ -17,6 +17,7 @@ from math import ceil
 from typing import Any, Final, Literal
 
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.keys import index_of
 from streamkit.migrate.rewrites import Rewrite, wire
 from streamkit.migrate.work import TOUCH
 from streamkit.migrate.writes import origin_text
@@ -75,9 +76,17 @@ def pass_units(items: Sequence[Item]) -> float:
     return sum(map(item_size, items)) / 4096 + 0.5 * len(items) / PAGE_ITEMS
 
 
-def key_units(found: Sequence[Item], keys: int) -> float:
-    """Return the units of reading items by their keys one by one, some of which find nothing."""
-    return keys - len(found) + sum(read_units(item_size(one)) for one in found)
+def source_units(schema: TableSchema, source: str, found: Sequence[Item], keys: int) -> float:
+    """Return the units of reading chosen items, some of which are not there; see `chosen`.
+
+    They are read by their keys, one by one, and the entries of an index at half the price.
+    """
+    if source.startswith("table:") or not source:
+        return pass_units(found)
+    index = schema.indexes.get(index_of(source))
+    entries = [_entry(schema, index, one) or {} for one in found] if index else []
+    units = keys - len(found) + sum(read_units(item_size(one)) for one in found)
+    return units + sum(map(item_size, entries)) / 8192
 
 
 class Expenses:

@@ -21,11 +21,11 @@ from typing import Any
 
 import anyio
 
-from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
-from streamkit.migrate.calls import DONE, Calls, Outcome
+from streamkit.migrate.attempts import Undecided, persist
+from streamkit.migrate.calls import DONE, GONE, Calls, Outcome
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.failing import FailedItems
-from streamkit.migrate.rewrites import Image, Rewrite, plain, wire
+from streamkit.migrate.rewrites import Rewrite, plain, wire
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.writes import WireItem, delete, origin_text, unchanged, update
@@ -36,8 +36,6 @@ from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 
-_TRIES = 20
-"""Tries of one item that changes each time; its last change is in the stream, too."""
 _REWRITES, _WINDOW_SECONDS = 30, 60.0
 """Rewrites of one item by the stream in the window; after more, other code may revert each one."""
 _HOLD_SECONDS = 5.0
@@ -97,37 +95,24 @@ class InPlace:
             live: the item comes from the stream, and is not read for the first time.
         """
         key = self.transform.schema.key_of(item)
-        image: Image = plain(item)
-        for _ in range(_TRIES):
-            try:
-                rewrite = self.transform.of(image)
-                if not rewrite.changes_item:
-                    tally.skipped += 1
-                    return
-                if live and await self._is_turned_back(key):
-                    await self._failed.note(
-                        key, tally, "ping_pong", "it is turned back again and again"
-                    )
-                    return
-                outcome = await self._write(key, item, rewrite)
-            except Exception as error:
-                if ends_run(error):
-                    raise
-                await self._failed.note(key, tally, "transform", error)
-                return
-            if outcome is DONE:
-                tally.changed += 1
-                return
-            if isinstance(outcome, Invalid):
-                await self._failed.note(key, tally, "invalid", outcome.text)
-                return
-            now = outcome.items.get(0) if isinstance(outcome, RefusedCommit) else None
-            if now is None:
-                tally.gone += 1
-                return
-            tally.conflicts += 1
-            item, image = now, plain(now)
-        await self._failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
+
+        async def attempt() -> Any:
+            nonlocal item
+            rewrite = self.transform.of(plain(item))
+            if not rewrite.changes_item:
+                return None
+            if live and await self._is_turned_back(key):
+                raise Undecided("ping_pong", "it is turned back again and again")
+            outcome = await self._write(key, item, rewrite)
+            if isinstance(outcome, Invalid):  # of what was read: the reply says if it has changed
+                raise Undecided("invalid", outcome.text)
+            if not isinstance(outcome, RefusedCommit):
+                return outcome
+            now = outcome.items.get(0)
+            item = now or {}
+            return GONE if now is None else outcome
+
+        await persist(self._failed, key, tally, attempt)
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.
@@ -194,8 +179,3 @@ async def delete_marked(
     if marked is not DONE:
         return marked
     return await calls.write(delete(schema, key, [*held, Attr(ORIGIN).eq(text)]))
-
-
-def ends_run(error: BaseException) -> bool:
-    """Return whether an error ends the run, because it is not about this item."""
-    return isinstance(error, ConfigurationError | LeaseLost | Unavailable)

@@ -2,33 +2,24 @@
 
 The list is a file, or an object in S3, with a key in each line, as JSON: `{"PK": "ORDER#1", "SK":
 "ORDER"}`, with or without DynamoDB's types, or `{"Item": {…}}`, a line of the table's export.
-Segments are ranges of its bytes; a line belongs to the range in which it begins.
+Segments are ranges of its bytes.
 
-In: where the list is. Out: pages as a `Scan` replies them: `ScannedCount` are the keys, `Items` are
-what was found, strongly consistent. On failure: `ConfigurationError` for a list that cannot be read
-or has changed, and for a line that is no key of the table; it names the line.
+Out: pages as a `Scan` replies them: `ScannedCount` are the keys, `Items` what was found, strongly
+consistent. On failure: `ConfigurationError` names the line that is no key of such an item.
 """
 
-import hashlib
 import json
-import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from typing import Any
 
-import anyio.lowlevel
-
-from streamkit.aws import AwsError, ErrorKind, code_of, open_client, patiently, trouble_of
+from streamkit.archive.contents import Contents
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.calls import Calls
+from streamkit.migrate.exports import Export, require_followed
 from streamkit.migrate.sampling import Sample, Wanted, take_sample
-from streamkit.migrate.work import MigrationWork
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
@@ -36,190 +27,68 @@ from streamkit.progress.activity import task_group
 from streamkit.progress.scan.pages import Reply
 from streamkit.progress.scan.places import place_of
 
-_CHUNK = 64 * 1024
-"""Bytes that are read at once: a page of keys, or more."""
-_LINE_MAX = 4 * 1024 * 1024
-"""Bytes of a line: an item of 400 KB in an export takes less."""
-_READ_SECONDS = 30.0
 _READS_AT_ONCE = 16
+_PAGE_LINES = 10_000
+"""Lines of a page at most: they may all be of other entities, and the place has to move."""
 
 Item = dict[str, Wire]
-Scan = Callable[..., Awaitable[Reply]]
-"""What `ScanPages` calls for a page."""
+
+
+def index_of(source: str) -> str:
+    """Return the name in `index:NAME` or `index:NAME:{…}`; "" for other sources."""
+    kind, _, name = source.partition("{")[0].rstrip(":").partition(":")
+    return name if kind == "index" else ""
+
+
+class NoKey(Exception):
+    """A line is not the key of such an item; the text says why."""
 
 
 @dataclass(frozen=True)
-class KeyList:
-    """A list of keys that was opened; its `tag` changes whenever its contents do."""
+class ChosenItems:
+    """What chosen items are, and how they are read.
 
-    source: str
-    size: int
-    tag: str
-    read: Callable[[int, int], Awaitable[bytes]]
-
-    async def lines(self, at: int) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Yield the lines from a byte on, each with the byte at which it begins."""
-        rest, read = b"", at
-        while read < self.size:
-            chunk = await self.read(read, min(self.size, read + _CHUNK))
-            read += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            if not chunk or len(rest) > _LINE_MAX:
-                raise ConfigurationError(f"{self.source}: it is no list of keys, a line each")
-            for line in whole:
-                yield at, line
-                at += len(line) + 1
-        if rest:
-            yield at, rest
-
-    async def count(self, before: float = math.inf) -> int:
-        """Return how many lines begin before a byte."""
-        number = 0
-        async with aclosing(self.lines(0)) as lines:
-            async for begin, _ in lines:
-                if begin >= before:
-                    break
-                number += 1
-        return number
-
-
-@asynccontextmanager
-async def open_keys(source: str, tag: str = "") -> AsyncIterator[KeyList]:
-    """Open a list of keys; with a `tag`, it has to be the one that had this tag.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has changed.
-    """
-    if source.startswith("s3://"):
-        async with open_client("s3", read_seconds=_READ_SECONDS) as client:
-            found = await _in_bucket(client, source)
-            yield _unchanged(found, tag)
-        return
-    try:
-        file = Path(source).open("rb")  # noqa: ASYNC230, SIM115 - reads of kilobytes, closed below
-    except OSError as error:
-        raise ConfigurationError(f"{source}: it cannot be read: {error.strerror}") from error
-    with file:
-        yield _unchanged(await _on_disk(file, source), tag)
-
-
-def _unchanged(found: KeyList, tag: str) -> KeyList:
-    if tag not in ("", found.tag):
-        raise ConfigurationError(
-            f"{found.source}: it is not the list with which the migration was begun; put that one"
-            " back, or roll the migration back and begin it again"
-        )
-    return found
-
-
-async def _on_disk(file: BinaryIO, source: str) -> KeyList:
-    digest, size = hashlib.sha256(), 0
-
-    async def read(begin: int, end: int) -> bytes:
-        file.seek(begin)  # no other task runs between the two
-        return file.read(end - begin)
-
-    while chunk := await read(size, size + 16 * _CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
-        await anyio.lowlevel.checkpoint()  # a process goes on with its heartbeats meanwhile
-    return KeyList(source, size, digest.hexdigest()[:32], read)
-
-
-async def _in_bucket(client: Any, source: str) -> KeyList:
-    parts = urlsplit(source)
-    name = {"Bucket": parts.netloc, "Key": parts.path.removeprefix("/")}
-
-    async def ask(call: Callable[[], Awaitable[Any]]) -> Any:
-        try:
-            return await patiently(call)
-        except AwsError as error:
-            why = "it has changed" if trouble_of(error) is ErrorKind.CONDITION else code_of(error)
-            raise ConfigurationError(f"{source}: it cannot be read: {why}") from error
-
-    async def read(begin: int, end: int) -> bytes:
-        async def get() -> bytes:
-            bytes_ = f"bytes={begin}-{end - 1}"
-            reply = await client.get_object(**name, Range=bytes_, IfMatch=head["ETag"])
-            async with reply["Body"] as stream:
-                body: bytes = await stream.read()
-                return body
-
-        found: bytes = await ask(get)
-        return found
-
-    head = await ask(partial(client.head_object, **name))
-    return KeyList(source, int(head["ContentLength"]), str(head["ETag"]), read)
-
-
-@dataclass(frozen=True)
-class KeyPages:
-    """Pages of the items in a list of keys; `scan` answers as the table's own does.
-
-    `get` reads an item by its key. Lines of an export tell what they are about: those of which
-    `matches` is false are left out.
+    `get` reads an item by its key, and `matches` says whether a key, or what else is known of an
+    item, may be one of the migration's entity: `visit` looks at the item itself.
     """
 
-    keys: KeyList
     schema: TableSchema
     get: Callable[[Item], Awaitable[Item | None]]
     matches: Callable[[Item], bool]
 
-    async def scan(self, **request: Any) -> Reply:
-        """Return a page of a segment."""
-        total, place = request["TotalSegments"], request.get("ExclusiveStartKey")
-        begin, end = (self.keys.size * (request["Segment"] + n) // total for n in (0, 1))
-        keys, after = list[Item](), None
-        at = int(place["at"]["N"]) if place else max(0, begin - 1)
-        in_line = place is None and begin > 0  # the line before this range may reach into it
-        async with aclosing(self.keys.lines(at)) as lines:
-            async for at, line in lines:
-                if in_line:
-                    in_line = False
-                elif at >= end:
-                    break
-                elif len(keys) == request["Limit"]:
-                    after = {"at": {"N": str(at)}}
-                    break
-                elif (key := await self.key(at, line)) is not None:
-                    keys.append(key)
-        page: Reply = {"Items": await self._items(keys), "ScannedCount": len(keys)}
-        return page if after is None else page | {"LastEvaluatedKey": after}
+    @property
+    def types(self) -> dict[str, str | None]:
+        """The attributes of the table's key, with their types."""
+        schema = self.schema
+        return {schema.pk: schema.pk_type} | ({schema.sk: schema.sk_type} if schema.sk else {})
 
-    async def key(self, at: int, line: bytes) -> Item | None:
-        """Return the key in the line at a byte; None for an empty one, or another entity's item.
+    def keys_in(self, line: bytes) -> list[Item]:
+        """Return the key in a line; none in an empty one, and of another entity in an export.
 
         Raises:
-            ConfigurationError: it is no key of the table.
+            NoKey: it is no key of the table, or the key of another entity's item.
         """
         if not line.strip():
-            return None
+            return []
         try:
             found = json.loads(line, parse_float=Decimal)
             item = found["Item"] if found.keys() == {"Item"} else None
-            key = self._key(item or found)
+            key = key_of(item or found, self.types)
         except (ValueError, TypeError, AttributeError, KeyError):
-            schema = self.schema
-            shown = ", ".join(f'"{n}"' for n in sorted(schema.key_attributes))
-            raise ConfigurationError(
-                f"{self.keys.source}, line {await self.keys.count(at) + 1}: it is no key of table"
-                f" {schema.name}: a JSON object with {shown}"
-            ) from None
-        return key if item is None or self.matches({**item, **key}) else None
+            shown = ", ".join(f'"{n}"' for n in sorted(self.types))
+            said = f"it is no key of table {self.schema.name}: a JSON object with {shown}"
+            raise NoKey(said) from None
+        if self.matches({**(item or {}), **key}):
+            return [key]
+        if item is None:  # which a generated policy does not let the migration read
+            raise NoKey("it is the key of another entity's item")
+        return []
 
-    def _key(self, found: Mapping[str, Any]) -> Item:
-        own = {n: found[n] for n in self.schema.key_attributes}
-        key = {n: one if isinstance(one, dict) else encode(one) for n, one in own.items()}
-        key = place_of(json.dumps(key))
-        types = {self.schema.pk: self.schema.pk_type, self.schema.sk: self.schema.sk_type}
-        for name, one in key.items():
-            ((kind, value),) = one.items()
-            if kind != types[name] or not value or not isinstance(value, str | bytes):
-                raise ValueError(found)
-        return key
+    async def page(self, keys: Sequence[Item], at: int | None = None) -> Reply:
+        """Return the items of these keys as a page; at `at` the next page begins, if there is one.
 
-    async def _items(self, keys: list[Item]) -> list[Item]:
-        """Read items, some at once; what is not there is left out."""
+        Some are read at once; what is not there is left out.
+        """
         found, left = list[Item](), iter(keys)
 
         async def some() -> None:
@@ -230,54 +99,83 @@ class KeyPages:
         async with task_group() as group:
             for _ in range(min(_READS_AT_ONCE, len(keys))):
                 group.start_soon(some)
-        return found
+        page: Reply = {"Items": found, "ScannedCount": len(keys)}
+        return page if at is None else page | {"LastEvaluatedKey": {"at": {"N": str(at)}}}
 
 
-async def tag_of(source: str, schema: TableSchema) -> tuple[str, int]:
-    """Return the tag of a list of keys and its size, when each of its lines is a key.
+def key_of(found: Mapping[str, Any], types: Mapping[str, str | None]) -> Item:
+    """Return these attributes, with or without DynamoDB's types, in wire form.
 
     Raises:
-        ConfigurationError: it cannot be read, a line is no key of the table, or it has none.
+        ValueError, TypeError, AttributeError, KeyError: one is missing, or no key's.
     """
-    async with open_keys(source) as keys:
-        pages, count = KeyPages(keys, schema, _nothing, lambda _: True), 0
-        async with aclosing(keys.lines(0)) as lines:
-            async for at, line in lines:
-                count += await pages.key(at, line) is not None
+    own = {n: found[n] for n in types}
+    key = {n: one if isinstance(one, dict) else encode(one) for n, one in own.items()}
+    key = place_of(json.dumps(key))
+    for name, one in key.items():
+        ((kind, value),) = one.items()
+        if kind != types[name] or not value or not isinstance(value, str | bytes):
+            raise ValueError(found)
+    return key
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPages:
+    """Pages of chosen items by their keys in lines; `scan` answers as the table's own does.
+
+    A line is in the segment in which it begins. What is under way stays open from page to page: the
+    middle of an export's file cannot be read alone.
+    """
+
+    items: ChosenItems
+    keys: Contents | Export
+    _open: dict[int, AsyncGenerator[tuple[int, int, bytes], None]] = field(default_factory=dict)
+
+    async def check(self, now: float) -> None:
+        """Read a list to its end, or refuse an export that is too old.
+
+        Raises:
+            ConfigurationError: a line is no key of such an item, or there is none.
+        """
+        if isinstance(self.keys, Export):
+            require_followed(self.items.schema, self.keys.since, now)
+            return
+        count = 0
+        async with aclosing(self.keys.lines(0)) as lines:
+            async for at, _, line in lines:
+                count += len(await self._keys_in(at, line))
         if not count:
-            raise ConfigurationError(f"{source}: it has no key")
-        return keys.tag, keys.size
+            raise ConfigurationError(f"{self.keys.source}: it has no key")
 
+    async def scan(self, **request: Any) -> Reply:
+        """Return a page of a segment."""
+        total, place = request["TotalSegments"], request.get("ExclusiveStartKey")
+        begin, end = (self.keys.size * (request["Segment"] + n) // total for n in (0, 1))
+        at, keys, seen = int(place["at"]["N"]) if place else begin, list[Item](), 0
+        lines = self._open.pop(at, None) or self.keys.lines(at)
+        async for begin, after, line in lines:
+            if begin >= end:
+                break
+            keys, seen = keys + await self._keys_in(begin, line), seen + 1
+            if after < end and (len(keys) == request["Limit"] or seen == _PAGE_LINES):
+                self._open[after] = lines
+                return await self.items.page(keys, after)
+        await lines.aclose()
+        return await self.items.page(keys)
 
-async def sample_keys(
-    source: str,
-    calls: Calls,
-    schema: TableSchema,
-    matches: Callable[[Item], bool],
-    wanted: Wanted,
-    rng: random.Random,
-) -> Sample:
-    """Read some of the items of a list of keys, as `take_sample` does of a table."""
-    async with open_keys(source) as keys:
-        pages = KeyPages(keys, schema, partial(calls.get, schema.name), matches)
-        return await take_sample(pages, schema.name, wanted, rng, items=await keys.count())
+    async def _keys_in(self, at: int, line: bytes) -> list[Item]:
+        try:
+            return self.items.keys_in(line)
+        except NoKey as wrong:
+            raise ConfigurationError(f"{await self.keys.where(at)}: {wrong}") from None
 
+    async def sample(self, wanted: Wanted, rng: random.Random) -> Sample:
+        """Read some segments, as `take_sample` does of a table."""
+        keys = self.keys
+        count = await keys.count() if isinstance(keys, Contents) else keys.size
+        return await take_sample(self, self.items.schema.name, wanted, rng, items=count)
 
-async def _nothing(_: Item) -> Item | None:
-    return None
-
-
-@asynccontextmanager
-async def reading(work: MigrationWork) -> AsyncIterator[Scan]:
-    """Yield the call that reads the pages of a phase: of the table, or of the chosen items.
-
-    Raises:
-        ConfigurationError: the list of keys cannot be read, or has changed.
-    """
-    state = work.state
-    if not state.reads_keys:
-        yield work.calls.scan
-        return
-    async with open_keys(state.keys_from, state.keys_tag) as keys:
-        get = partial(work.calls.get, work.schema.name)
-        yield KeyPages(keys, work.schema, get, work.transform.matches).scan
+    async def close(self) -> None:
+        """Close what is under way."""
+        while self._open:
+            await self._open.popitem()[1].aclose()

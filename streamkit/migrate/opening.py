@@ -17,6 +17,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.charged import Charged
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.exports import require_followed
 from streamkit.migrate.indexes import indexes_created
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.old_writes import OldWrites
@@ -78,11 +79,16 @@ async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTable
     return tables, Schemas(tables.table, target, app.known)
 
 
-async def index_is_there(opened: Opened, interrupt: anyio.Event) -> bool:
+async def source_is_there(opened: Opened, state: State, interrupt: anyio.Event) -> bool:
     """Wait until the index that the first scan reads has been created; `status` says so.
 
     Returns False if it was interrupted before.
+
+    Raises:
+        ConfigurationError: it is to read an export, and not all changes since are followed.
     """
+    if state.follows < state.began:
+        require_followed(opened.schemas.source, state.since, opened.clock.time())
     index = opened.migration.index
     while index is not None and not interrupt.is_set():
         table = await describe(opened.aws, opened.app.table, type_attribute=None)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamkit.migrate.chosen import Scan
 from streamkit.migrate.expenses import PAGE_WRITES
-from streamkit.migrate.keys import Scan
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork

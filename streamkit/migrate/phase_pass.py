@@ -13,8 +13,8 @@ import anyio
 
 from streamkit.migrate import passing
 from streamkit.migrate.capture import Capture
+from streamkit.migrate.chosen import reading
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
-from streamkit.migrate.keys import reading
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import FirstDone, Passing, TooManyErrors

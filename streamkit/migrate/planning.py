@@ -13,10 +13,9 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
-from streamkit.migrate.chosen import chosen_keys
+from streamkit.migrate.chosen import open_chosen
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.indexes import waits_for_indexes
-from streamkit.migrate.keys import sample_keys
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
@@ -54,12 +53,12 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
         budget: the limits to compute the time with.
         diffs: of how many items to show what changes; this is item data, for people who may see it.
         show_keys: name the items in diffs by their keys, not by a hash.
-        keys_from: a list of the items' keys, as `begin` takes it.
+        keys_from: what says which items it is about, as `begin` takes it.
         clock: tells which items are expired and not deleted yet.
         rng: chooses the sample.
 
     Raises:
-        ConfigurationError: the table is missing, or may not be read, or the list of keys is wrong.
+        ConfigurationError: the table is missing, or may not be read, or `keys_from` is wrong.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables, schemas = await survey_for(app, aws, migration)
@@ -81,8 +80,9 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
         keys_from=keys_from,
     )
     if keys_from:
-        await chosen_keys(app, aws, migration, keys_from)
-        taken = await sample_keys(keys_from, calls, schemas.source, look.matches, sample, rng)
+        async with open_chosen(keys_from, migration, schemas.source, calls) as chosen:
+            await chosen.pages.check(clock.time())
+            taken = await chosen.pages.sample(sample, rng)
     else:
         taken = await sample_of(aws, app.table, sample, rng)
     await _note_state(app, aws, migration, look.problems)

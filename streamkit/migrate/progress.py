@@ -9,10 +9,9 @@ has changed lately; below one percent there is no estimate.
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import stdev
-from typing import Any
 
 import anyio
 
@@ -26,6 +25,7 @@ from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State
 from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.tallies import Tally, TallyBook
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore
@@ -41,7 +41,7 @@ _BEATS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(JsonFields):
     """The progress of a migration; shares are 0 to 1, speeds a second, errors and times in seconds.
 
     `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
@@ -74,10 +74,6 @@ class Progress:
     eta_error: float | None = None
     settle: str = ""
     keys_from: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 class ProgressReader:

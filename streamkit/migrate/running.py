@@ -32,7 +32,7 @@ from streamkit.migrate.commands import require_begun, require_records, require_s
 from streamkit.migrate.course import given_up
 from streamkit.migrate.limits import Share
 from streamkit.migrate.live import LiveWork
-from streamkit.migrate.opening import index_is_there, open_migration
+from streamkit.migrate.opening import open_migration, source_is_there
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import broken_word, last_write
 from streamkit.migrate.passing import Passing, PassPace
@@ -286,7 +286,7 @@ class Runner:
         """Wait until changes are followed, and the table shows it."""
         while not self._interrupt.is_set():
             if await self.capture.is_live(state):
-                if await index_is_there(self.opened, self._interrupt):
+                if await source_is_there(self.opened, state, self._interrupt):
                     await self._step(state, "scanning")
                 return
             with anyio.move_on_after(0.2):

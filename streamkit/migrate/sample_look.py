@@ -22,7 +22,7 @@ from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
-from streamkit.migrate.expenses import Expenses, Spent, entry_units, key_units, pass_units
+from streamkit.migrate.expenses import Expenses, Spent, entry_units, source_units
 from streamkit.migrate.failing import located
 from streamkit.migrate.indexes import IndexBuild, KeyJoins, indexes_created
 from streamkit.migrate.limits import UnitLimits
@@ -128,8 +128,8 @@ class SampleLook:
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
-        listed = key_units(part.items, part.scanned) if self.keys_from else None
-        seen = _Seen(part.scanned, pass_units(part.items) if listed is None else listed)
+        given = self.schemas.source, self.keys_from, part.items, part.scanned
+        seen = _Seen(part.scanned, source_units(*given))
         self.seen.append(seen)
         for name in indexes_created(self.schemas.source):
             index = self.schemas.source.indexes[name]

@@ -154,14 +154,14 @@ async def _parts(
     found: list[Part] = []
     for number in chosen:
         left = items_max - sum(part.scanned for part in found)
-        part = await _part(pages, Segment(number, total), left)
+        part = await read_part(pages, Segment(number, total), left)
         if part.scanned > left:
             break
         found.append(part)
     return found
 
 
-async def _part(pages: ScanPages, segment: Segment, items_max: float) -> Part:
+async def read_part(pages: ScanPages, segment: Segment, items_max: float) -> Part:
     """Read a segment until there are too many items in it."""
     part = Part()
 

@@ -5,9 +5,7 @@ there is more to do. Unfinished work continues in the next slice, on any machine
 at once. On failure: as a `Runner`; the next slice tries again.
 """
 
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
 
 import anyio
 
@@ -20,6 +18,7 @@ from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings
@@ -29,7 +28,7 @@ _CHECKPOINT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(JsonFields):
     """The state of a migration after a slice.
 
     `done`: nothing happens by itself any more; `phase` says what is reached, `blocked` that people
@@ -43,10 +42,6 @@ class Slice:
     blocked: bool
     segments_left: int
     errors: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 def prompt(settings: Settings) -> Settings:
@@ -87,7 +82,10 @@ async def run_slice(
     chosen = prompt(settings or Settings())
     runner = Runner(app, aws, migration, chosen, clock, pace=PassPace(segments=at_once))
     with anyio.move_on_after(seconds):  # in case the orderly end takes too long
-        await _run(runner, 0.85 * seconds)
+        async with task_group() as group:
+            group.start_soon(_stop_after, 0.85 * seconds, runner)
+            await run_reported(runner)
+            group.cancel_scope.cancel()
     found = await ProgressReader(app, aws, clock).read(migration.id)
     return Slice(
         migration.id,
@@ -100,32 +98,28 @@ async def run_slice(
     )
 
 
-async def _run(runner: Runner, seconds: float) -> State:
-    if runner.migration.mode != "aggregate":
-        return await _within(seconds, runner.stop, runner.run, Reporter(runner).run)
-    stopping = anyio.Event()
-    count = partial(
-        run_aggregate,
-        runner.app,
-        runner.aws,
-        runner.migration,
-        at_once=runner.pace.segments,
-        stopping=stopping,
-        clock=runner.clock,
-    )
-    return await _within(seconds, stopping.set, count)
+async def _stop_after(seconds: float, runner: Runner) -> None:
+    await anyio.sleep(seconds)
+    runner.stop()
 
 
-async def _within(seconds: float, stop: Any, run: Any, *beside: Any) -> State:
-    """Run a function, and ask it to stop when the time is over."""
+async def run_reported(runner: Runner, *, stay: bool = False) -> State:
+    """Run a migration of any mode, and report meanwhile; `runner.stop` ends it.
 
-    async def end() -> None:
-        await anyio.sleep(seconds)
-        stop()
-
+    Raises:
+        ConfigurationError: the table, the permissions or the definition are wrong.
+    """
+    if runner.migration.mode == "aggregate":
+        return await run_aggregate(
+            runner.app,
+            runner.aws,
+            runner.migration,
+            at_once=runner.pace.segments,
+            stopping=runner.stopping,
+            clock=runner.clock,
+        )
     async with task_group() as group:
-        for one in (end, *beside):
-            group.start_soon(one)
-        state: State = await run()
+        group.start_soon(Reporter(runner).run)
+        state = await runner.run(stay=stay)
         group.cancel_scope.cancel()
     return state

@@ -78,6 +78,7 @@ _KEYS = "keys "
 """Stands before the definition and the list of a migration that was begun for chosen items.
 
 A release that knows no list keeps this text, also where it writes the state without the fields."""
+_CHOSEN: Final = ("digest", "keys_from", "keys_tag", "since")
 GATES: Final = 64
 """Copies of what pairs are made under. Each transaction that makes one checks a copy, and two at
 one copy conflict; one transaction writes them all, together with the state."""
@@ -102,8 +103,9 @@ class State:
     `declared` is when people said that no old code writes any more, so that old items go at once;
     0 is never. `refused` is how often a contraction has gone back to `soaking`. `max_errors` is how
     many items of a pass may fail, below 1 a share of them; `first` is after how many items the scan
-    pauses; 0 is no limit. `keys_from` is the list of the chosen items' keys, with its tag (see
-    `keys`); "" is the whole table. A release that knows no list has to leave that alone, too.
+    pauses; 0 is no limit. `keys_from` says which items are chosen (see `chosen`), with the tag of
+    such a list; "" is the whole table. `since` is the moment that an export shows, else 0. A
+    release that knows nothing of that has to leave it alone, too.
     """
 
     id: str
@@ -132,6 +134,7 @@ class State:
     records: bool = False
     keys_from: str = ""
     keys_tag: str = ""
+    since: float = 0.0
 
     @property
     def consumer(self) -> str:
@@ -157,6 +160,16 @@ class State:
     def reads_keys(self) -> bool:
         """Whether passes read the chosen items; a rollback looks for what was changed anywhere."""
         return bool(self.keys_from) and self.direction == "forward"
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the chosen items are those of a query, which has no segments for a sample."""
+        return self.reads_keys and "{" in self.keys_from
+
+    @property
+    def follows(self) -> float:
+        """The moment from which on changes are followed: that of an export, or of the beginning."""
+        return self.since if self.reads_keys and self.since else self.began
 
     @property
     def can_return(self) -> bool:
@@ -210,7 +223,7 @@ class State:
         if fields.pop("records") and self.phase not in ("done", "rolled back"):
             fields["digest"] = _RECORDS + self.digest
         elif self.reads_keys and self.phase != "done":
-            fields["digest"] = _KEYS + json.dumps([self.digest, self.keys_from, self.keys_tag])
+            fields["digest"] = _KEYS + json.dumps([getattr(self, name) for name in _CHOSEN])
         return fields | {"desired": self.desired}
 
 
@@ -225,7 +238,7 @@ def read_state(text: str, version: int) -> State:
     found["digest"] = digest.removeprefix(_RECORDS)
     if digest.startswith(_KEYS):
         parts = json.loads(digest.removeprefix(_KEYS))
-        found |= dict(zip(("digest", "keys_from", "keys_tag"), parts, strict=True))
+        found |= dict(zip(_CHOSEN, parts, strict=False))
     known = {name: value for name, value in found.items() if name in State.__slots__}
     state = State(**known)
     if state.phase not in get_args(Phase):

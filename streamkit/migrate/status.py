@@ -5,8 +5,7 @@ was never applied is `pending`; one that was done or rolled back is not listed.
 """
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -14,13 +13,14 @@ from streamkit.kinds.migration import rank
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.discovery import DiscoveryError, files_of
 from streamkit.migrate.progress import Progress, ProgressReader
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock
 
 _LEFT_OUT = frozenset({"done", "rolled back"})
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Line(JsonFields):
     """One migration: `phase` with what operators want of it, `share` of its pass in words.
 
     `done` is the same share, 0 to 1, and `left` how many seconds the pass still takes; None where
@@ -34,10 +34,6 @@ class Line:
     note: str
     done: float | None = None
     left: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> list[Line]:

@@ -29,10 +29,10 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.chosen import reading
 from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
-from streamkit.migrate.keys import reading
 from streamkit.migrate.known import Known, Wants, known_of
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.mending import open_work
@@ -166,7 +166,7 @@ class _Checking:
     async def _begin(self, last: VerificationState) -> None:
         total = max(_SEGMENTS, min(self.work.state.segments, _SEGMENTS_MAX))
         chosen = strided(total)
-        if self.share is not None:
+        if self.share is not None and not self.work.state.in_order:
             total = max(_SEGMENTS, round(_SEGMENTS / self.share))
             chosen = self.book.rng.sample(range(total), max(1, round(total * self.share)))
         await self.book.step(

@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "copy-forgets-the-key",
-        "entity.py",
+        "model/item_as_read.py",
         "        remember_key(other, key)\n",
         "        remember_key(item, key)\n",
         "a copy of an item that was read is another item",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "copy-keeps-a-key-that-changed",
-        "entity.py",
+        "model/item_as_read.py",
         "            if getattr(copied, name) != getattr(self, name):\n",
         "            if getattr(copied, name) is None:\n",
         "an item that was copied with another key is written over the one it was copied from",
@@ -182,7 +182,7 @@ MUTANTS = (
     # -- items told apart --------------------------------------------------------------------------
     Mutant(
         "named-entities-unknown",
-        "app.py",
+        "kinds/recognition.py",
         "Router(self.entities, schema, CONTROL_PREFIX, self.named)",
         "Router(self.entities, schema, CONTROL_PREFIX)",
         "the items that a handler makes are taken for those that it listens to, and parked",

@@ -426,6 +426,26 @@ def test_a_list_of_keys_in_a_bucket_may_be_read_and_nothing_beside_it(host):
     assert not reads("keys.jsonl", "keys.jsonl")
 
 
+@pytest.mark.parametrize("host", ["migrate", "operator"])
+def test_an_index_or_an_export_may_be_read_and_nothing_beside_it(host):
+    def may(source, action, resource, host=host):
+        policy = policy_for(an_app(), host, PLACE, keys_from=source).to_dict()
+        return allows(policy, Request(action, resource))
+
+    table = policy_for(an_app(), host, PLACE).statements[0].resources[0]
+    index = f"{table}/index/Sparse"
+    assert may("index:Sparse", "dynamodb:Scan", index)
+    assert may('index:Sparse:{"a": "b"}', "dynamodb:Query", index)
+    assert not may("index:Sparse", "dynamodb:Scan", f"{index}2")
+    assert not may("index:Sparse", "dynamodb:Scan", index, "worker")
+    assert not may("", "dynamodb:Scan", index)
+    source, folder = "s3://lists/AWSDynamoDB/01/manifest-summary.json", "arn:aws:s3:::lists"
+    for name in ("manifest-summary.json", "manifest-files.json", "data/1.json.gz"):
+        assert may(source, "s3:GetObject", f"{folder}/AWSDynamoDB/01/{name}")
+    assert not may(source, "s3:GetObject", f"{folder}/AWSDynamoDB/02/data/1.json.gz")
+    assert not may(source, "s3:PutObject", f"{folder}/AWSDynamoDB/01/data/1.json.gz")
+
+
 def test_the_functions_may_write_their_log_and_a_worker_may_not():
     group = f"arn:aws:logs:eu-central-1:{ACCOUNT}:log-group:/aws/lambda/deals"
     request = Request("logs:PutLogEvents", f"{group}:log-stream:x")

@@ -15,7 +15,7 @@ from typing import Any
 from streamkit.app import App
 from streamkit.changes import Kind
 from streamkit.core.completion import Completions
-from streamkit.core.handler import AUDIENCE, Handler
+from streamkit.core.handler import Handler
 from streamkit.effects import (
     Add,
     AddToSet,
@@ -208,7 +208,7 @@ class _Need:
         handler = self.handler
         if handler.is_aggregate:
             return {"UpdateItem"}
-        if handler.converges and AUDIENCE not in handler.needs:  # derived items
+        if handler.converges and not handler.is_mirror:  # derived items
             return {"PutItem", "DeleteItem"}
         verbs = {verb for kind, verb in _VERBS.items() if kind in self.reach.effects}
         if any(isinstance(part, Mirror) and part.gone == "delete" for part in self.reach.parts):

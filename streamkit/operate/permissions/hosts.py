@@ -72,7 +72,7 @@ def policy_for(
         leading_keys: restrict partition keys to patterns; without, any item is allowed, as where
             partition keys are binary.
         leases: the lease table of a KCL, for an operator that will import it.
-        keys_from: the list of keys of chosen items, for a migration that will read it.
+        keys_from: what says which items are chosen, for a migration that will read it.
     """
     building = _Building(app, host, place or AccountPlace(), leading_keys=leading_keys)
     return building.policy(function, leases, keys_from)
@@ -106,7 +106,7 @@ class _Building:
             why = "`consumers import-kcl` reads the KCL's leases"
             self._allow("ScanLeases", ["Scan"], [self.place.of_table(leases, self.app.table)], why)
         if self.host in ("migrate", "operator"):
-            self.found += keys_statements(keys_from, self.place)
+            self.found += keys_statements(keys_from, self.place, self.own)
         notes = [*self.access.notes, *self._sinks(), _KMS]
         policy = IamPolicy(tuple(self.found))
         if policy.size > MANAGED_MAX:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from streamkit.archive.bucket import BucketArchive
 from streamkit.archive.objects import Archive
+from streamkit.migrate.exports import SUMMARY
+from streamkit.migrate.keys import index_of
 from streamkit.operate.permissions.document import Statement, literal
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge
@@ -41,14 +43,23 @@ def archive_statements(archive: Archive, place: AccountPlace) -> list[Statement]
     ]
 
 
-def keys_statements(source: str, place: AccountPlace) -> list[Statement]:
-    """Return the statement that a migration needs for a list of keys; none for a file."""
-    parts = urlsplit(source)
+def keys_statements(source: str, place: AccountPlace, table: str) -> list[Statement]:
+    """Return the statement that a migration needs for chosen items; none for a file or a query.
+
+    `table` is the ARN of its table, whose items it may query.
+    """
+    parts, why = urlsplit(source), "`--keys-from` reads the keys of the chosen items"
+    if name := index_of(source):
+        action = "dynamodb:Query" if "{" in source else "dynamodb:Scan"
+        return [Statement("KeysOfItems", (action,), (f"{table}/index/{name}",), why)]
     if parts.scheme != "s3":
         return []
     item = f"arn:{place.partition}:s3:::{parts.netloc}{literal(parts.path)}"
-    why = "`--keys-from` reads the keys of the chosen items"
-    return [Statement("KeysOfItems", ("s3:GetObject",), (item,), why)]
+    items = [item]
+    if item.endswith(SUMMARY):
+        folder = item.removesuffix(SUMMARY)
+        items += [f"{folder}manifest-files.json", f"{folder}data/*"]
+    return [Statement("KeysOfItems", ("s3:GetObject",), tuple(items), why)]
 
 
 def _needed(sink: Any, place: AccountPlace) -> tuple[tuple[str, ...], str] | None:

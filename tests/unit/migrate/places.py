@@ -18,9 +18,9 @@ class Place:
             wire = item.attributes(self.schema)
             await self.aws.dynamodb.put_item(TableName="Shop", Item=wire)
 
-    def runner(self):
-        clock = self.world.clock
-        return Runner(self.app, self.aws, self.migration, clock=clock, rng=random.Random(1))
+    def runner(self, **options):
+        given = {"clock": self.world.clock, "rng": random.Random(1)} | options
+        return Runner(self.app, self.aws, self.migration, **given)
 
     async def verify(self, **options):
         given = {"clock": self.world.clock, "rng": random.Random(2)}

@@ -4,18 +4,19 @@ import json
 import random
 from base64 import b64encode
 from contextlib import asynccontextmanager
-from io import BytesIO
 
 import anyio
 import pytest
 from botocore.exceptions import ClientError
 
 from streamkit import App, Entity, Set
+from streamkit.archive import contents
+from streamkit.archive.contents import open_contents
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, keys, steps
-from streamkit.migrate.keys import KeyPages, open_keys, tag_of
+from streamkit.migrate import commands, steps
+from streamkit.migrate.keys import ChosenItems, KeyPages
 from streamkit.migrate.limits import Limit
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
@@ -25,6 +26,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.exports import Body
 from tests.unit.migrate.places import Place
 
 SCHEMA = TableSchema("Shop", pk="PK", sk="SK", pk_type="S", sk_type="S", indexes={})
@@ -56,6 +58,10 @@ def labels(number: int) -> Label:
     return Label(number=number)
 
 
+def any_key(_):
+    return True
+
+
 def line(number):
     return json.dumps({"PK": f"ORDER#{number}", "SK": "ORDER"})
 
@@ -63,6 +69,13 @@ def line(number):
 def listed(path, *numbers):
     path.write_text("".join(f"{line(number)}\n" for number in numbers))
     return str(path)
+
+
+async def check(source):
+    """Read a list as `begin` does; return its tag."""
+    async with open_contents(source) as opened:
+        await KeyPages(keys=opened, items=ChosenItems(SCHEMA, None, any_key)).check(0)
+        return opened.tag
 
 
 # -- pages -----------------------------------------------------------------------------------------
@@ -80,9 +93,10 @@ async def read_all(source, total, limit, schema=SCHEMA):
         found.extend(reply["Items"])
         await segment.advance(reply.get("LastEvaluatedKey"))
 
-    async with open_keys(source) as opened:
-        pages = KeyPages(opened, schema, there, lambda _: True)
+    async with open_contents(source) as opened:
+        pages = KeyPages(keys=opened, items=ChosenItems(schema, there, any_key))
         await ScanPages(pages.scan, "Shop", limit).visit_all(range(total), total, visit)
+        await pages.close()
     return found
 
 
@@ -92,7 +106,7 @@ async def read_all(source, total, limit, schema=SCHEMA):
 async def test_each_line_is_in_one_segment_however_the_list_is_cut(
     tmp_path, monkeypatch, chunk, between, end
 ):
-    monkeypatch.setattr(keys, "_CHUNK", chunk)
+    monkeypatch.setattr(contents, "_CHUNK", chunk)
     path = tmp_path / "keys.jsonl"
     path.write_text(between.join(line(10 ** (n % 9) + n) for n in range(20)) + end)
     expected = [f"ORDER#{10 ** (n % 9) + n}" for n in range(20)]
@@ -135,20 +149,20 @@ async def test_a_line_that_is_no_key_is_named(tmp_path, wrong):
     path.write_text(f"{line(1)}\n\n{line(2)}\n{wrong}\n{line(3)}\n")
     said = 'keys.jsonl, line 4: it is no key of table Shop: a JSON object with "PK", "SK"'
     with pytest.raises(ConfigurationError, match=said):
-        await tag_of(str(path), SCHEMA)
+        await check(str(path))
 
 
 async def test_a_list_without_keys_or_without_lines_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "keys.jsonl"
     path.write_text("\n \n")
     with pytest.raises(ConfigurationError, match="it has no key"):
-        await tag_of(str(path), SCHEMA)
-    monkeypatch.setattr(keys, "_LINE_MAX", 100)
+        await check(str(path))
+    monkeypatch.setattr(contents, "_LINE_MAX", 100)
     path.write_bytes(b"\0" * 200)
-    with pytest.raises(ConfigurationError, match="no list of keys, a line each"):
-        await tag_of(str(path), SCHEMA)
+    with pytest.raises(ConfigurationError, match="it does not consist of lines"):
+        await check(str(path))
     with pytest.raises(ConfigurationError, match="nowhere: it cannot be read: No such file"):
-        await tag_of(str(tmp_path / "nowhere"), SCHEMA)
+        await check(str(tmp_path / "nowhere"))
 
 
 # -- buckets ---------------------------------------------------------------------------------------
@@ -158,17 +172,6 @@ def refused(status, code):
     return ClientError(
         {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "S3"
     )
-
-
-class Body(BytesIO):
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        self.close()
-
-    async def read(self):
-        return super().read()
 
 
 class Bucket:
@@ -199,28 +202,26 @@ def bucket(monkeypatch):
         assert service == "s3"
         yield found
 
-    monkeypatch.setattr(keys, "open_client", client)
+    monkeypatch.setattr(contents, "open_client", client)
     return found
 
 
 async def test_an_object_is_read_in_ranges(bucket, monkeypatch):
-    monkeypatch.setattr(keys, "_CHUNK", 100)
+    monkeypatch.setattr(contents, "_CHUNK", 100)
     found = await read_all("s3://lists/a/keys.jsonl", 3, 4)
     assert sorted(one["PK"]["S"] for one in found) == sorted(f"ORDER#{n}" for n in range(30))
     assert all(end - begin < 100 for begin, end in bucket.asked)
 
 
 async def test_an_object_that_has_changed_is_not_read(bucket):
-    tag, _ = await tag_of("s3://lists/a/keys.jsonl", SCHEMA)
-    async with open_keys("s3://lists/a/keys.jsonl", tag) as opened:
+    tag = await check("s3://lists/a/keys.jsonl")
+    async with open_contents("s3://lists/a/keys.jsonl") as opened:
+        assert opened.tag == tag
         bucket.tag = '"2"'
         with pytest.raises(ConfigurationError, match="it cannot be read: it has changed"):
             await opened.read(0, 10)
-    with pytest.raises(ConfigurationError, match="not the list with which the migration was begun"):
-        async with open_keys("s3://lists/a/keys.jsonl", tag):
-            pass
     with pytest.raises(ConfigurationError, match="it cannot be read: 404"):
-        async with open_keys("s3://lists/b"):
+        async with open_contents("s3://lists/b"):
             pass
 
 
@@ -334,7 +335,9 @@ def test_a_list_that_has_changed_stops_the_migration_where_it_is(tmp_path):
         given = {"segments": 2, "keys_from": source, "clock": place.world.clock}
         await commands.begin(place.app, place.aws, place.migration, **given)
         listed(path, 3, 4)
-        with pytest.raises(ConfigurationError, match="not the list with which the migration was"):
+        with pytest.raises(
+            ConfigurationError, match="not the list with which the migration was begun"
+        ):
             await place.run()
         listed(path, 1, 2)
         assert (await place.run()).phase == "done"
@@ -400,6 +403,25 @@ def test_a_line_that_is_no_key_is_refused_before_anything_is_begun(tmp_path):
         with pytest.raises(ConfigurationError, match="line 2: it is no key"):
             await place.run(str(path))
         assert (await place.state()).phase == "new"
+
+    at(test)
+
+
+def test_the_key_of_another_entitys_item_is_refused_by_its_line_and_left_out_of_an_export(tmp_path):
+    path = tmp_path / "keys.jsonl"
+    shelf = {"PK": {"S": "SHELF#1"}, "SK": {"S": "SHELF"}}
+
+    async def test(place):
+        path.write_text(f"{line(1)}\n{json.dumps(shelf)}\n{line(2)}\n")
+        said = "keys.jsonl, line 2: it is the key of another entity's item"
+        with pytest.raises(ConfigurationError, match=said):
+            await place.run(str(path))
+        with pytest.raises(ConfigurationError, match=said):
+            await plan_migration(place.app, place.aws, place.migration, keys_from=str(path))
+        assert (await place.state()).phase == "new"
+        path.write_text(f"{line(1)}\n{json.dumps({'Item': shelf})}\n{line(2)}\n")
+        assert (await place.run(str(path))).verified["scanned"] == 2
+        assert place.labelled() == [1, 2]
 
     at(test)
 

@@ -1,0 +1,115 @@
+"""Read chosen items from an export of the table in S3, which takes none of the table's capacity.
+
+Places are numbers of lines, of all its gzip files together. The middle of one cannot be read alone:
+a process that takes a segment over, or begins one there, unpacks that file from its beginning.
+
+No item is missed: changes are followed from the moment that the export shows (`State.follows`), and
+`require_followed` checks that the stream still has all of them. An item is read anew by its key:
+what it was in the export plays no part.
+
+On failure: `ConfigurationError` for an export of another kind or table, one that is too old, and
+broken files.
+"""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from streamkit.archive.contents import lines_of, open_contents, unzipped
+from streamkit.errors import ConfigurationError
+from streamkit.model.schema import TableSchema
+from streamkit.progress.clock import utc
+from streamkit.stream.start import REACH_SECONDS
+
+SUMMARY = "manifest-summary.json"
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export as lines; its `files` are named with their numbers of lines, in all `size`.
+
+    It shows the moment `since`, and its `tag` changes with its list of files.
+    """
+
+    source: str
+    size: int
+    tag: str
+    since: float
+    files: list[tuple[str, int]]
+
+    async def lines(self, at: int) -> AsyncGenerator[tuple[int, int, bytes], None]:
+        """Yield the lines of all files from a number on, with that of each and the next."""
+        first = 0
+        for name, count in self.files:
+            begin, first = first, first + count
+            if at >= first:
+                continue
+            async with (
+                open_contents(name) as file,
+                aclosing(unzipped(file)) as chunks,
+                aclosing(lines_of(chunks, name)) as lines,
+            ):
+                seen = begin
+                async for line in lines:
+                    seen += 1
+                    if seen > at:
+                        yield seen - 1, seen, line
+            if seen != first:
+                raise ConfigurationError(f"{name}: {seen - begin} items, {count} in the manifest")
+
+    async def where(self, at: int) -> str:
+        """Return the line with a number, in its file."""
+        files = iter(self.files)
+        name, count = next(files)
+        while at >= count:
+            at -= count
+            name, count = next(files)
+        return f"{name}, line {at + 1}"
+
+
+async def open_export(source: str, schema: TableSchema) -> Export:
+    """Open an export by its summary.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is of another kind or table.
+    """
+    where = source.removesuffix(SUMMARY)
+    async with open_contents(source) as file:
+        summary = await file.read(0, file.size)
+    async with open_contents(f"{where}manifest-files.json") as listed:
+        listing = [line async for _, _, line in listed.lines(0)]
+    try:
+        about = json.loads(summary)
+        since = datetime.fromisoformat(about["exportTime"]).timestamp()
+        table = about["tableArn"].rpartition("/")[2]
+        form = about.get("exportType", "FULL_EXPORT"), about["outputFormat"]
+        found = [(one["dataFileS3Key"], one["itemCount"]) for one in map(json.loads, listing)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigurationError(f"{source}: it is no summary of an export of a table") from None
+    if (table, *form) != (schema.name, "FULL_EXPORT", "DYNAMODB_JSON"):
+        said = f"export the whole of table {schema.name}, as DYNAMODB_JSON"
+        raise ConfigurationError(f"{source}: it is {' as '.join(form)} of table {table}: {said}")
+    # The files lie beside their list, also where the export was copied to.
+    files = [(f"{where}data/{key.rpartition('/')[2]}", count) for key, count in found if count]
+    if not files:
+        raise ConfigurationError(f"{source}: it has no item")
+    return Export(source, sum(count for _, count in files), listed.tag, since, files)
+
+
+def require_followed(schema: TableSchema, since: float, now: float) -> None:
+    """Refuse an export that is older than what the table's stream keeps.
+
+    Raises:
+        ConfigurationError: what was written after the export would be missed.
+    """
+    if schema.stream_arn is None:
+        return  # `join` says that there has to be one, and looks again
+    made = datetime.fromisoformat(schema.stream_arn.rpartition("/")[2]).replace(tzinfo=UTC)
+    if now - since > REACH_SECONDS or since < made.timestamp():
+        raise ConfigurationError(
+            f"the export shows table {schema.name} at {utc(since):%Y-%m-%d %H:%M} UTC, and the"
+            f" stream, enabled at {made:%Y-%m-%d %H:%M}, keeps what was written in the last 24"
+            " hours: export the table again, and begin with that export"
+        )
