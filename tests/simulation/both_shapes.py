@@ -260,10 +260,12 @@ def _fields(item):
 class Site:
     """A table, its writers, and the processes of a migration."""
 
+    entities = None
+
     def __init__(self, app, world, aws, tables, rng, orders, ends):
         self.app, self.world, self.aws, self.rng = app, world, aws, rng
         self.schema, self.book = tables.table, StateBook(aws.dynamodb, tables.control, app.name)
-        self.entities = ENTITIES[app.migrations["0001"].mode]
+        self.entities = self.entities or ENTITIES[app.migrations["0001"].mode]
         self.ledger, self.alive, self.count = Ledger(world, self.entities), {}, 0
         self.orders, self.ends = orders, ends
         self.met = defaultdict(int)
@@ -407,10 +409,10 @@ class Site:
                         place = order.item_key.wire(self.schema)
                         await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
                 if error.kind == "taken":  # a person keeps the old one
-                    (entity,) = self.entities["new"]
-                    order = entity(user="ann", order_id=number, status="")
-                    place = order.item_key.wire(self.schema)
-                    await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
+                    for entity in self.entities["new"]:
+                        order = entity(user="ann", order_id=number, **{_first(entity): ""})
+                        place = order.item_key.wire(self.schema)
+                        await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
                 named = {"take": side, "clock": self.world.clock}
                 right, _ = await retry_errors(self.app, aws, "0001", [error.id], **named)
                 if right:

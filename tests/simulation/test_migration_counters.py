@@ -17,7 +17,7 @@ def test_each_increment_of_either_shape_counts_once_on_the_way_to_the_end(seed, 
     if policy != "item":
         assert site.wrong(items, "new") == {}
     if policy != "counters":
-        assert site.mixed == []
+        assert site.wholes.mixed == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -27,7 +27,7 @@ def test_each_increment_of_either_shape_counts_once_in_a_rollback(seed, policy):
     if policy != "item":
         assert site.wrong(items, "old") == {}
     if policy != "counters":
-        assert site.mixed == []
+        assert site.wholes.mixed == []
 
 
 def test_each_increment_counts_once_where_there_is_no_way_back():
@@ -38,7 +38,7 @@ def test_each_increment_counts_once_where_there_is_no_way_back():
 def test_items_that_are_merged_by_field_are_found(monkeypatch):
     monkeypatch.setattr(settlement, "_all_that_differs", lambda *_: frozenset())
     site, _ = contracted(app_of("item"), seed=0, kind=Site)
-    assert site.mixed
+    assert site.wholes.mixed
 
 
 def test_a_counter_of_which_one_writer_wins_is_found(monkeypatch):
