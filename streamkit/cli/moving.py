@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import anyio
 import typer
 
 from streamkit.cli.consumers import time_of
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 from streamkit.cli.printing import print_json, say
 from streamkit.cli.running import app_named, settings, with_aws
+from streamkit.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from streamkit.operate.moves import Imported, Moved
 
 T = TypeVar("T")
+
+_LOOK_SECONDS = 2.0
+"""The pause between two looks at how far a live join is."""
 
 
 def import_kcl(
@@ -137,6 +142,13 @@ def join(
     app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The next version of the app.")],
     handler: Annotated[str, typer.Argument(help="The handler that had a start= until now.")],
     *,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Take it over shard by shard while the workers run: give the version that runs.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Make a handler with a start of its own a handler of its app.
@@ -145,10 +157,15 @@ def join(
     without a start=. It goes on where it was: each change reaches it once. Exits with 5, and
     changes nothing, if it is behind the app, or changes are parked. If it is interrupted, run the
     same command again, and deploy that version afterwards.
+
+    With --live nothing stands still, and the app that is given still declares the start=.
     """
     from streamkit.operate.moves import join_handler
 
     loaded = app_named(app)
+    if live:
+        _join_live(loaded, handler, json=json)
+        return
     lease = settings().lease
     done = with_aws(lambda aws: join_handler(loaded, aws, handler, lease_seconds=lease))
     if json:
@@ -159,6 +176,28 @@ def join(
         f" {done.ahead} of {done.shards} shards"
     )
     say("deploy this version")
+
+
+def _join_live(app: "App", handler: str, *, json: bool) -> None:
+    """Say how far the app has taken a handler over, until it runs it on every shard."""
+    from streamkit.operate.moves.taking_over import TakingOver, take_over
+
+    async def work(aws: "Aws") -> TakingOver:
+        before = None
+        async for found in take_over(app, aws, handler):
+            if found != before and not json:
+                say(f"{found.consumer} runs {handler} on {found.taken} of {found.shards} shards")
+            before = found
+            if found.ended:
+                return found
+            await anyio.sleep(_LOOK_SECONDS)
+        raise InvariantError("a join ends, or is refused")
+
+    done = with_aws(work)
+    if json:
+        print_json(done.to_dict())
+        return
+    say(f"{handler} is one of {done.consumer} now: deploy the version without its start=")
 
 
 def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:

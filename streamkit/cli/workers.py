@@ -53,17 +53,18 @@ async def run_workers(
         were idle and a pause kept changes unread; else the code of the first error.
     """
     collect_seldom()
-    log.info(
-        "process.started",
-        version=__version__,
-        pid=os.getpid(),
-        apps=[app.name for app in consumers_of(apps)],
-        until_idle=until_idle,
-        lease=settings.lease,
-    )
     process = _Process(apps, settings)
     try:
         with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
+            # Whoever reads this line may send SIGTERM at once, which has to end it gracefully.
+            log.info(
+                "process.started",
+                version=__version__,
+                pid=os.getpid(),
+                apps=[app.name for app in consumers_of(apps)],
+                until_idle=until_idle,
+                lease=settings.lease,
+            )
             code = await process.run(until_idle=until_idle)
         errors = process.errors
     except typer.BadParameter:

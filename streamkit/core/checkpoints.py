@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from streamkit.core.stage import CommitStage
-from streamkit.progress.actions import CHILD
+from streamkit.progress.actions import CHILD, Action
 from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import creation
@@ -53,6 +53,20 @@ class Checkpoints:
         self.stage.note_lost_before(seen)
         now = int(self.stage.clock.time())
         await self._write(lambda: self.stage.here(lost=now))
+
+    async def along(self, make: Callable[[], Cursor], actions: list[Action]) -> bool:
+        """Write the cursor in one transaction with actions on items of another consumer.
+
+        Returns:
+            Whether all were written; none is if the condition of an action does not hold.
+        """
+        while True:
+            batch = Batch(self.stage.advanced(make()), actions)
+            verdict = await self._sent(batch)
+            if isinstance(verdict, Applied) and verdict.batch is batch:
+                return True
+            if isinstance(verdict, RefusedCommit | Applied):
+                return False
 
     async def end(self, children: Sequence[Cursor]) -> list[Cursor]:
         """Close the shard: one transaction finishes its cursor and creates its children's cursors.

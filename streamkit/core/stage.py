@@ -176,6 +176,14 @@ class CommitStage:
         """Return whether the table has the current position."""
         return self._position == self.cursor.position
 
+    @property
+    def passed_start(self) -> bool:
+        """Return whether the shard is read beyond its start, and the table does not say so.
+
+        A handler that joins its app has to be beyond its start, also where nothing was written.
+        """
+        return self.cursor.seen < self.cursor.since <= self._known
+
     def note_lost_before(self, seen: int) -> None:
         """Record that records before `seen` (epoch seconds) may have been lost."""
         self.seen, self._dated = max(self.seen, seen), 0

@@ -18,26 +18,32 @@ from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.generation import Generation, same_consumer
+from streamkit.fleet.taken import is_over
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import CHILD, Action, GuardSource
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.fenced import Fenced
+from streamkit.progress.fenced import TOGETHER, Fenced
 
 
-async def capture(store: CursorStore, newest: Generation, *, read: bool = True) -> None:
+async def capture(
+    store: CursorStore, newest: Generation, *, read: bool = True, stopped: bool = False
+) -> None:
     """Raise every cursor to a generation of a consumer.
 
     Args:
         store: the consumer's control items.
         newest: the generation, as it was read or begun.
         read: whether a consumer that has not read the stream yet is an error.
+        stopped: whether no worker is alive, as far as is known. Then many cursors are raised in
+            one transaction; while workers commit, each commit would make that begin anew.
 
     Raises:
         ConfigurationError: no worker of the consumer has ever run.
         LeaseLost: the consumer was deleted, or another one was founded in its place.
     """
-    number, fenced = newest.number, Fenced(store, same_consumer(newest), random.Random())
+    number, together = newest.number, TOGETHER if stopped else 1
+    fenced = Fenced(store, same_consumer(newest), random.Random())
     while True:
         lister = await store.read(LISTER)
         if lister is None and read:
@@ -46,11 +52,14 @@ async def capture(store: CursorStore, newest: Generation, *, read: bool = True) 
             )
         listed = await _open(store)
         behind = [c for c in (lister, *listed) if c is not None and c.generation < number]
-        for cursor in behind:
-            # The owner is not asked: one that is frozen would never answer. One by one, because a
-            # cursor that was raised already would refuse all of them in one transaction. After a
-            # death some are raised, and the same command raises the rest.
-            await fenced.apply([_raising(store, cursor, number)])
+        for start in range(0, len(behind), together):
+            # The owners are not asked: one that is frozen would never answer. After a death some
+            # are raised, and the same command raises the rest.
+            some = behind[start : start + together]
+            applied = await fenced.apply([_raising(store, cursor, number) for cursor in some])
+            for cursor in some if stopped and not applied else ():
+                # Another process has raised one of them, which has refused all.
+                await fenced.apply([_raising(store, cursor, number)])
         # The lister may have created cursors during the look, in the old generation (model
         # `generations`, rule `lister`): then its commit id has changed, and all is read again.
         after = await store.read(LISTER)
@@ -70,7 +79,7 @@ async def _open(store: CursorStore) -> Iterable[Cursor]:
         read = await store.read_many(wanted)
         found |= read
         wanted = {child for c in read.values() for child in c.children} - found.keys() - wanted
-    return [cursor for cursor in found.values() if not cursor.finished]
+    return [cursor for cursor in found.values() if not is_over(cursor)]
 
 
 def _raising(store: CursorStore, cursor: Cursor, number: int) -> Action:

@@ -13,6 +13,7 @@ from streamkit.errors import RetentionLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.lag import has_read, listens
+from streamkit.fleet.taken import is_over
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
@@ -56,7 +57,7 @@ class CatchUp:
         generation = await newest_generation(self._store)
         founded = generation.founded if generation else 0
         while True:
-            cursors = [c for c in (await every_cursor(self._store)).values() if not c.finished]
+            cursors = [c for c in (await every_cursor(self._store)).values() if not is_over(c)]
             past = [await self._is_past(cursor, moment, founded) for cursor in cursors]
             if past and all(past):
                 return True

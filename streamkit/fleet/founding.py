@@ -9,7 +9,7 @@ were never recorded, so nothing of them is missing, unless the table had another
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
-from streamkit.fleet.hosting import JOINED, host_of
+from streamkit.fleet.hosting import JOINED, TAKEN, host_of
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
@@ -114,6 +114,21 @@ class Founding:
                 f" {name} --table {self.table} --yes"
             )
 
+    def require_not_taken(self, joins: Collection[str], handlers: Iterable[Handler]) -> None:
+        """Refuse a version without a handler's start= while the app takes the handler over.
+
+        It would not run the handler's own consumer, which has to get ahead of the app.
+
+        Raises:
+            ConfigurationError: there is such a handler.
+        """
+        for handler in handlers:
+            if handler.name in joins and handler.name not in self.listeners:
+                raise ConfigurationError(
+                    f"{handler.declared}: the app takes it over from a consumer of its own: keep"
+                    " its start= until `streamkit consumers join` has ended"
+                )
+
     async def _had_another_stream(self, store: CursorStore) -> bool:
         """Return whether a consumer of the table is known that read a stream before this one."""
         mine = store.space
@@ -133,7 +148,7 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
         name = f"{mine.consumer}.{handler.name}"
         if name in there:
             own = CursorStore(store.dynamodb, replace(mine, consumer=name))
-            found += [handler] if await host_of(own) != JOINED else []
+            found += [handler] if await host_of(own) not in (JOINED, TAKEN) else []
     return found
 
 

@@ -34,7 +34,8 @@ _AUDIT_MAX = 10
 _MOMENTS = ("since", "founded", "lost")
 _TEXTS = ("host", "incarnation", "mover", "asks")
 _TURNS = ("paused", "turns")
-"""Texts and numbers that the consumer's item lacks when they are empty."""
+_SETS = ("rebuild", "begins", "joins", "held")
+"""Texts, numbers and sets that the consumer's item lacks when they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Generation:
     `since` is from when on changes are the consumer's (0: all), `founded` when it began to
     read, `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is
     what the app declared at the founding. `rewinding` says that cursors of older generations
-    must still be deleted, `begins` where it reads an archive first then: those shards. `builds`
+    must still be deleted, `begins` where it reads an archive first then: those shards. `joins`
+    names the handlers that it takes over, shard by shard, from consumers of their own. `builds`
     are the last builds of aggregates, by name. `host` says what runs the consumer, see
     `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted consumer
     of the same name had another, and what is stored under that no longer counts. `mover` is the
@@ -66,6 +68,7 @@ class Generation:
     start: str = "trim_horizon"
     rewinding: bool = False
     begins: frozenset[str] = frozenset()
+    joins: frozenset[str] = frozenset()
     builds: Mapping[str, Build] = field(default_factory=dict)
     host: str = ""
     incarnation: str = ""
@@ -123,23 +126,20 @@ def move_mark(token: str) -> str:
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
     """Read the consumer's item."""
-    numbers: dict[str, Any] = {n: int(item.get(n, {"N": "0"})["N"]) for n in (*_MOMENTS, *_TURNS)}
-    texts: dict[str, Any] = {name: item.get(name, {"S": ""})["S"] for name in _TEXTS}
+    fields: dict[str, Any] = {n: int(item.get(n, {"N": "0"})["N"]) for n in (*_MOMENTS, *_TURNS)}
+    fields |= {name: item.get(name, {"S": ""})["S"] for name in _TEXTS}
+    fields |= {name: frozenset(item[name]["SS"]) if name in item else frozenset() for name in _SETS}
     known = tuple(part["S"] for part in item["known"]["L"])
     return Generation(
         number=int(item["generation"]["N"]),
         fingerprint=known[-1] if "asks" in item else item["fingerprint"]["S"],
         known=known,
         aggregates={name: part["S"] for name, part in item["aggregates"]["M"].items()},
-        rebuild=frozenset(item["rebuild"]["SS"]) if "rebuild" in item else frozenset(),
         start=item.get("start", {"S": "trim_horizon"})["S"],
         rewinding="rewinding" in item,
-        begins=frozenset(item["begins"]["SS"]) if "begins" in item else frozenset(),
         builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
-        held=frozenset(item["held"]["SS"]) if "held" in item else frozenset(),
         audit=read_audit(json.loads(item["audit"]["S"])) if "audit" in item else (),
-        **numbers,
-        **texts,
+        **fields,
     )
 
 
@@ -232,11 +232,9 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
     audit = json.dumps([asdict(entry) for entry in started.audit], separators=(",", ":"))
     optional: dict[str, Wire | None] = {
         "rewinding": {"BOOL": True} if started.rewinding else None,
-        "begins": {"SS": sorted(started.begins)} if started.begins else None,
-        "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
         "builds": {"S": builds_text(started.builds)} if started.builds else None,
         "audit": {"S": audit} if started.audit else None,
-        "held": {"SS": sorted(started.held)} if started.held else None,
+        **{n: {"SS": sorted(s)} if (s := getattr(started, n)) else None for n in _SETS},
         **{name: {"N": str(n)} if (n := getattr(started, name)) else None for name in _TURNS},
         **{name: {"S": text} if (text := getattr(started, name)) else None for name in _TEXTS},
     }
@@ -251,7 +249,7 @@ def _as_read(newest: Generation) -> Condition:
     """Return the condition that nothing has changed on which a decision was based."""
     conditions: list[ConditionBase] = [builds_are(newest.builds)]
     # Nothing is included that a loss marks, because a loss may be noticed at any time.
-    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):
+    for name in (*_SETS, "rewinding", *_TURNS, *_TEXTS):
         value, there = getattr(newest, name), Attr(name)
         as_read = set(value) if isinstance(value, frozenset) else value
         conditions.append(there.eq(as_read) if value else there.not_exists())

@@ -4,7 +4,7 @@ Workers know from their cursors what is done, functions from the items' high-wat
 reads what the other keeps. So the consumer's item names its host, from its founding or its first
 batch on, and the other host refuses to begin. `operate.moves` changes hosts; during a move the item
 names the direction instead. While a consumer is being deleted or replays to the end, or once its
-handler has joined the app, no host may begin.
+handler has joined the app or was taken over by it, no host may begin.
 
 The item also says that the consumer is paused: functions read it with each batch, and nothing else.
 Workers see the pause in their member list.
@@ -31,8 +31,10 @@ TO_WORKERS: Final = "to workers"
 TO_LAMBDA: Final = "to lambda"
 FROM_KCL: Final = "from kcl"
 DELETING: Final = "being deleted"
+TAKING_OVER: Final = "workers, while the app takes a handler over"
 JOINING: Final = "joining its app"
 JOINED: Final = "joined its app"
+TAKEN: Final = "taken over by its app"
 REPLAYING: Final = "replaying to the end"
 
 FUNCTION_SECONDS = 900.0
@@ -45,8 +47,10 @@ _COMMANDS = {
     TO_LAMBDA: "it is being moved; `streamkit consumers to-lambda` finishes that",
     FROM_KCL: "it is being imported; `streamkit consumers import-kcl` finishes that",
     DELETING: "it is being deleted; `streamkit consumers delete` finishes that",
+    TAKING_OVER: "the app takes a handler over; `streamkit status` says how far it is",
     JOINING: "its handler joins the app; `streamkit consumers join` finishes that, or gives it up",
     REPLAYING: "changes run again in it; `streamkit replay ... --to-end` goes on with that",
+    TAKEN: "its app has taken its handler over",
     JOINED: "its handler has joined the app: deploy the version without its start=",
 }
 
@@ -79,6 +83,8 @@ def check_host(consumer: str, there: str, wanted: str) -> None:
     Raises:
         ConfigurationError: it has another host, or is being moved.
     """
+    if there == TAKING_OVER and wanted == WORKERS:
+        return  # an older streamkit does not know this host, and does not begin
     if wanted and there not in ("", wanted):
         raise ConfigurationError(f"consumer {consumer}: {_COMMANDS.get(there, there)}")
 

@@ -63,8 +63,7 @@ async def join_generation(
     handlers = list(handlers)
     while True:
         newest = await newest_generation(store)
-        if newest is not None:
-            check_host(store.space.consumer, newest.host, host)
+        _require_fit(store, newest, host, handlers, founding)
         if newest is not None and newest.rewinding:
             await finish_rewind(store, newest)
             continue
@@ -78,7 +77,7 @@ async def join_generation(
         if founding is not None:
             await founding.require_none_apart(store, handlers)
         started = next_generation(newest, fingerprint, handlers)
-        started = replace(started, host=host or started.host)
+        started = replace(started, host=started.host if started.joins else host or started.host)
         if newest is None and founding is not None:
             found = await _found(store, started, handlers, founding)
             if found is not None:
@@ -93,6 +92,19 @@ async def join_generation(
             take_over = False
             continue
         return started
+
+
+def _require_fit(
+    store: CursorStore,
+    newest: Generation | None,
+    host: str,
+    handlers: Iterable[Handler],
+    founding: Founding | None,
+) -> None:
+    if newest is not None:
+        check_host(store.space.consumer, newest.host, host)
+        if founding is not None:
+            founding.require_not_taken(newest.joins, handlers)
 
 
 async def _found(

@@ -8,6 +8,7 @@ leads to its children.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from streamkit.fleet.taken import is_over
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 
@@ -64,7 +65,7 @@ class KnownShards:
 
     def learn(self, cursor: Cursor) -> None:
         """Record a cursor as it is in the table."""
-        if cursor.finished:
+        if is_over(cursor):
             self.open.pop(cursor.name, None)
             self._readers[cursor.name] = cursor.owner
         else:

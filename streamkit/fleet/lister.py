@@ -16,6 +16,7 @@ import anyio
 
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.cursors import LISTER
+from streamkit.fleet.taken import Births
 from streamkit.model.builds import read_builds
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import CHILD, Action
@@ -63,6 +64,7 @@ class Lister:
     pacing: Pacing
     asks: AskRate
     since: int = 0
+    births: Births | None = None
     gone: set[str] = field(default_factory=set)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     enabled: bool = True
@@ -158,6 +160,8 @@ class Lister:
                 since=self.since,
             )
             made = await self._with_holds(step.create)
+            if self.births is not None:
+                made = await self.births.of(made, self.cursors.keys())
             await self._create(made)
             created += made
             self.cursors |= {cursor.name: cursor for cursor in made}

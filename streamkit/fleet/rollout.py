@@ -59,6 +59,7 @@ class Rollout:
     superseded: bool = False
     doubted: bool = False
     _told: int = 0
+    _asked: int = 0
     _unknown: int = 0
     _believes_at: float = 0.0
     _alone_since: float | None = None
@@ -80,7 +81,7 @@ class Rollout:
             twin = any(
                 m.generation == self.newest and m.fingerprint == me.fingerprint for m in others
             )
-            if twin:
+            if twin or await self._takes_over():
                 self._begin_anew()
             return {}
         if self.clock.monotonic() < self._ask_at:
@@ -127,6 +128,9 @@ class Rollout:
         if joined is not None:
             return joined
         newest = await newest_generation(self.store)
+        if self._misses(newest):
+            self._begin_anew()
+            return None
         if newest and self._told != newest.number:
             self._told = newest.number
             log.info("worker.stands_by", newest=newest.number)
@@ -163,9 +167,23 @@ class Rollout:
             return
         if newest.number == joined.number:
             self.joined = newest
-        elif newest.fingerprint == self.fingerprint:
+        elif newest.fingerprint == self.fingerprint or self._misses(newest):
             self.newest = max(self.newest, newest.number)
             self._begin_anew()
+
+    def _misses(self, newest: Generation | None) -> bool:
+        """Return whether a generation takes over a handler that this version declares."""
+        if newest is None or not newest.joins:
+            return False
+        mine = {handler.name for handler in self.handlers}
+        return bool(newest.joins & self.founding.listeners - mine)
+
+    async def _takes_over(self) -> bool:
+        """Ask once for each generation of another version whether it takes a handler over."""
+        if self._asked == self.newest:
+            return False
+        self._asked = self.newest
+        return self._misses(await newest_generation(self.store))
 
     def _begin_anew(self) -> None:
         """Mark this worker superseded: there is a newer generation of the same handlers."""

@@ -12,6 +12,7 @@ from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.taken import is_over
 from streamkit.progress.control import Cursor
 from streamkit.stream.asking import asks_a_second
 
@@ -64,7 +65,7 @@ class FleetView:
     def found(self, cursor: Cursor) -> None:
         """Add a cursor that this worker created or changed, and look soon which worker owns it."""
         self.known.learn(cursor)
-        if not cursor.finished:
+        if not is_over(cursor):
             self.uncertain.add(cursor.name)
         self.look_soon()
 

@@ -96,7 +96,7 @@ async def erase_consumer(
         newest = await begin_move(store, newest, DELETING)
     # A worker may only seem to be dead. From here on its commits are refused, so that no change
     # is parked after the capture.
-    await capture(store, newest, read=False)
+    await capture(store, newest, read=False, stopped=True)
     erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
     deleted = await erasing.all_but_the_consumer(newest)
     last = [] if store.space.schema.sk else [store.space.delete("members")]

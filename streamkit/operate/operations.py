@@ -19,6 +19,7 @@ from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
+from streamkit.fleet.taken import is_over, taken
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state_book import StateBook
 from streamkit.model.builds import pass_name
@@ -81,13 +82,25 @@ async def operations(
     store = CursorStore(aws.dynamodb, tables.space(app))
     found = [await _measured(store, newest, one, now) for one in _of_consumer(app, newest)]
     replays = await _replays(app, store, now)
-    return (*migrations, *found, *replays, *_joins(cursors), *catching_up(app, newest, now, lag))
+    return (
+        *migrations,
+        *found,
+        *replays,
+        *_joins(cursors, newest.joins),
+        *catching_up(app, newest, now, lag),
+    )
 
 
-def _joins(cursors: Mapping[str, Cursor]) -> Iterator[OperationStatus]:
-    """Return the handlers that have joined the app, as long as they are ahead of it somewhere."""
-    marks = [m for c in cursors.values() if not c.finished for m in c.joined_after(c.position)]
-    for name, shards in sorted(Counter(mark.partition(":")[2] for mark in marks).items()):
+def _joins(cursors: Mapping[str, Cursor], joins: frozenset[str]) -> Iterator[OperationStatus]:
+    """Return the handlers that join the app, or have joined and are ahead of it somewhere."""
+    reading = [cursor for cursor in cursors.values() if not is_over(cursor)]
+    for name in sorted(joins):
+        runs = sum(name in taken(cursor) for cursor in reading)
+        phase = f"the app runs it on {runs} of {len(reading)} shards"
+        yield OperationStatus("join", name, phase, share=runs / max(1, len(reading)))
+    marks = [mark for cursor in reading for mark in cursor.joined_after(cursor.position)]
+    ahead = Counter(mark.partition(":")[2] for mark in marks)
+    for name, shards in sorted((one, ahead[one]) for one in ahead.keys() - joins):
         yield OperationStatus("join", name, f"ahead of the app in {shards} shards")
 
 
@@ -114,7 +127,7 @@ async def _replays(app: App, store: CursorStore, now: float) -> list[OperationSt
 
 def _run_up_to(cursors: Collection[Cursor]) -> int:
     """Return up to when all changes of a replay have run, in epoch seconds; 0 if none is known."""
-    reading = [max(c.seen, c.dated) for c in cursors if not c.finished]
+    reading = [max(c.seen, c.dated) for c in cursors if not is_over(c)]
     known = [at for at in reading if at]
     return min(known) if known else max((c.dated for c in cursors), default=0)
 

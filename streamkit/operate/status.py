@@ -19,8 +19,8 @@ from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.generation import newest_generation
-from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.generation import Generation, newest_generation
+from streamkit.fleet.hosting import TAKING_OVER, WORKERS
 from streamkit.fleet.lag import Archived, listens
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
@@ -169,7 +169,7 @@ async def read_status(
         fan_outs=await (audiences or Audiences(app, aws)).measure(
             tables, fan_outs(app, queues, parked), clock.time()
         ),
-        host=generation.host or WORKERS if generation else WORKERS,
+        host=_host(generation),
         unread_shards=tuple(unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
         audit=generation.audit if generation else (),
@@ -203,3 +203,9 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
         )
         for _, member in sorted(members.items())
     )
+
+
+def _host(generation: Generation | None) -> str:
+    """Return what runs a consumer; workers do while it takes a handler over, or is taken over."""
+    host = generation.host if generation else ""
+    return WORKERS if host in ("", TAKING_OVER) else host

@@ -16,6 +16,7 @@ import anyio
 from streamkit.aws import Aws, AwsError
 from streamkit.errors import StreamSilent
 from streamkit.fleet.lag import Archived, Lag, bound, measure
+from streamkit.fleet.taken import is_over
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor, child_of
 from streamkit.stream.decode import Record
@@ -77,7 +78,7 @@ class Unread:
             for cursor in list(self.cursors.values()):
                 if cursor.finished and _awaited(cursor) in self.cursors:
                     group.start_soon(follow, cursor)
-                elif not cursor.finished and cursor.state != UNREAD:
+                elif not is_over(cursor) and cursor.state != UNREAD:
                     group.start_soon(look, cursor)
 
     async def _children_of(

@@ -67,6 +67,17 @@ class Fenced:
             raise LeaseLost(f"{item.pk[1]} was changed meanwhile")
         return sent
 
+    async def apply_all(self, actions: Sequence[Action]) -> None:
+        """Apply any number of actions without conditions, at most `TOGETHER` per transaction.
+
+        One after the other: transactions that share the fence's item refuse each other.
+
+        Raises:
+            LeaseLost: the item has changed.
+        """
+        for start in range(0, len(actions), TOGETHER):
+            await self.apply(actions[start : start + TOGETHER])
+
     async def delete(self, keys: Sequence[dict[str, Wire]]) -> int:
         """Delete items by their keys, at most `TOGETHER` per transaction.
 
@@ -74,9 +85,7 @@ class Fenced:
             LeaseLost: the item has changed.
         """
         schema = self.store.space.schema
-        for start in range(0, len(keys), TOGETHER):
-            some = keys[start : start + TOGETHER]
-            await self.apply([Action(item_ref(schema, key), Verb.DELETE) for key in some])
+        await self.apply_all([Action(item_ref(schema, key), Verb.DELETE) for key in keys])
         return len(keys)
 
     async def delete_there(self, keys: Sequence[dict[str, Wire]]) -> int:

@@ -21,12 +21,14 @@ from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.heartbeat import Heartbeat
+from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.lister import Lister
 from streamkit.fleet.liveness import Liveness
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.taken import Births, app_store
 from streamkit.fleet.view import FleetView
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.metrics import Counter
@@ -113,7 +115,7 @@ def _reading(
     return Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),
-        settings.pace,
+        replace(settings.pace, checkpoint=0.1, quiet=0.5) if place.hurried else settings.pace,
         AskRate(lambda: view.asks),
         losses,
         lineage,
@@ -201,6 +203,10 @@ def _lister(
     """Build the lister that works under the lease `lead`."""
     store, control, joined = view.known.store, tables.control, view.rollout.joined
     dynamodb, rng = machine.aws.dynamodb, machine.rng
+    births = Births(store, joined.joins) if joined and joined.joins else None
+    if joined and joined.host == TAKING_OVER and not joined.joins:
+        app, handler = app_store(store)
+        births = Births(app, handler=handler)
     return Lister(
         reading.lineage,
         store,
@@ -209,4 +215,5 @@ def _lister(
         Pacing(reading.pace, rng),
         reading.asks,
         joined.since if joined else 0,
+        births,
     )

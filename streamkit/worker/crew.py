@@ -34,7 +34,8 @@ class ProcessPlace:
 
     `reads` are shared by the `consumers` of the same stream, None if there is only one.
     `co_location` returns the shards that the first consumer holds. `metrics` receives the counts
-    of all workers of the process.
+    of all workers of the process. `hurried`: positions are written at once, because an app waits
+    for them that takes the handler over.
     """
 
     name: str = field(default_factory=new_worker_name)
@@ -42,6 +43,7 @@ class ProcessPlace:
     co_location: CoLocation = not_co_located
     consumers: int = 1
     metrics: Metrics | None = None
+    hurried: bool = False
 
 
 @dataclass(eq=False)

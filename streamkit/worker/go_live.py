@@ -17,6 +17,7 @@ from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record
 from streamkit.stream.loss import mark_rebuild
+from streamkit.worker.taking_over import TakeOver
 
 log = get_logger("streamkit.shard")
 
@@ -32,16 +33,24 @@ class GoLive:
     cursor: Callable[[], Cursor]
     store: CursorStore
     doubt: Callable[[], object] = lambda: None
+    taking: TakeOver | None = None
     late: set[str] = field(default_factory=set)
     _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look for marks of handlers that have joined: a cursor gets none while it has an owner."""
-        self._joined = bool(self.cursor().joined)
+        """Look for marks of handlers that have joined, and for handlers that join."""
+        self._joined = bool(self.cursor().joined or self.taking)
+
+    async def begin(self, checkpoints: Checkpoints) -> None:
+        """Do what a shard does before anything is read, while an app takes a handler over."""
+        if self.taking is not None:
+            await self.taking.begin(checkpoints)
 
     def as_run(self, handler: Handler, record: Record) -> Handler | None:
         """Return the handler that runs instead for a record; None if the record does not count."""
         if self._joined and self.cursor().is_done(handler.name, record.position):
+            return None
+        if self.taking is not None and handler.name in self.taking.apart:
             return None
         if handler.in_build is None:
             return handler
@@ -61,6 +70,10 @@ class GoLive:
             self._in_builds[place] = handler.in_build(build)
         return self._in_builds[place]
 
+    def turns(self, seen: float) -> bool:
+        """Return whether the shard takes a step, once all that was read is committed."""
+        return (self.taking is not None and self.taking.due) or bool(self.due(seen))
+
     def due(self, seen: float) -> frozenset[str]:
         """Return the marks that the cursor may take, once all that was read is committed.
 
@@ -76,14 +89,23 @@ class GoLive:
         kept = {mark for mark in self.cursor().live if mark.partition(":")[0] not in counted}
         return due | kept
 
-    async def turn(self, checkpoints: Checkpoints, seen: float) -> None:
-        """Count the builds that are due without ledgers from now on; all read must be committed."""
+    async def turn(self, checkpoints: Checkpoints, seen: float) -> float:
+        """Take the steps that are due; all read must be committed.
+
+        Builds that are due count without ledgers from now on, and handlers are taken over. Returns
+        for how many seconds nothing may be read.
+        """
+        if self.taking is not None and self.taking.waits:
+            return await self.taking.ahead_of_all(checkpoints)
+        if self.taking is not None and self.taking.due:
+            await self.taking.attempt(checkpoints)
         due = self.due(seen)
         if due:
             # If the process dies before this write, the next owner uses ledgers, and goes live
             # itself. After it, the mark in the cursor tells every owner.
             await checkpoints.live(self.marks_with(due))
             log.info("shard.live", shard=self.cursor().name, builds=sorted(due))
+        return 0.0
 
     async def settle(self) -> None:
         """Mark aggregates *needs rebuild* that met too old a change, before it is committed."""

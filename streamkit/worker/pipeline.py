@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-import anyio
 import anyio.abc
 
 from streamkit.core.by_item import Run
@@ -40,9 +39,6 @@ from streamkit.worker.quiet import QuietPages
 from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.shard")
-
-_FULL_SECONDS = 0.05
-"""The pause until a shard checks again whether there is room for another of its pages."""
 
 
 class Closing(Protocol):
@@ -109,6 +105,7 @@ class ShardPipeline:
     async def begin(self) -> None:
         """Load the queued keys, and begin to poll."""
         await self.stage.queued_keys.load(self.cursor.chunks)
+        await self.go_live.begin(self.checkpoints)
         self._one_by_one.begin()
         self.reading.pool.add(self.poll)
 
@@ -142,7 +139,7 @@ class ShardPipeline:
         if self.reader.ended and not (self.stage.pending or self._broken_off):
             await self.closing.ended(self)
             return
-        if not self.stage.persisted:
+        if not self.stage.persisted or self.stage.passed_start:
             # If the process dies before this, the next owner reads pages without effects again.
             await self.checkpoints.position()
         await self.closing.released(self)
@@ -163,8 +160,8 @@ class ShardPipeline:
         if self._closed or self._processing or self.reader.ended or self.stage.stopping.is_set():
             return None
         if not self.reading.budget.has_room(self.shard):
-            return _FULL_SECONDS
-        if self.go_live.due(self.reader.seen):
+            return 0.05  # then it checks again whether there is room for another of its pages
+        if self.go_live.turns(self.reader.seen):
             return self._apart(self._turn)
         try:
             with anyio.CancelScope() as reading:
@@ -262,11 +259,13 @@ class ShardPipeline:
         self._go_on(pause or 0.0)
 
     async def _turn(self) -> None:
-        """Go live for some builds, once all earlier changes are committed; then go on."""
+        """Take the steps that are due, once all earlier changes are committed; then go on."""
         await self.stage.until_quiet()
-        if not self.stage.pending:
-            await self.go_live.turn(self.checkpoints, self.reader.seen)
-        self._go_on(0.0)
+        turn, pending = self.go_live.turn, self.stage.pending
+        if pause := 0.0 if pending else await turn(self.checkpoints, self.reader.seen):
+            self.closing.note_read()  # it waits for people, not for the stream
+            self.quiet.note_unread()
+        self._go_on(pause)
 
     async def _process_singly(self, page: Page) -> None:
         """Run changes one by one, to find the one that kills workers."""

@@ -21,6 +21,7 @@ from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.stage import CommitStage
 from streamkit.core.tables import AppTables
+from streamkit.fleet.taken import BEHIND, taken
 from streamkit.fleet.view import FleetView
 from streamkit.model.builds import Build
 from streamkit.progress.commit import Committer
@@ -34,6 +35,7 @@ from streamkit.worker.copying import CopyCheckpoints, CopyPipeline, CopyStage
 from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import Closing, ShardPipeline
 from streamkit.worker.reading import ArchiveUse, Reading
+from streamkit.worker.taking_over import TakeOver
 
 
 class PipelineOwner(Closing, Protocol):
@@ -87,7 +89,17 @@ class PipelineFactory:
 
     def _go_live(self, stage: CommitStage) -> GoLive:
         store, rollout = self.view.known.store, self.view.rollout
-        return GoLive(self._builds, lambda: stage.cursor, store, rollout.doubt)
+        return GoLive(self._builds, lambda: stage.cursor, store, rollout.doubt, self._taking(stage))
+
+    def _taking(self, stage: CommitStage) -> TakeOver | None:
+        """Return what a shard takes over from consumers of their own, or gives back to them."""
+        joined, store = self.view.rollout.joined, self.view.known.store
+        runs, there = {one.name for one in self.dispatcher.handlers}, taken(stage.cursor)
+        joins = joined.joins if joined else frozenset[str]()
+        apart, strange = (joins & runs) - there, (joins & there) - runs
+        if apart or strange or BEHIND in stage.cursor.live:
+            return TakeOver(store, stage, self.machine.clock, apart, strange)
+        return None
 
     def _copy_stage(self, cursor: Cursor, use: ArchiveUse) -> CopyStage:
         chain, pk = use.shards.chain(cursor.name), self.tables.table.pk

@@ -37,3 +37,7 @@ class QuietPages:
         """Count a page with that many records of the application."""
         busy = traffic > 0 or page.size > _BUSY_BYTES or len(page.records) >= _BUSY_RECORDS
         self._pages, self._since = 0 if busy else self.number + 1, self.writes.number
+
+    def note_unread(self) -> None:
+        """Count a page that was not read, because something else has to happen first."""
+        self._pages, self._since = self.number + 1, self.writes.number

@@ -18,6 +18,7 @@ import anyio.abc
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.errors import LeaseLost, StreamSilent
+from streamkit.fleet.taken import is_over
 from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
 from streamkit.observe.shards import ShardEvent, ShardHook, Turn, tell
@@ -158,7 +159,7 @@ class ShardSet:
                 # If the process dies after this, `takes` has grown: when several owners in a row
                 # vanish without a commit, the next one runs the changes one by one.
                 taken = await self.store.take(cursor, me.name, me.generation)
-                if taken.finished:  # its previous owner has finished it, after the cursor was read
+                if is_over(taken):  # its previous owner has finished it, after the cursor was read
                     self.view.found(taken)
                     return
                 pipeline = self._factory.build(taken)

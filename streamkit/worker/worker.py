@@ -30,6 +30,7 @@ from streamkit.core.routes import Channels
 from streamkit.core.tables import AppTables, survey
 from streamkit.core.tracing import Tracing
 from streamkit.errors import LeaseLost
+from streamkit.fleet.hosting import TAKEN, TAKING_OVER, host_of
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
@@ -44,6 +45,7 @@ from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.worker.assembly import assemble
 from streamkit.worker.crew import IDLE_PAGES, Crew, ProcessPlace
+from streamkit.worker.joined_app import joined_app
 from streamkit.worker.report import WorkerReport, report_of
 
 log = get_logger("streamkit.worker")
@@ -79,6 +81,7 @@ class Worker:
         self.tracing = Tracing.of(app.telemetry, app.name)
         self._stop = anyio.Event()
         self._ended = False
+        self._taken = False
         self._crew: Crew | None = None
         self._objects: Objects | None = None
 
@@ -99,7 +102,7 @@ class Worker:
         This worker checks its own shards; the fleet's other workers report theirs in their
         heartbeats.
         """
-        return self._crew is not None and self._crew.all_idle(pages)
+        return self._taken or (self._crew is not None and self._crew.all_idle(pages))
 
     def count_anew(self) -> None:
         """Restart the count for `is_idle`: only pages read from now on count."""
@@ -165,10 +168,15 @@ class Worker:
         until_idle: bool,
     ) -> bool:
         """Work under one name; return False if the worker must start again under another name."""
-        self.dispatcher = self._make_dispatcher(tables, resources, outlets)
+        app = await self._as_joined(tables)
+        if app is None:
+            log.info("consumer.taken", app=self.app.name)
+            self._taken = True
+            return True
+        self.dispatcher = self._make_dispatcher(app, tables, resources, outlets)
         try:
             async with task_group() as group:
-                parts = (self.app, self._machine, tables, self.dispatcher, self._settings)
+                parts = (app, self._machine, tables, self.dispatcher, self._settings)
                 crew = self._crew = assemble(*parts, self._place, group, self._objects)
                 await crew.join()
                 log.info(
@@ -196,15 +204,24 @@ class Worker:
             with anyio.move_on_after(pause):
                 await crew.over.wait()
 
+    async def _as_joined(self, tables: AppTables) -> App | None:
+        """Return the app with the handlers that it takes over; None if it was taken over itself."""
+        store = tables.store(self.app, self._machine.aws)
+        if self.app.exact:
+            there = await host_of(store)
+            self._place = replace(self._place, hurried=there == TAKING_OVER)
+            return None if there == TAKEN else self.app
+        return await joined_app(self.app, store)
+
     def _make_dispatcher(
-        self, tables: AppTables, resources: tuple[Any, ...], outlets: Outlets
+        self, app: App, tables: AppTables, resources: tuple[Any, ...], outlets: Outlets
     ) -> Dispatcher:
-        space = tables.space(self.app)
+        space = tables.space(app)
         dynamodb = self._machine.aws.dynamodb
         tools = injector(dynamodb, tables.table, resources, tables.schemas, space)
         return Dispatcher(
-            self.app.handlers,
-            self.app.routes(tables.schemas),
+            app.handlers,
+            app.routes(tables.schemas),
             tools,
             self._machine.clock,
             self._machine.rng,

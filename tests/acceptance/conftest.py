@@ -30,6 +30,7 @@ from streamkit.operate.permissions.place import AccountPlace
 from tests.acceptance import account
 from tests.acceptance.deployment import ROOT
 from tests.authority import one_authority
+from tests.forked import Forked
 from tests.hurried import hurried
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
@@ -96,14 +97,7 @@ class Process:
     """A running command whose output can be waited for."""
 
     def __init__(self, arguments, *, cwd, env, rate=1.0):
-        self._popen = subprocess.Popen(
-            command_of(arguments, rate),
-            cwd=cwd,
-            env={**env, **path_of(rate)},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        self._popen = Forked(arguments, cwd=cwd, env=env, rate=rate)
         self.lines = []
         self._arrived = queue.Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)

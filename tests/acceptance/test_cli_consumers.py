@@ -203,6 +203,33 @@ def test_a_handler_with_a_start_of_its_own_joins_its_app(shop):
     assert [item["changes"]["N"] for item in items if item["pk"]["S"] == "TALLY"] == ["3"]
 
 
+def tallied(shop):
+    return shop.item("TALLY", "TALLY").get("changes", {"N": "0"})["N"]
+
+
+def test_an_app_takes_a_handler_over_while_its_worker_runs(shop):
+    shop.hasten()
+    (shop.folder / "late.py").write_text(LATE.replace("on  # (", "on("))
+    shop.put(1, "A")
+    live = ("consumers", "join", "late", "tally", "--live")
+    with shop.start("worker", "late") as process:
+        shop.until(lambda: tallied(shop) == "1")
+        done = shop.run(*live)
+        assert done.returncode == 0, done.stderr
+        assert "late runs tally on " in done.stdout
+        assert "deploy the version without its start=" in done.stdout
+        shop.put(1, "B")
+        shop.until(lambda: tallied(shop) == "2")
+        process.signal(15)
+        assert process.exit_code() == 0
+    again = shop.run(*live, "--json")
+    assert json.loads(again.stdout)["ended"], again.stderr
+    (shop.folder / "late.py").write_text(LATE)
+    shop.put(1, "C")
+    assert shop.run_apart("worker", "late", "--until-idle").returncode == 0
+    assert tallied(shop) == "3"
+
+
 def test_a_consumer_that_never_ran_cannot_be_paused(shop):
     (shop.folder / "replayed.py").write_text(REPLAYED)
     assert shop.run("consumers", "pause", "replayed").returncode == 4

@@ -5,9 +5,10 @@ own. The app is live, and knows H as joining. Shard by shard the owner of the ap
 cursor and, if H is ahead, takes it over in one transaction: from then on the app runs H for what
 comes after that position. One item has its changes in a shard and its child; another one may have a
 change in a root that is found late. Shards change hands, requests arrive late, changes are parked
-or done by half, and a version without H may take the app's shards in between. When all is handed
-over, the app's generation says so, new roots are the app's from their birth, and H's consumer is
-closed.
+or done by half, and a version without H may take the app's shards in between. A root that the app
+finds is the app's from its birth, unless H's consumer has it already; H's consumer makes a root's
+cursor only where the app has it, and does not run H there. So what is handed over stays so, and
+when all is, one write ends the join and closes H's consumer.
 
 The other way is a command: both consumers stand still, first H's and then the app's, and all shards
 are handed over at once, if both are in the same shards and H is nowhere behind. The command may die
@@ -79,7 +80,7 @@ class World(NamedTuple):
 
     `did` has for each item the changes that H has done, in order; `begun` those that were done by
     half. `own_queue` and `app_queue` are H's parked changes of the first item. `phase` is what the
-    app's generation says, and `lists` what its lister believes. `still` says which consumers a command
+    app's generation says: no consumer knows of the join while it is *apart*. `still` says which consumers a command
     has stopped, `looked` what it has seen of H's cursors, and `marked` that it has marked the
     app's cursors, and `begun_anew` that a worker of the app has begun since it stopped the app.
     """
@@ -91,8 +92,7 @@ class World(NamedTuple):
     begun: tuple[int, ...] = ()
     own_queue: tuple[int, ...] = ()
     app_queue: tuple[int, ...] = ()
-    phase: Literal["joining", "joined", "closed"] = "joining"
-    lists: Literal["joining", "joined"] = "joining"
+    phase: Literal["apart", "joining", "joined", "closed"] = "joining"
     still: frozenset[str] = frozenset()
     looked: "tuple[OwnCursor | None, ...] | None" = None
     marked: bool = False
@@ -142,15 +142,21 @@ class Rules:
     stops: bool = True
     """H's consumer makes no children of what it has handed over."""
     back: bool = True
-    """A version without H gives H back when it takes a shard."""
+    """A version without H that has taken a shard gives H back, with its first commit."""
     carries: bool = True
     """What is given back carries that the next change is done by half."""
     waits: bool = True
     """H's consumer waits until the app has parked nothing of H, before it does what it got back."""
     checks: bool = True
     """H's lister makes a root's cursor only IF the app's is there, and not joined."""
+    anew: bool = True
+    """What ends the join asks that no version without H has begun since all was seen joined."""
     raised: bool = True
-    """H's consumer is closed once the app's lister is in the generation that says *joined*."""
+    """It counts no shard as joined that a version without H has taken, and may still give back."""
+    born: bool = True
+    """A root that the app finds is joined from its birth."""
+    absent: bool = True
+    """And it is only IF H's consumer has no cursor of it."""
     leaves: bool = True
     """A finished shard whose children are not known yet counts as open."""
 
@@ -200,7 +206,8 @@ class Model:
 
     def first(self) -> World:
         """Return the world in which both consumers are at the beginning of the first shard."""
-        return World((AppCursor(0), None, None), (OwnCursor(0), None, None))
+        phase: Literal["apart", "joining"] = "apart" if self.bound.root else "joining"
+        return World((AppCursor(0), None, None), (OwnCursor(0), None, None), phase=phase)
 
     def steps(self, world: World) -> Iterator[tuple[Step, World]]:
         """Yield what may happen next."""
@@ -236,18 +243,28 @@ class Model:
         if world.takes < self.bound.takes:
             taken = fresh._replace(believes=cursor.joined, older=False)
             yield ("takes", shard), _app(world._replace(takes=world.takes + 1), shard, taken)
-        if world.older < self.bound.older and world.phase == "joining":
-            taken, after = fresh._replace(older=True, half=False), world
-            if self.rules.back and cursor.joined is not None:
-                at, half = max(cursor.pos, cursor.joined), cursor.half and self.rules.carries
-                behind = self.rules.waits and bool(world.app_queue)
-                after = _own(world, shard, OwnCursor(at, half=half, behind=behind))
-                taken = taken._replace(joined=None)
-            taken = taken._replace(believes=None)
-            yield ("older takes", shard), _app(after._replace(older=world.older + 1), shard, taken)
+        if world.older < self.bound.older and world.phase in ("joining", "joined"):
+            half = cursor.half and self.rules.back
+            taken = fresh._replace(older=True, half=half, believes=None)
+            begun = world._replace(older=world.older + 1)
+            if self.rules.anew:  # it begins a generation of its own
+                begun = begun._replace(phase="joining")
+            yield ("older takes", shard), _app(begun, shard, taken)
+        if self.gives(cursor):
+            at, half = max(cursor.pos, cursor.joined or 0), cursor.half and self.rules.carries
+            behind = self.rules.waits and bool(world.app_queue)
+            given = _own(world, shard, OwnCursor(at, half=half, behind=behind))
+            rest = cursor._replace(joined=None, half=False)
+            yield ("older gives back", shard), _app(given, shard, rest)
+
+    def gives(self, cursor: AppCursor) -> bool:
+        """Return whether its owner gives H back, before it commits anything else."""
+        return self.rules.back and cursor.older and cursor.joined is not None
 
     def works(self, world: World, shard: int, cursor: AppCursor) -> Iterator[tuple[Step, World]]:
         """The owner of a shard of the app commits a change, or finishes the shard."""
+        if self.gives(cursor):
+            return
         joined, mine = cursor.believes, world.own[shard]
         active = mine is not None and mine.state == "active"
         if self.rules.how == "wait" and joined is not None and active and cursor.pos >= joined:
@@ -290,6 +307,8 @@ class Model:
         """The owner of a shard of the app looks at H's cursor, and asks to take it over."""
         mine, rules = world.own[shard], self.rules
         if cursor.believes is not None or cursor.older or mine is None or mine.state != "active":
+            return
+        if world.phase == "apart":
             return
         if rules.how in ("barrier", "wait"):
             if rules.how == "barrier" or mine.pos <= cursor.pos:
@@ -456,31 +475,34 @@ class Model:
             yield ("own lists", CHILD), _own(world, CHILD, OwnCursor(self.begins[CHILD]))
         if not self.bound.root:
             return
-        begins, root = self.begins[ROOT], world.app[ROOT]
+        begins, root, theirs = self.begins[ROOT], world.app[ROOT], world.own[ROOT]
+        knows = world.phase != "apart"
         if root is None:
-            joined = begins if world.lists == "joined" else None
+            born = knows and self.rules.born and (theirs is None or not self.rules.absent)
+            joined = begins if born else None
             made = AppCursor(begins, joined=joined, believes=joined)
             yield ("lists", ROOT), _app(world, ROOT, made)
-        allowed = (root is not None and root.joined is None) or not self.rules.checks
-        if allowed and world.own[ROOT] is None and world.phase != "closed":
+        allowed = (root is not None and root.joined is None) or not (knows and self.rules.checks)
+        if allowed and theirs is None and world.phase != "closed":
             yield ("own lists", ROOT), _own(world, ROOT, OwnCursor(begins))
 
     def ends(self, world: World) -> Iterator[tuple[Step, World]]:
-        """The app's generation says that all is joined, its lister hears it, H's is closed."""
+        """Both consumers hear of the join; in the end H's is closed, whatever was seen before."""
         if not self.bound.root or self.rules.how == "stop":
             return
+        if world.phase == "apart":
+            yield ("begins",), world._replace(phase="joining")
         if world.phase == "joining" and self.all_joined(world):
-            yield ("ends",), world._replace(phase="joined")
-        if world.phase != "joining" and world.lists == "joining":
-            yield ("lister hears",), world._replace(lists="joined")
-        heard = world.lists == "joined" or not self.rules.raised
-        if world.phase == "joined" and heard and self.all_joined(world):
+            yield ("sees all joined",), world._replace(phase="joined")
+        if world.phase == "joined":
             yield ("closes",), world._replace(phase="closed")
 
     def all_joined(self, world: World) -> bool:
         """Return whether the app runs H in every open shard, and H's own consumer does nothing."""
         for shard, cursor in enumerate(world.app):
             leaf = self.rules.leaves and (shard != PARENT or world.app[CHILD] is None)
+            if cursor is not None and cursor.older and self.rules.raised and not cursor.finished:
+                return False
             if cursor is not None and cursor.joined is None and (leaf or not cursor.finished):
                 return False
         busy = any(c is not None and c.state == "active" for c in world.own)
@@ -574,6 +596,7 @@ NAIVE: dict[str, tuple[Rules, Bound, str]] = {
     ),
     "H stands still in a half": (Rules(how="stop", whole=False), Bound(halves=1), "twice"),
     "a root is made without asking": (Rules(checks=False), Bound((1, 0), root=True), "twice"),
+    "a root that H has is the app's": (Rules(absent=False), Bound((1, 0), root=True), "twice"),
 }
 """Rules that look simpler, and what each breaks."""
 
@@ -585,7 +608,15 @@ SAFE = {
 
 UNSEEN: dict[str, tuple[Rules, Bound]] = {
     "a child inherits nothing": (Rules(inherits=False), Bound()),
-    "closed before the lister has heard": (Rules(raised=False), Bound((1, 0), root=True)),
+    "closed although a version without H has begun": (
+        Rules(anew=False),
+        Bound((1, 0), older=1, root=True),
+    ),
+    "closed before a shard is given back": (
+        Rules(raised=False),
+        Bound((1, 0), older=1, root=True),
+    ),
+    "closed before a root is found": (Rules(born=False), Bound((1, 0), root=True)),
     "closed before children are listed": (Rules(leaves=False), Bound((1, 1), root=True)),
 }
 """Rules under which H never does some change."""

@@ -59,7 +59,7 @@ MUTANTS = (
         for start in range(0, len(actions), _TOGETHER):
 """,
         "a process that is killed while it clears a page leaves old groups: they are counted on top of",
-        test="tests/simulation/test_rebuild.py::test_it_goes_on_from_every_instant_at_which_it_was_killed",
+        test="tests/simulation/test_rebuild.py::test_a_rebuild_killed_at_any_call_goes_on_from_there",
     ),
     Mutant(
         "scan-of-one-process-skips-a-page",
@@ -418,7 +418,7 @@ MUTANTS = (
         "            place = last if done else left[taken - 1].key\n",
         "            place = last if taken else left[taken - 1].key\n",
         "a segment moves behind items of its page that are not counted yet",
-        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[segment]",
+        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_call_leaves_what_one_pass_does[segment]",
     ),
     Mutant(
         "rebuild-needs-every-field",

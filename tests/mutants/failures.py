@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "deleted-over-late-commits",
         "operate/deletion.py",
-        "    await capture(store, newest, read=False)\n",
+        "    await capture(store, newest, read=False, stopped=True)\n",
         "",
         "a worker that was killed parks a change while its consumer is deleted, and it stays for ever",
         test="tests/simulation/test_rewind.py::test_nothing_of_a_deleted_consumer_is_left_by_a_commit_that_was_late_or_a_worker_that_begins",
@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "pause-arrives-late",
         "fleet/generation.py",
-        '    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):',
+        '    for name in (*_SETS, "rewinding", *_TURNS, *_TEXTS):',
         '    for name in ("rebuild", "held", "rewinding", "paused", *_TEXTS):',
         "a pause that was overtaken by its resume stops the consumer for ever, and nobody knows why",
         test="tests/simulation/test_commands.py::test_a_pause_or_resume_that_arrives_after_the_next_command_does_nothing",
@@ -320,7 +320,7 @@ MUTANTS = (
     Mutant(
         "rewound-over-late-commits",
         "operate/rewind.py",
-        "        await capture(store, asked, read=False)\n",
+        "        await capture(store, asked, read=False, stopped=True)\n",
         "        pass\n",
         "a worker that was killed parks a change late, behind the look, and it runs after newer ones",
         "D14",
@@ -330,11 +330,11 @@ MUTANTS = (
         "looked-before-raised",
         "operate/rewind.py",
         "    if asked.host != LAMBDA:\n"
-        "        await capture(store, asked, read=False)\n"
+        "        await capture(store, asked, read=False, stopped=True)\n"
         "    queues = await _parked(store)\n",
         "    queues = await _parked(store)\n"
         "    if asked.host != LAMBDA:\n"
-        "        await capture(store, asked, read=False)\n",
+        "        await capture(store, asked, read=False, stopped=True)\n",
         "a rewind looks for parked changes while a late commit may still park one",
         "D14",
         test="tests/models/test_rewound.py::test_the_code_takes_the_steps_of_the_model",

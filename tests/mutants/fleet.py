@@ -690,8 +690,8 @@ MUTANTS = (
     Mutant(
         "twin-left-behind",
         "fleet/rollout.py",
-        "            if twin:\n                self._begin_anew()\n",
-        "",
+        "            if twin or await self._takes_over():\n",
+        "            if await self._takes_over():\n",
         "a worker of the same handlers does not join a generation that its like has started",
         test="tests/unit/fleet/test_gaps.py::test_a_running_worker_joins_a_generation_that_its_like_has_started",
     ),

@@ -247,6 +247,6 @@ MUTANTS = (
         "self._tokens[pending[plan.changes - 1].position]",
         "self._tokens[pending[-1].position]",
         "the place written is behind what is not served yet: recipients are left out after a crash",
-        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[place]",
+        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_call_leaves_what_one_pass_does[place]",
     ),
 )

@@ -473,7 +473,7 @@ MUTANTS = (
     Mutant(
         "rewound-after-the-pause",
         "fleet/generation.py",
-        '    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):',
+        '    for name in (*_SETS, "rewinding", *_TURNS, *_TEXTS):',
         '    for name in ("rebuild", "held", "rewinding", *_TEXTS):',
         "a function parks a change after its consumer is resumed, and the rewind is decided over it",
         test="tests/simulation/test_lambda_operations.py::test_a_rewind_is_refused_if_its_pause_ends_before_it_is_decided",

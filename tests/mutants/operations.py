@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "pause-between-read-and-step",
         "fleet/generation.py",
-        '    for name in ("rebuild", "held", "begins", "rewinding", *_TURNS, *_TEXTS):',
+        '    for name in (*_SETS, "rewinding", *_TURNS, *_TEXTS):',
         '    for name in ("rebuild", "rewinding", "paused", *_TEXTS):',
         "a step that was decided before a pause is taken after it",
         test="tests/unit/fleet/test_gaps.py::test_a_step_that_was_decided_before_a_pause_is_not_taken_after_it",

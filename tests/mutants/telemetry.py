@@ -140,6 +140,14 @@ MUTANTS = (
         test="tests/unit/test_status.py::test_what_no_handler_lets_through_is_not_lag",
     ),
     Mutant(
+        "last-words-of-an-ended-process",
+        "cli/signals.py",
+        "    os._exit(int(ExitCode.INTERRUPTED))\n",
+        "    __import__('sys').stderr.flush()\n    os._exit(int(ExitCode.INTERRUPTED))\n",
+        "the second signal is lost if it comes while a line is logged, and the process drains on",
+        test="tests/unit/test_signals.py::test_a_second_signal_in_the_middle_of_a_log_line_ends_the_process",
+    ),
+    Mutant(
         "idle-is-all-done",
         "cli/workers.py",
         "            if not until_idle or self.errors:\n",

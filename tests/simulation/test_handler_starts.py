@@ -29,7 +29,7 @@ from streamkit.testing.recording import Recorder
 from streamkit.testing.world import Process
 from streamkit.worker import pipeline_factory
 from tests.seeds import seeds
-from tests.simulation.archived import RARELY, SELDOM, Copy, Note, app_of, copied, put
+from tests.simulation.archived import RARELY, SELDOM, Copy, Note, app_of, copied, put, rare_notes
 
 OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
 
@@ -56,17 +56,6 @@ def with_tally(archive, start, **options):
         return Add(Tally.key(), count=1), Put(Seen(number=number))
 
     return app
-
-
-def days_of_notes(harness, days, first=0):
-    """Write a note each day; return when each day began."""
-    moments = []
-    for number in range(first, first + days):
-        moments.append(harness.world.clock.time())
-        put(harness, number)
-        harness.settle()
-        harness.advance("1d")
-    return moments
 
 
 def deploy(harness, app):
@@ -96,7 +85,7 @@ def status(harness, app):
 def test_a_handler_begins_in_the_archive_and_stays_a_consumer_of_its_own(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=2, settings=SELDOM)
-    moments = days_of_notes(harness, 4)
+    moments = rare_notes(harness, 4)
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
     assert tallied(harness) == [1, 2, 3]
     put(harness, 4, 5)
@@ -117,7 +106,7 @@ def test_the_text_of_a_date_is_the_beginning_of_that_day_in_utc():
 def test_a_fan_out_with_a_start_tells_each_recipient_of_every_change_since_then(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     app = app_of(archive)
 
     def all_copies(change: Inserted[Note]) -> Query[Copy]:
@@ -152,7 +141,7 @@ def test_a_handler_is_declared_where_its_error_says(harness_of):
 
 def test_a_moment_within_the_streams_day_needs_no_archive(harness_of):
     harness = harness_of(app_of(None), settings=SELDOM)
-    days_of_notes(harness, 2)
+    rare_notes(harness, 2)
     put(harness, 2)
     harness.advance("3h")
     moment = harness.world.clock.time()
@@ -175,7 +164,7 @@ def test_a_moment_before_a_new_stream_is_the_beginning_of_the_stream(harness_of,
 def test_an_archive_that_began_with_its_stream_has_every_change_before_it(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), settings=SELDOM)
-    days_of_notes(harness, 3)
+    rare_notes(harness, 3)
     deploy(harness, with_tally(archive, "2020-01-01"))
     assert tallied(harness) == [0, 1, 2]
 
@@ -213,7 +202,7 @@ def test_status_says_how_far_a_handler_is_that_catches_up(harness_of, at_a_rate)
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = []
     for number in range(4):
-        moments += days_of_notes(harness, 1, first=number)
+        moments += rare_notes(harness, 1, first=number)
         harness.roll()
     harness.settle()
     app = app_of(archive)
@@ -254,7 +243,7 @@ def test_the_commands_know_the_handlers_consumer(harness_of, capsys):
     """What is parked, what an item went through, what is paid, what roles may do, and its start."""
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM, lenient=True)
-    moments = days_of_notes(harness, 2)
+    moments = rare_notes(harness, 2)
     app = app_of(archive)
     start = at(moments[1] - 60)
 
@@ -305,7 +294,7 @@ def generation_of(harness, app):
 def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(None), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     deploy(harness, app_of(archive))
     harness.advance("30h")
     app = with_tally(archive, at(moments[0]))
@@ -318,7 +307,7 @@ def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harnes
 
 def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of):
     harness = harness_of(app_of(None), settings=SELDOM)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     deploy(harness, with_tally(None, at(moments[0])))
     assert "the app has no archive=" in halted(harness)
 
@@ -327,7 +316,7 @@ def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of)
 def test_a_start_with_a_gap_behind_it_is_refused_until_a_person_accepts_it(harness_of, harm):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 4)
+    moments = rare_notes(harness, 4)
     (name,) = [n for n in archive.links if b"NOTE#2" in gzip.decompress(archive.objects[n])]
     getattr(archive, harm)(name)
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
@@ -347,7 +336,7 @@ def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
     moments = []
     for number in range(3):
-        moments += days_of_notes(harness, 1, first=number)
+        moments += rare_notes(harness, 1, first=number)
         harness.roll()
         harness.settle()
     (link,) = [n for n in archive.links if b"NOTE#1" in gzip.decompress(archive.objects[n])]
@@ -368,13 +357,13 @@ def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
 def test_a_gap_before_the_start_is_no_reason_to_refuse(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 2)
+    moments = rare_notes(harness, 2)
     (name,) = [n for n in archive.links if b"NOTE#0" in gzip.decompress(archive.objects[n])]
     archive.damage(name)
     harness.roll()
     harness.settle()
     harness.advance("3d")
-    moments += days_of_notes(harness, 2, first=2)
+    moments += rare_notes(harness, 2, first=2)
     deploy(harness, with_tally(archive, at(moments[2] - 3600)))
     assert tallied(harness) == [2, 3]
 
@@ -414,7 +403,7 @@ def findings(harness, app):
 def test_check_says_before_a_deploy_that_a_handler_cannot_begin(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 4)
+    moments = rare_notes(harness, 4)
     assert findings(harness, with_tally(archive, at(moments[1]))) == []
     (text,) = findings(harness, with_tally(None, at(moments[1])))
     assert "App('notes.tally')" in text
@@ -432,7 +421,7 @@ def test_a_handler_that_loses_its_start_is_refused_by_the_app(harness_of):
     """The app stands elsewhere in the stream: changes would be missed, or run twice."""
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), settings=SELDOM)
-    moments = days_of_notes(harness, 2)
+    moments = rare_notes(harness, 2)
     deploy(harness, with_tally(archive, at(moments[1] - 60)))
     joined = app_of(archive)
 
@@ -499,7 +488,7 @@ class Notes(Aggregate[Note], pk="NOTES", sk="NOTES"):
 def test_an_aggregate_with_a_start_counts_since_then_and_needs_no_rebuild(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), settings=SELDOM)
-    moments = days_of_notes(harness, 4)
+    moments = rare_notes(harness, 4)
     app = app_of(archive)
     app.aggregate(start=at(moments[1] - 60))(Notes)
     deploy(harness, app)
@@ -533,7 +522,7 @@ def test_versions_with_and_without_the_handler_run_side_by_side(harness_of, seed
     """The older one holds shards and does not know the handler; and is rolled back to later."""
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), seed=seed, shards=3, settings=SELDOM)
-    moments = days_of_notes(harness, 3)
+    moments = rare_notes(harness, 3)
     harness.stop()
     harness._settings = RARELY  # versions meet from here on
     harness.settle()
@@ -568,10 +557,10 @@ def of_three_days():
     """Return three days of notes, over a roll, and the version with the new handler to come."""
     archive = MemoryArchive()
     harness = Harness(app_of(archive), shards=1, settings=SELDOM)
-    moments = days_of_notes(harness, 2)
+    moments = rare_notes(harness, 2)
     harness.roll()
     harness.settle()
-    moments += days_of_notes(harness, 1, first=2)
+    moments += rare_notes(harness, 1, first=2)
     harness.stop()
     harness.app = with_tally(archive, at(moments[1] - 60))
     harness._settings = OFTEN  # what follows takes minutes, not days

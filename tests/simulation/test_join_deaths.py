@@ -1,6 +1,5 @@
 """Joins and workers that die or stand still at any call: each change once, and in order."""
 
-import os
 import random
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from streamkit.operate.moves import MoveRefused
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.every import Stop, chosen, counted
+from tests.seeds import seeds
 from tests.simulation.joined import OFTEN, Deeds, ahead_of_its_app, app_of, deploy, join, run_alone
-
-SEEDS = int(os.environ.get("JOIN_SEEDS", "10"))
 
 
 def once_joined(harness):
@@ -32,11 +30,11 @@ def rig():
 
 
 def test_a_join_killed_at_any_call_is_finished_by_the_same_command():
-    assert list(every_crash(once_joined, rig, part="operation", sample=12))
+    assert list(every_crash(once_joined, rig, part="operation", sample=4))
 
 
 def test_a_join_frozen_at_any_call_does_nothing_when_it_thaws():
-    assert list(every_freeze(once_joined, rig, part="operation", sample=15))
+    assert list(every_freeze(once_joined, rig, part="operation", sample=5))
 
 
 def once_deployed(harness):
@@ -65,7 +63,7 @@ def join_when_still(harness):
 
 
 def test_a_worker_killed_at_any_call_around_a_join_loses_nothing():
-    assert list(every_crash(once_deployed, rig, sample=15))
+    assert list(every_crash(once_deployed, rig, sample=5))
 
 
 def test_a_worker_frozen_at_any_call_before_a_join_does_nothing_when_it_thaws_behind_it():
@@ -73,11 +71,11 @@ def test_a_worker_frozen_at_any_call_before_a_join_does_nothing_when_it_thaws_be
     calls, writes = counted(once_deployed, rig, "worker")
     places = [(call, "before") for call in range(calls)] + [(call, "after") for call in writes]
     stops = [Stop("worker", call, moment, "end") for call, moment in places]
-    for stop in chosen(stops, 15, seed=0):
+    for stop in chosen(stops, 5, seed=0):
         stop.play(once_deployed, rig)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(least=4))
 def test_shards_split_and_workers_die_before_and_after_a_join(harness_of, seed):
     rng = random.Random(f"joins/{seed}")
     harness = harness_of(app_of(), seed=seed, shards=2, settings=OFTEN)

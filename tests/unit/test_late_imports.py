@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "streamkit"
 LATE = {
     "aws_lambda": "the functions of a mapping start without what only other functions run",
     "cli": "`--help` imports neither the framework nor the SDK, which take half a second",
+    "kinds.declared_aggregates": "an app declares aggregates, or none",
     "kinds.declared_migrations": "an app declares migrations, or none",
     "kinds.preflight": "few tables have no sort key, and few apps mirrors",
     "kinds.registration": "an app loads the kinds of handlers that it declares",

@@ -58,7 +58,9 @@ def unpacked():
     folder = tempfile.TemporaryDirectory(prefix="streamkit-before-")
     _FOLDERS.append(folder)
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder.name, filter="data")
+        # `extractall` has no argument `filter` before Python 3.11.4, and wants one from 3.12 on.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder.name)
     return Path(folder.name)
 
 

@@ -19,8 +19,7 @@ harmless: what is before them is done, and no version of the app runs the handle
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -43,7 +42,9 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import JOINED, JOINING, WORKERS, set_host
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import ask_rewind, withdraw_rewind
+from streamkit.fleet.taken import reaches
 from streamkit.model.conditions import Attr
+from streamkit.model.json_fields import JsonFields
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
@@ -54,7 +55,7 @@ from streamkit.progress.operation import AuditEntry, said_of
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(JsonFields):
     """A handler that has become one of its app; `ahead` counts the shards in which it was ahead."""
 
     consumer: str
@@ -62,10 +63,6 @@ class Joined:
     generation: int
     shards: int
     ahead: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def join_handler(
@@ -169,7 +166,7 @@ class _Join:
         # Also where a run before this one stood still: its decision is refused from here on.
         theirs = await begin_move(self.own, theirs, JOINING, self._said("stands still"))
         try:
-            await capture(self.own, theirs, read=False)
+            await capture(self.own, theirs, read=False, stopped=True)
             return await self._decided(newest, theirs)
         except (LeaseLost, MoveRefused):
             await set_host(self.own, JOINING, WORKERS)
@@ -177,7 +174,7 @@ class _Join:
 
     async def _decided(self, newest: Generation, theirs: Generation) -> Joined:
         asked = await ask_rewind(self.store, newest, self._said("asked for"))
-        await capture(self.store, asked, read=False)
+        await capture(self.store, asked, read=False, stopped=True)
         mine, done = await every_cursor(self.store), await every_cursor(self.own)
         reasons = [*self._reasons(mine, done)]
         if queues := len(await parked_queues(self.own, done)):
@@ -219,20 +216,20 @@ class _Join:
     ) -> int:
         """Mark in each cursor of the app up to where the handler is done; return how many."""
         still = Attr("asks").eq(asked.asks) & Attr("generation").eq(asked.number)
-        fenced, marked = Fenced(self.store, still & same_consumer(asked), random.Random()), 0
+        actions, marked = list[Action](), 0
         for shard, cursor in mine.items():
             if cursor.finished:
                 continue
             others = {mark for mark in cursor.joined if mark.partition(":")[2] != self.name}
-            upto = done[shard].position
-            if upto not in (START, cursor.position):
+            if (upto := done[shard].position) not in (START, cursor.position):
                 others |= {f"{upto}:{self.name}"}
                 marked += 1
             if others != cursor.joined:
                 action = self.store.space.update("cursor", shard)
                 action.sets |= {"joined": {"SS": sorted(others)}} if others else {}
                 action.removes |= set() if others else {"joined"}
-                await fenced.apply([action])
+                actions.append(action)
+        await Fenced(self.store, still & same_consumer(asked), random.Random()).apply_all(actions)
         return marked
 
     def _joined(self, theirs: Generation) -> Action:
@@ -284,17 +281,3 @@ def _ancestors(known: Mapping[str, Cursor], others: Mapping[str, Cursor]) -> set
             found.add(parent)
             parent = parents.get(parent)
     return found
-
-
-def reaches(there: Cursor, here: Cursor) -> bool:
-    """Return whether a handler has done all that its app has read, and all that the app drops.
-
-    The app drops what was made before its own start, and the handler what was before its start. So
-    the handler has to be behind both.
-    """
-    begins = max(there.since, here.since)
-    if begins and max(there.dated, there.seen) < begins:
-        return False
-    if here.position == START:
-        return True
-    return there.position != START and there.position >= here.position

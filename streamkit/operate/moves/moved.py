@@ -1,11 +1,11 @@
 """Describe the result of a move: positions and marks, or the reasons why it was refused."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.fleet.generation import Generation
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.operation import Refusal
 
 OVERTAKEN = "another command moves, rewinds or rebuilds this consumer; try again"
@@ -16,7 +16,7 @@ class MoveRefused(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(JsonFields):
     """A consumer that has changed hosts, with the number of its shards and records.
 
     `records` counts those that the mover has read; `queues` counts parked queues, which stay so.
@@ -28,13 +28,9 @@ class Moved:
     records: int
     queues: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(JsonFields):
     """What leases became, or would become: shards by state, and notes for people."""
 
     consumer: str
@@ -42,10 +38,6 @@ class Imported:
     positions: int
     unread: int
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:

@@ -227,9 +227,10 @@ class Moving:
 
     space = SPACE
 
-    def __init__(self, *, ends, lists):
+    def __init__(self, *, ends, lists, meets=False):
         self.cursors = {name: Cursor(name, generation=1) for name in (LISTER, "p")}
         self.listed, self.ends, self.lists = {"p"}, ends, lists
+        self.meets, self.transactions = meets, 0
 
     async def read(self, name):
         return self.cursors.get(name)
@@ -255,28 +256,48 @@ class Moving:
         return {name: self.cursors[name] for name in names if name in self.cursors}
 
     async def apply(self, actions):
-        (action,) = actions
-        name = action.ref.pk[1].rpartition("#")[2]
-        cursor = self.cursors[name]
-        generation = int(action.sets["generation"]["N"])
-        if cursor.generation >= generation:
+        names = [action.ref.pk[1].rpartition("#")[2] for action in actions]
+        if self.meets:
+            self.meets = False
+            self.cursors[names[0]] = replace(self.cursors[names[0]], generation=2)
+        if any(self.cursors[name].generation >= 2 for name in names):
             return False
-        self.cursors[name] = replace(cursor, generation=generation)
+        self.cursors |= {name: replace(self.cursors[name], generation=2) for name in names}
+        self.transactions += 1
         return True
 
 
 @pytest.mark.parametrize(("ends", "lists"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize("stopped", [False, True])
 async def test_what_appears_between_the_reads_of_a_look_is_captured_too(
-    monkeypatch, ends, lists, raised
+    monkeypatch, ends, lists, raised, stopped
 ):
     store = Moving(ends=ends, lists=lists)
     if raised:  # so that the first look finds nothing behind
         store.cursors = {n: replace(c, generation=2) for n, c in store.cursors.items()}
     monkeypatch.setattr(Fenced, "apply", store.apply)
-    await capture(store, Generation(2, "two", (), {}, frozenset()))
-    behind = [n for n, c in store.cursors.items() if c.generation < 2 and not c.finished]
-    assert behind == []
+    await capture(store, Generation(2, "two", (), {}, frozenset()), stopped=stopped)
+    assert behind(store) == []
+
+
+def behind(store):
+    return [n for n, c in store.cursors.items() if c.generation < 2 and not c.finished]
+
+
+@pytest.mark.parametrize("meets", [False, True])
+async def test_cursors_are_raised_together_once_workers_have_stopped_also_behind_another_process(
+    monkeypatch, meets
+):
+    """The cursor that the other process has raised refuses the transaction of all."""
+    store = Moving(ends=False, lists=False, meets=meets)
+    others = [f"shard-{n}" for n in range(120)]
+    store.cursors |= {name: Cursor(name, generation=1) for name in others}
+    store.listed |= {*others}
+    monkeypatch.setattr(Fenced, "apply", store.apply)
+    await capture(store, Generation(2, "two", (), {}, frozenset()), stopped=True)
+    assert behind(store) == []
+    assert store.transactions == (2 if not meets else 1 + 98)
 
 
 # -- a lost lease ----------------------------------------------------------------------------------

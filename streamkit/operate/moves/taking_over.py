@@ -1,0 +1,171 @@
+"""Take over: an app takes a handler over from a consumer of its own, while both run.
+
+    begin     one write: the app's generation knows the handler as joining, and has the fingerprint
+              of the version that declares it without a start; both consumers begin generations
+    per shard the owner of the app's cursor takes the handler over, see `worker.taking_over`
+    end       every open shard of the app runs the handler, and its own consumer does nothing: one
+              write ends the join and closes that consumer
+
+In: the version of the app that runs, which declares the handler with a start. Out: the shards of
+the app that run the handler. The same call again goes on; the workers do the work.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.parked.queues import parked_queues
+from streamkit.core.tables import open_store
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import (
+    Generation,
+    newest_generation,
+    next_generation,
+    same_consumer,
+    transition,
+    write_generation,
+)
+from streamkit.fleet.hosting import JOINED, TAKEN, TAKING_OVER, WORKERS
+from streamkit.fleet.taken import own_store, taken
+from streamkit.model.conditions import Attr
+from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
+from streamkit.progress.actions import OURS, Action
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import said_of
+from streamkit.worker.joined_app import joined_app
+
+
+@dataclass(frozen=True, slots=True)
+class TakingOver:
+    """How far an app has taken a handler over: `taken` of its open `shards` run it."""
+
+    consumer: str
+    handler: str
+    shards: int
+    taken: int
+    ended: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+async def take_over(
+    app: App, aws: Aws, name: str, *, clock: Clock | None = None
+) -> AsyncIterator[TakingOver]:
+    """Let an app take a handler over from its own consumer, and yield how far it is.
+
+    It looks again whenever the next value is asked for, and ends with the join.
+
+    Raises:
+        MoveRefused: the handler cannot be taken over.
+    """
+    clock = clock or SystemClock()
+    store = await open_store(app, aws)
+    run = _Run(app, name, store, own_store(store, name), clock)
+    await run.begin()
+    while True:
+        found = await run.look()
+        yield found
+        if found.ended:
+            return
+
+
+@dataclass(frozen=True)
+class _Run:
+    app: App
+    name: str
+    store: CursorStore
+    own: CursorStore
+    clock: Clock
+
+    async def begin(self) -> None:
+        while True:
+            newest, theirs = await newest_generation(self.store), await newest_generation(self.own)
+            runs = await joined_app(self.app, self.store)
+            MoveRefused.raise_for([*self._unfit(runs, newest, theirs)])
+            assert newest is not None  # noqa: S101 - it would have been refused
+            assert theirs is not None  # noqa: S101 - it would have been refused
+            if theirs.host == TAKEN:
+                return
+            if self.name in newest.joins:
+                # Workers of the generations before are shut out: they know nothing of the join.
+                await capture(self.own, theirs, read=False)
+                await capture(self.store, newest, read=False)
+                return
+            with suppress(LeaseLost):
+                await self._begin(runs.with_joined([self.name]), newest, theirs)
+
+    async def _begin(self, joined: App, newest: Generation, theirs: Generation) -> None:
+        started = next_generation(newest, joined.fingerprint(), joined.handlers)
+        started = replace(started, joins=newest.joins | {self.name}, host=TAKING_OVER)
+        started = started.noted(said_of(self.clock, f"take over {self.name}: begun"))
+        own = replace(theirs, number=theirs.number + 1, host=TAKING_OVER)
+        await write_generation(self.store, newest, started, [transition(self.own, theirs, own)])
+
+    def _unfit(
+        self, runs: App, newest: Generation | None, theirs: Generation | None
+    ) -> Iterator[str]:
+        child = self.app.listeners.get(self.name)
+        if child is None or not child.exact:
+            yield f"{self.app.name} declares no handler {self.name} with a start="
+            return
+        if newest is None or theirs is None:
+            yield f"{self.app.name} and {self.name} have not both run on this stream"
+            return
+        if self.name in newest.joins or theirs.host == TAKEN:
+            return
+        if theirs.host == JOINED:
+            yield f"{self.name} has joined {self.app.name} already"
+            return
+        for handler in child.handlers:
+            if handler.is_aggregate:
+                yield (
+                    f"{handler.declared}: an aggregate joins by a rebuild: delete its consumer,"
+                    " deploy, `streamkit aggregate rebuild`"
+                )
+        for one, app in ((newest, runs), (theirs, child)):
+            if one.host not in ("", WORKERS, TAKING_OVER) or one.rewinding or one.asks:
+                yield OVERTAKEN
+            elif one.fingerprint != app.fingerprint():
+                yield f"the workers run another version of {app.name}: deploy this one first"
+
+    async def look(self) -> TakingOver:
+        newest, theirs = await newest_generation(self.store), await newest_generation(self.own)
+        mine, own = await every_cursor(self.store), await every_cursor(self.own)
+        if newest is None or theirs is None or self.name not in newest.joins:
+            return TakingOver(self.app.name, self.name, 0, 0, ended=True)
+        parents = {cursor.parent for cursor in mine.values()}
+        leaves = [c for c in mine.values() if not c.finished or c.name not in parents]
+        done = sum(self.name in taken(c) for c in leaves)
+        found = TakingOver(self.app.name, self.name, len(leaves), done)
+        raised = all(c.generation >= newest.number for c in leaves if not c.finished)
+        busy = any(c.state == "active" for c in own.values())
+        runs = await joined_app(self.app, self.store)
+        ours = runs.fingerprint() == newest.fingerprint
+        if done < len(leaves) or busy or not (raised and ours):
+            return found
+        if await parked_queues(self.own, own):
+            return found
+        joins = newest.joins - {self.name}
+        after = replace(newest, joins=joins, host=TAKING_OVER if joins else WORKERS)
+        after = after.noted(said_of(self.clock, f"take over {self.name}: ended"))
+        try:
+            await write_generation(self.store, newest, after, [self._closed(theirs)])
+        except LeaseLost:
+            return found
+        return replace(found, ended=True)
+
+    def _closed(self, theirs: Generation) -> Action:
+        action = self.own.space.update("consumer")
+        action.sets["host"] = {"S": TAKEN}
+        still = Attr("host").eq(TAKING_OVER) & same_consumer(theirs)
+        action.guards.append((Guard(still), OURS))
+        return action
