@@ -1,10 +1,7 @@
 """JSON fields: what `--json` prints of a report, which is a dataclass."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any
 
 
 class JsonFields:
@@ -12,6 +9,6 @@ class JsonFields:
 
     __slots__ = ()
 
-    def to_dict(self: "DataclassInstance") -> dict[str, Any]:
+    def to_dict(self: Any) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return asdict(self)

@@ -36,7 +36,7 @@ def test_a_hundred_shards_that_add_to_one_group_come_to_its_sum_in_few_attempts(
     harness_of, monkeypatch
 ):
     monkeypatch.setattr(Contended, "contention", Contention(0.02))
-    monkeypatch.setattr("streamkit.testing.rig_worker.Process", Contended)
+    monkeypatch.setattr("streamkit.testing.stops.Process", Contended)
     app = App("likes", table="Likes")
     app.aggregate(Likes)
     harness = harness_of(app, shards=SHARDS, settings=Settings())
