@@ -254,8 +254,8 @@ MUTANTS = (
     Mutant(
         "line-tells-all-again",
         "observe/emf.py",
-        "        found, self._found = self._found, {}\n",
-        "        found = self._found\n",
+        "        value, self.value = self.value, None\n",
+        "        value = self.value\n",
         "each invocation is billed for what those before it have counted",
         test="tests/unit/test_metrics.py::test_a_line_holds_what_came_since_the_last_one_and_none_is_written_of_nothing",
     ),
