@@ -119,8 +119,8 @@ MUTANTS = (
     Mutant(
         "groups-of-one-name",
         "kinds/aggregate/adding.py",
-        "        if before is not None and before == after:\n",
-        "        if before is not None and after is not None:\n",
+        " for key in before if key not in after]\n",
+        " for key in before if not after]\n",
         "an item that leaves its group stays in its sums",
         test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
     ),

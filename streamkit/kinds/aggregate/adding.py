@@ -13,7 +13,7 @@ from streamkit.core.handler import Adder
 from streamkit.effects import Effect
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
-from streamkit.kinds.aggregate.contributions import difference, placed
+from streamkit.kinds.aggregate.contributions import difference, groups_of, placed
 from streamkit.kinds.aggregate.measures import Count, Sum
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import NUMBERS
@@ -66,19 +66,16 @@ class Adding(EffectsOf, Adder):
         return GroupTotals(self._deltas)
 
     def _deltas(self, old: Entity | None, new: Entity | None) -> Sequence[Delta]:
-        if not self._derived:
-            return [(e.key, e.amounts) for e in difference(self._aggregate, old, new)]
-        before = None if old is None else self._key(old)
-        after = None if new is None else self._key(new)
-        found: list[Delta] = []
-        if before is not None and before == after:
-            found.append((after, self._changed(old, new)))
-        else:
-            if before is not None:
-                found.append((before, self._changed(old, None)))
-            if after is not None:
-                found.append((after, self._changed(None, new)))
-        return [delta for delta in found if delta[1]]
+        before, after = self._groups(old), self._groups(new)
+        left = [(key, self._changed(old, None)) for key in before if key not in after]
+        found = [(key, self._changed(old if key in before else None, new)) for key in after]
+        return [delta for delta in (*left, *found) if delta[1]]
+
+    def _groups(self, item: Entity | None) -> Sequence[Key[Any]]:
+        if item is None or not self._derived:
+            return groups_of(self._aggregate, item)
+        key = self._key(item)
+        return () if key is None else (key,)
 
     def _key(self, item: Entity) -> Key[Any] | None:
         """Return an item's group; texts and whole numbers give the same key object each time."""

@@ -5,7 +5,7 @@ contribution(new) - contribution(old). On failure: what `group` or a measure rai
 `ArithmeticError` for a number of more than 38 digits; the change is then parked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -33,21 +33,31 @@ def contributions(
     Raises:
         TypeError: `group` returns a key of another entity.
     """
-    if item is None:
+    keys = groups_of(aggregate, item)
+    if not keys or item is None:
         return {}
-    groups = aggregate.group(item)
+    amounts: dict[str, Decimal] = {}
+    for attribute, measure in aggregate.__measures__.items():
+        amounts |= measure.amounts(attribute, item)
+    return dict.fromkeys(keys, amounts)
+
+
+def groups_of(aggregate: type[Aggregate[Any]], item: Entity | None) -> Sequence[Key[Any]]:
+    """Return the keys of the groups that an item is in; none for no item.
+
+    Raises:
+        TypeError: `group` returns a key of another entity.
+    """
+    groups = None if item is None else aggregate.group(item)
     if groups is None:
-        return {}
-    keys = [groups] if isinstance(groups, Key) else list(groups)
+        return ()
+    keys = (groups,) if isinstance(groups, Key) else tuple(groups)
     stored = stored_as(aggregate)
     for key in keys:
         if getattr(key, "entity", None) is not stored:
             other = key.entity if isinstance(key, Key) else type(key)
             raise TypeError(f"group() returns keys of {stored.__name__}, not {other.__name__}")
-    amounts: dict[str, Decimal] = {}
-    for attribute, measure in aggregate.__measures__.items():
-        amounts |= measure.amounts(attribute, item)
-    return dict.fromkeys(keys, amounts)
+    return keys if len(keys) == 1 else tuple(dict.fromkeys(keys))
 
 
 def difference(
