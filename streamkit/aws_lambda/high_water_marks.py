@@ -11,6 +11,7 @@ week after its last change, and as long as it names a parked queue.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from streamkit.changes import ItemKey
@@ -29,6 +30,7 @@ from streamkit.progress.actions import (
     render,
 )
 from streamkit.progress.clock import Clock
+from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 
 _NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
@@ -50,7 +52,10 @@ class HighWaterMarks:
     incarnation: str
     known: dict[ItemKey, HighWaterMark] = field(default_factory=dict)
     _names: dict[ItemKey, str] = field(default_factory=dict)
-    _shape: _Shape | None = None
+    _shape: _Shape = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shape = _shape_of(self.store.space.schema)
 
     async def read(self, keys: Iterable[ItemKey]) -> None:
         """Read the marks of items, strongly consistent."""
@@ -76,13 +81,14 @@ class HighWaterMarks:
         `until` is when the mark ends, see `until`.
         """
         now, name = self.known[key], self._name(key)
-        source = GuardSource(first, name, MARK_GUARD)
+        source, space = GuardSource(first, name, MARK_GUARD), self.store.space
         if now.is_bare and then.is_bare:
-            item = self.store.space.key(*mark_path(self.incarnation, name))
+            item = space.key(*mark_path(self.incarnation, name))
             body = self._filled(item, name, first, then.token, until)
-            ref = item_ref(self.store.space.schema, item)
             # The body contains the condition already.
-            return Action(ref, Verb.UPDATE, guards=[(_BARE, source)], body=body)
+            return Action(
+                item_ref(space.schema, item), Verb.UPDATE, guards=[(_BARE, source)], body=body
+            )
         action = self._update(name, then, until)
         action.guards.append((Guard(_before(now, first)), source))
         return action
@@ -93,26 +99,13 @@ class HighWaterMarks:
 
     def _update(self, name: str, then: HighWaterMark, until: str) -> Action:
         action = self.store.space.update(*mark_path(self.incarnation, name))
-        action.sets |= {"name": {"S": name}, "position": {"S": then.token}}
-        if then.queues:
-            action.removes.add("expires")
-        else:
-            action.sets["expires"] = {"N": until}
-        for attribute, texts in (("done", then.done), ("lanes", then.queues)):
-            if texts:
-                action.sets[attribute] = {"SS": sorted(texts)}
-            else:
-                action.removes.add(attribute)
-        return action
+        return _fill(action, name, then, until)
 
     def _filled(self, key: dict[str, Wire], *texts: str) -> dict[str, Any]:
         """Return the update of a bare mark: the rendered shape with these values filled in.
 
         Nearly all marks are bare, and rendering each costs more than all other work on it.
         """
-        if self._shape is None:
-            sample = self._update(_NAME, HighWaterMark(_THEN), _UNTIL)
-            self._shape = _shape_of(sample, self.store.space.schema)
         body, places = self._shape
         values = body["ExpressionAttributeValues"].copy()
         for placeholder, kind, number in places:
@@ -139,9 +132,26 @@ _BARE = Guard(_before(HighWaterMark(), _FIRST))
 """The condition of a bare mark's update, with placeholders for the values."""
 
 
-def _shape_of(sample: Action, schema: TableSchema) -> _Shape:
-    """Render the update of a bare mark, and find its values."""
-    sample.guards.append((_BARE, OURS))
+def _fill(action: Action, name: str, then: HighWaterMark, until: str) -> Action:
+    """Let an update write a mark."""
+    action.sets |= {"name": {"S": name}, "position": {"S": then.token}}
+    if then.queues:
+        action.removes.add("expires")
+    else:
+        action.sets["expires"] = {"N": until}
+    for attribute, texts in (("done", then.done), ("lanes", then.queues)):
+        if texts:
+            action.sets[attribute] = {"SS": sorted(texts)}
+        else:
+            action.removes.add(attribute)
+    return action
+
+
+@lru_cache(maxsize=16)
+def _shape_of(schema: TableSchema) -> _Shape:
+    """Render the update of a bare mark, and find its values; once, and not for each invocation."""
+    sample = ControlSpace.of(schema, "", "").update(*mark_path("", _NAME))
+    _fill(sample, _NAME, HighWaterMark(_THEN), _UNTIL).guards.append((_BARE, OURS))
     (body,) = render(sample, schema).values()
     return body, tuple(
         (placeholder, kind, _TEXTS.index(text))

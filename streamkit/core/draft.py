@@ -32,7 +32,6 @@ class Draft:
     room: int = ITEMS_MAX
     marked: set[ItemKey] = field(default_factory=set)
     actions: dict[ItemRef, Action] = field(default_factory=dict)
-    sizes: dict[ItemRef, int] = field(default_factory=dict)
     size: int = 0
     queued: dict[str, QueuedKey] = field(default_factory=dict)
     sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
@@ -60,15 +59,14 @@ class Draft:
         for check in checks:
             there = changed.get(check.ref) or self.actions.get(check.ref)
             changed[check.ref] = join_read(there, check)
-        sizes = {ref: action.size() for ref, action in changed.items()}
         size, items = self.size, len(self.actions)
-        for ref, new in sizes.items():
-            size += new - self.sizes.get(ref, 0)
-            items += ref not in self.sizes
+        for ref, action in changed.items():
+            there = self.actions.get(ref)
+            size += action.size() - (there.size() if there else 0)
+            items += there is None
         if size > BYTES_MAX or items > self.room:
             return False
         self.actions.update(changed)
-        self.sizes.update(sizes)
         self.plain.update(plain)
         self.size = size
         return True

@@ -13,8 +13,7 @@ again.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamkit.changes import ItemKey
 from streamkit.core.parking import Parked, queue_name
@@ -29,8 +28,7 @@ KEPT_SECONDS = 7 * 86_400
 """A week; a stream keeps records for a day, and a mapping retries no longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class HighWaterMark:
+class HighWaterMark(NamedTuple):
     """How far an item is done.
 
     `position` is that of its last finished change. `done` names handlers that are done with the

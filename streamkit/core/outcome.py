@@ -4,7 +4,7 @@ A `PendingChange` has the outcome of each handler that listens to it. Pending ch
 order of their shard until they are committed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ChangeSource, ItemKey
@@ -132,14 +132,15 @@ class PendingChange:
     origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()
+    _steps: Sequence[tuple[ItemKey, str]] = ()
 
     @property
-    def steps(self) -> Iterator[tuple[ItemKey, str]]:
-        """Yield the item of each change that it stands for, and the position of the change."""
-        if self.key is not None and not self.block:
-            yield self.key, self.position
-        for record, _ in self.block:
-            yield record.item_key, record.position
+    def steps(self) -> Sequence[tuple[ItemKey, str]]:
+        """Return the item of each change that it stands for, and the position of the change."""
+        if not self._steps and self.key is not None:
+            several = [(record.item_key, record.position) for record, _ in self.block]
+            self._steps = several or ((self.key, self.position),)
+        return self._steps
 
 
 def resolve(
@@ -179,7 +180,7 @@ def resolve(
             f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
             " spread it over several changes"
         )
-    size = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked)
+    size = sum([100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked])
     for action in actions.values():
         size += action.size()
     if size > BYTES_MAX:

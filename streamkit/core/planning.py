@@ -154,10 +154,12 @@ class Planner:
                     written[ref] = (*written.get(ref, ()), version)
 
     def _is_queued(self, change: PendingChange, outcome: Outcome, draft: Draft) -> bool:
-        return change.key is not None and self._has_queue(change.key, outcome, draft)
+        if change.key is None or not (self.queues or draft.queued):
+            return False
+        return self._has_queue(change.key, outcome, draft)
 
     def _has_queue(self, key: ItemKey, outcome: Outcome, draft: Draft) -> bool:
-        if not (self.queues or draft.queued) or outcome.handler.commutes:
+        if outcome.handler.commutes:
             return False
         queue = queue_name(outcome.handler.name, key)
         return queue in self.queues or queue in draft.queued

@@ -13,7 +13,7 @@ taken apart into its changes (`Dispatcher.apart`).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamkit.changes import Kind
+from streamkit.changes import ChangeSource, Kind
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
@@ -51,7 +51,7 @@ class Adders:
 
     handlers: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
     mixed: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
-    images: Mapping[tuple[type[Entity], Kind], Callable[[Record], Images]]
+    images: Mapping[tuple[type[Entity], Kind], Callable[[Record, ChangeSource | None], Images]]
     aim: Aim
     failures: Failures
     meters: Meters
@@ -72,7 +72,9 @@ class Adders:
         fed = aim.cascades.fed()
         found: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
         mixed: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
-        images: dict[tuple[type[Entity], Kind], Callable[[Record], Images]] = {}
+        images: dict[
+            tuple[type[Entity], Kind], Callable[[Record, ChangeSource | None], Images]
+        ] = {}
         for place, handlers in listeners.items():
             adding = [handler for handler in handlers if isinstance(handler.run, Adder)]
             joining = place[0] not in fed and all(_joins(handler, aim) for handler in handlers)
@@ -153,7 +155,7 @@ class Block:
         if not self._refs.isdisjoint(refs):
             self.close()  # blocks are in order, the writes within one are not
         adding = [o.handler for o in change.outcomes if isinstance(o.handler.run, Adder)]
-        return self._add(record, entity, adding, beside)
+        return self._add(record, entity, adding, beside, change.images)
 
     def _add(
         self,
@@ -161,11 +163,12 @@ class Block:
         entity: type[Entity],
         handlers: Sequence[Handler],
         beside: Sequence[Outcome] = (),
+        shared: ChangeSource | None = None,
     ) -> bool:
         now = self.adders.failures.clock.monotonic
         found = []
         try:
-            old, new = self.adders.images[entity, record.kind](record)
+            old, new = self.adders.images[entity, record.kind](record, shared)
             began = now()
             for handler in handlers:
                 sums = self._sums.get(handler.name) or self._begin(handler)
@@ -185,7 +188,7 @@ class Block:
         for outcome in beside:
             self._write(outcome)
         marks = len(self._records) if self.marks else 0
-        items = marks + len(self._refs) + sum(len(sums.totals) for sums in self._sums.values())
+        items = marks + len(self._refs) + sum([len(sums.totals) for sums in self._sums.values()])
         most = _MARKED_MAX if self.marks else _ITEMS_MAX
         if items >= most or self._bytes >= _BYTES_MAX:
             self.close()

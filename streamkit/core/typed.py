@@ -74,15 +74,19 @@ class TypedChanges:
 
     def reader(
         self, entity: type[Entity], fields: tuple[str, ...] | None = None
-    ) -> Callable[[Record], Images]:
+    ) -> Callable[[Record, ChangeSource | None], Images]:
         """Return a function that decodes the old image of a record and the new one.
 
-        With `fields` the entities have these fields alone, and other fields need not fit. The
-        function raises `DecodeError` if an image does not fit the entity.
+        With `fields` the entities have these fields alone, and other fields need not fit. Without
+        them the function takes what handlers share, if it is given that. It raises `DecodeError` if
+        an image does not fit the entity.
         """
         decode = self._decode(entity, fields)
+        shares = fields is None and entity.model_config.get("frozen")
 
-        def images(record: Record) -> Images:
+        def images(record: Record, shared: ChangeSource | None) -> Images:
+            if shares and shared is not None:
+                return shared.old, shared.new
             old, new = record.old_image, record.new_image
             return None if old is None else decode(old), None if new is None else decode(new)
 

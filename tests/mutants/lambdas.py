@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "mark-expires-while-held",
         "aws_lambda/high_water_marks.py",
-        '        if then.queues:\n            action.removes.add("expires")\n        else:\n    ',
-        "        if True:\n    ",
+        '    if then.queues:\n        action.removes.add("expires")\n    else:\n    ',
+        "    if True:\n    ",
         "after a week a change overtakes the one of its item that is parked still",
         test="tests/simulation/test_lambda_holds.py::test_a_queue_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end",
     ),
@@ -136,8 +136,8 @@ MUTANTS = (
     Mutant(
         "block-under-one-mark",
         "core/outcome.py",
-        "        for record, _ in self.block:\n            yield",
-        "        for record, _ in self.block[-1:]:\n            yield",
+        " for record, _ in self.block]\n",
+        " for record, _ in self.block[-1:]]\n",
         "a batch that comes again counts again all of a block but its last change",
         test="tests/simulation/test_lambda_blocks.py::test_a_batch_of_a_hundred_items_takes_two_transactions_that_are_nearly_full",
     ),
