@@ -10,7 +10,7 @@ that is not so simple is refused here, and goes its own way; a block that cannot
 taken apart into its changes (`Dispatcher.apart`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ChangeSource, Kind
@@ -23,6 +23,9 @@ from streamkit.observe.meters import Meters
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, ItemRef
 from streamkit.progress.pacing import GIVE_WAY_SECONDS
 from streamkit.stream.decode import Record
+
+_Place = tuple[type[Entity], Kind]
+"""What handlers listen to: an entity, and a kind of change."""
 
 _ITEMS_MAX, _BYTES_MAX = ITEMS_MAX // 3, BYTES_MAX // 3
 """Size of a block. A commit ends between two blocks, and should be nearly full all the same."""
@@ -45,13 +48,14 @@ class _Sums:
 class Adders:
     """Knows which changes only add up: `handlers` are their handlers, by entity and kind.
 
-    `mixed` are all handlers of changes of which some handlers do not add up. `images` decode what
-    those that do read of a change.
+    `mixed` are all handlers of changes of which some handlers do not add up; `adding` are those
+    that do, by name. `images` decode what these read of a change.
     """
 
-    handlers: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
-    mixed: Mapping[tuple[type[Entity], Kind], Sequence[Handler]]
-    images: Mapping[tuple[type[Entity], Kind], Callable[[Record, ChangeSource | None], Images]]
+    handlers: Mapping[_Place, Sequence[Handler]]
+    mixed: Mapping[_Place, Sequence[Handler]]
+    adding: Mapping[_Place, Mapping[str, Handler]]
+    images: Mapping[_Place, Callable[[Record, ChangeSource | None], Images]]
     aim: Aim
     failures: Failures
     meters: Meters
@@ -59,7 +63,7 @@ class Adders:
     @classmethod
     def of(
         cls,
-        listeners: Mapping[tuple[type[Entity], Kind], Sequence[Handler]],
+        listeners: Mapping[_Place, Sequence[Handler]],
         typed: TypedChanges,
         aim: Aim,
         failures: Failures,
@@ -70,18 +74,18 @@ class Adders:
         A change of an entity that handlers write may carry an origin, which belongs to it alone.
         """
         fed = aim.cascades.fed()
-        found: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
-        mixed: dict[tuple[type[Entity], Kind], Sequence[Handler]] = {}
-        images: dict[
-            tuple[type[Entity], Kind], Callable[[Record, ChangeSource | None], Images]
-        ] = {}
+        found: dict[_Place, Sequence[Handler]] = {}
+        mixed: dict[_Place, Sequence[Handler]] = {}
+        adding: dict[_Place, Mapping[str, Handler]] = {}
+        images: dict[_Place, Callable[[Record, ChangeSource | None], Images]] = {}
         for place, handlers in listeners.items():
-            adding = [handler for handler in handlers if isinstance(handler.run, Adder)]
+            adds = [handler for handler in handlers if isinstance(handler.run, Adder)]
             joining = place[0] not in fed and all(_joins(handler, aim) for handler in handlers)
-            if adding and joining:
-                (found if len(adding) == len(handlers) else mixed)[place] = handlers
-                images[place] = typed.reader(place[0], _fields(adding))
-        return cls(found, mixed, images, aim, failures, meters)
+            if adds and joining:
+                (found if len(adds) == len(handlers) else mixed)[place] = handlers
+                adding[place] = {handler.name: handler for handler in adds}
+                images[place] = typed.reader(place[0], _fields(adds))
+        return cls(found, mixed, adding, images, aim, failures, meters)
 
 
 def _joins(handler: Handler, aim: Aim) -> bool:
@@ -138,10 +142,12 @@ class Block:
     def beside(self, change: PendingChange) -> list[Outcome] | None:
         """Return the outcomes of a change that do not add up; None if it cannot join a block."""
         record, entity = source_of(change)
-        handlers = self.adders.mixed.get((entity, record.kind), ())
+        place = (entity, record.kind)
+        handlers = self.adders.mixed.get(place, ())
         if [id(outcome.handler) for outcome in change.outcomes] != [id(h) for h in handlers]:
             return None
-        return [o for o in change.outcomes if not isinstance(o.handler.run, Adder)]
+        adding = self.adders.adding.get(place, ())
+        return [outcome for outcome in change.outcomes if outcome.handler.name not in adding]
 
     def joins(self, change: PendingChange, beside: Sequence[Outcome]) -> bool:
         """Add a change with what its handlers `beside` those that add up have written.
@@ -154,14 +160,14 @@ class Block:
             return False
         if not self._refs.isdisjoint(refs):
             self.close()  # blocks are in order, the writes within one are not
-        adding = [o.handler for o in change.outcomes if isinstance(o.handler.run, Adder)]
+        adding = self.adders.adding[entity, record.kind].values()
         return self._add(record, entity, adding, beside, change.images)
 
     def _add(
         self,
         record: Record,
         entity: type[Entity],
-        handlers: Sequence[Handler],
+        handlers: Iterable[Handler],
         beside: Sequence[Outcome] = (),
         shared: ChangeSource | None = None,
     ) -> bool:
@@ -201,7 +207,8 @@ class Block:
             there.actions.update(outcome.actions)
             there.times += 1
         self._refs.update(outcome.actions)
-        self._bytes += sum(action.size() for action in outcome.actions.values())
+        for action in outcome.actions.values():
+            self._bytes += action.size()
 
     def close(self) -> None:
         """End the block, and begin a new one."""
