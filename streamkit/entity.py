@@ -111,8 +111,7 @@ class Entity(ItemAsRead):
             extra = [name for name in fields if name not in spec.key_names]
             raise ValueError(f"{where} {_difference(missing, extra)}")
         values = validate_fields(cls, fields, where=where)
-        sk = spec.sk.build(values) if spec.sk else None
-        return Key(cls, spec.pk.build(values), sk, tuple(values.items()))
+        return Key(cls, *spec.build(values), tuple(values.items()))
 
     @classmethod
     def query(cls, /, *, index: Index | None = None, **fields: Any) -> Query[Self]:
@@ -266,8 +265,7 @@ def spec_of(entity: type[Entity]) -> EntitySpec:
 
 def built_key(item: Entity) -> tuple[str, str | None]:
     """Return the texts of the key that an item's fields build, whatever key it was read with."""
-    spec = spec_of(type(item))
-    return spec.pk.build(item), spec.sk.build(item) if spec.sk else None
+    return spec_of(type(item)).build(item)
 
 
 def attribute_names(entity: type[Entity]) -> dict[str, str]:

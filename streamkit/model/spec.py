@@ -40,6 +40,18 @@ class EntitySpec:
         object.__setattr__(self, "key_names", tuple(names))
         object.__setattr__(self, "key_fields", frozenset(names))
 
+    def build(self, values: dict[str, Any] | object) -> tuple[str, str | None]:
+        """Return the texts of the key of these field values (a mapping, or an object with them).
+
+        Raises:
+            ValueError: a field is missing, empty, or would make the key ambiguous.
+        """
+        pk = self.pk.build(values)
+        if self.sk is None:
+            return pk, None
+        # Often both are the same text: an item is alone in its partition.
+        return pk, pk if self.sk.text == self.pk.text else self.sk.build(values)
+
 
 def read_spec(
     entity: type[BaseModel],
