@@ -51,7 +51,7 @@ class HighWaterMarks:
     clock: Clock
     incarnation: str
     known: dict[ItemKey, HighWaterMark] = field(default_factory=dict)
-    _names: dict[ItemKey, str] = field(default_factory=dict)
+    _places: dict[ItemKey, tuple[str, dict[str, Wire]]] = field(default_factory=dict)
     _shape: _Shape = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,17 +59,21 @@ class HighWaterMarks:
 
     async def read(self, keys: Iterable[ItemKey]) -> None:
         """Read the marks of items, strongly consistent."""
-        names = {self._name(key): key for key in keys}
-        items = await self.store.items([mark_path(self.incarnation, name) for name in names])
-        self.known.update(dict.fromkeys(names.values(), _NEW))
+        places = {key: self._place(key) for key in keys}
+        names = {name: key for key, (name, _) in places.items()}
+        items = await self.store.items_at([place for _, place in places.values()])
+        self.known.update(dict.fromkeys(places, _NEW))
         for item in items:
             self.known[names[item["name"]["S"]]] = read_mark(item)
 
-    def _name(self, key: ItemKey) -> str:
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = mark_name(key)
-        return name
+    def _place(self, key: ItemKey) -> tuple[str, dict[str, Wire]]:
+        """Return the name of an item's mark, and the key under which it is in the table."""
+        place = self._places.get(key)
+        if place is None:
+            name = mark_name(key)
+            path = mark_path(self.incarnation, name)
+            place = self._places[key] = (name, self.store.space.key(*path))
+        return place
 
     def is_done(self, key: ItemKey, position: str) -> bool:
         """Return whether a change of an item is done."""
@@ -80,15 +84,13 @@ class HighWaterMarks:
 
         `until` is when the mark ends, see `until`.
         """
-        now, name = self.known[key], self._name(key)
-        source, space = GuardSource(first, name, MARK_GUARD), self.store.space
+        now, (name, place) = self.known[key], self._place(key)
+        source = GuardSource(first, name, MARK_GUARD)
         if now.is_bare and then.is_bare:
-            item = space.key(*mark_path(self.incarnation, name))
-            body = self._filled(item, name, first, then.token, until)
+            body = self._filled(place, name, first, then.token, until)
+            ref = item_ref(self.store.space.schema, place)
             # The body contains the condition already.
-            return Action(
-                item_ref(space.schema, item), Verb.UPDATE, guards=[(_BARE, source)], body=body
-            )
+            return Action(ref, Verb.UPDATE, guards=[(_BARE, source)], body=body)
         action = self._update(name, then, until)
         action.guards.append((Guard(_before(now, first)), source))
         return action

@@ -137,9 +137,10 @@ class PendingChange:
     @property
     def steps(self) -> Sequence[tuple[ItemKey, str]]:
         """Return the item of each change that it stands for, and the position of the change."""
-        if not self._steps and self.key is not None:
-            several = [(record.item_key, record.position) for record, _ in self.block]
-            self._steps = several or ((self.key, self.position),)
+        if self.block and not self._steps:
+            self._steps = [(record.item_key, record.position) for record, _ in self.block]
+        elif self.key is not None and not self._steps:
+            self._steps = ((self.key, self.position),)
         return self._steps
 
 

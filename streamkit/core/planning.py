@@ -211,13 +211,13 @@ class Planner:
 
     def _contribution(
         self, change: PendingChange, outcome: Outcome, draft: Draft, queued: dict[str, QueuedKey]
-    ) -> tuple[list[Action], list[Action]]:
+    ) -> tuple[Iterable[Action], Sequence[Action]]:
         """Return the actions and checks of an outcome: its effects, its parking or queueing."""
         if change.key is None:
             return [], []
         if not (outcome.parks or self._is_queued(change, outcome, draft)):
-            reads = checks(outcome.reads, change.position, outcome.handler)
-            return list(outcome.actions.values()), reads
+            reads = checks(outcome.reads, change.position, outcome.handler) if outcome.reads else ()
+            return outcome.actions.values(), reads
         return self.parking(change, change.key, outcome, draft, queued), []
 
     def parking(

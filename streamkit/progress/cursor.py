@@ -158,7 +158,12 @@ class CursorStore:
 
         They are read strongly consistent, unless they need not be `fresh`.
         """
-        keys = [self.space.key(*name) for name in names]
+        return await self.items_at([self.space.key(*name) for name in names], fresh=fresh)
+
+    async def items_at(
+        self, keys: Sequence[dict[str, Wire]], *, fresh: bool = True
+    ) -> list[dict[str, Wire]]:
+        """Read many control items by their keys, in the same way."""
         found = await fetch_all(self.dynamodb, self.space.schema.name, keys, fresh=fresh)
         return [own_attributes(item) for item in found]
 
