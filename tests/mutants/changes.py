@@ -27,6 +27,14 @@ MUTANTS = (
         "a handler sees what another has done to a mutable entity",
         test="tests/simulation/test_images_asked_for.py::test_no_handler_sees_what_another_has_done_to_a_mutable_entity",
     ),
+    Mutant(
+        "images-shared-mutable-with-a-block",
+        "core/typed.py",
+        '        shares = fields is None and entity.model_config.get("frozen")\n',
+        "        shares = fields is None\n",
+        "an aggregate counts what a handler beside it has made of a mutable entity",
+        test="tests/simulation/test_images_asked_for.py::test_an_aggregate_counts_what_the_item_was_and_not_what_a_handler_beside_it_made_of_that",
+    ),
     # -- blocks of changes that add up -------------------------------------------------------------
     Mutant(
         "block-at-its-first-change",

@@ -1,8 +1,10 @@
 """An image becomes an entity when a handler asks for it; one that does not fit holds up no other."""
 
+from typing import Annotated
+
 import pytest
 
-from streamkit import App, Entity, Inserted, Modified, Put
+from streamkit import Aggregate, App, Entity, Inserted, Key, Modified, Put, Sum
 from streamkit.aws_lambda.host import process_batch
 from streamkit.testing.loop import run_virtually
 from tests.rigs import Rig
@@ -127,6 +129,15 @@ class Draft(Entity, pk="DRAFT#{order}", sk="DRAFT#{order}", frozen=False):
     total: int
 
 
+class Drafts(Aggregate[Draft], pk="DRAFTS#{name}", sk="DRAFTS"):
+    name: str
+    total: Annotated[int, Sum("total")] = 0
+
+    @classmethod
+    def group(cls, draft: Draft) -> Key["Drafts"]:
+        return cls.key(name=draft.order)
+
+
 def test_no_handler_sees_what_another_has_done_to_a_mutable_entity():
     app, seen = App("shop", table="Shop"), []
 
@@ -142,3 +153,17 @@ def test_no_handler_sees_what_another_has_done_to_a_mutable_entity():
         harness.put(Draft(order="1", total=5))
         harness.settle()
     assert seen == [5]
+
+
+def test_an_aggregate_counts_what_the_item_was_and_not_what_a_handler_beside_it_made_of_that():
+    app = App("shop", table="Shop")
+    app.aggregate(Drafts)
+
+    @app.on
+    def edits(change: Inserted[Draft]) -> None:
+        change.new.total += 1
+
+    with Rig(app) as harness:
+        harness.put(Draft(order="1", total=5))
+        harness.settle()
+        assert harness.get(Drafts.key(name="1")).total == 5
