@@ -203,21 +203,21 @@ def warm_batches(app: App) -> Figure:
     return Figure(beyond * 1000, beyond / within)
 
 
-@row("Lambda: warm batch of 100, aggregate", unit="ms", of=CALLS, bar=0.75, less=True)
+@row("Lambda: warm batch of 100, aggregate", unit="ms", of=CALLS, bar=0.65, less=True)
 def warm_aggregate() -> Figure:
     app = App("shop", table="Shop")
     app.aggregate(Sales)
     return warm_batches(app)
 
 
-@row("Lambda: warm batch of 100, one Put each", unit="ms", of=CALLS, bar=0.75, less=True)
+@row("Lambda: warm batch of 100, one Put each", unit="ms", of=CALLS, bar=0.7, less=True)
 def warm_puts() -> Figure:
     app = App("shop", table="Shop", entities=[Receipt])
     app.on(receipt)
     return warm_batches(app)
 
 
-@row("Lambda: warm batch of 100, both handlers", unit="ms", of=CALLS, bar=0.95, less=True)
+@row("Lambda: warm batch of 100, both handlers", unit="ms", of=CALLS, bar=0.8, less=True)
 def warm_both() -> Figure:
     app = App("shop", table="Shop", entities=[Receipt])
     app.aggregate(Sales)
