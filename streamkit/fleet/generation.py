@@ -45,8 +45,8 @@ class Generation:
     `since` is from when on changes are the consumer's (0: all), `founded` when it began to
     read, `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is
     what the app declared at the founding. `rewinding` says that cursors of older generations
-    must still be deleted, `begins` where it reads an archive first then: those shards. `joins`
-    names the handlers that it takes over, shard by shard, from consumers of their own. `builds`
+    must still be deleted, `begins` where it reads an archive first then: those shards. `joins` has
+    the marks of handlers that it takes over from consumers of their own, see `taken`. `builds`
     are the last builds of aggregates, by name. `host` says what runs the consumer, see
     `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted consumer
     of the same name had another, and what is stored under that no longer counts. `mover` is the

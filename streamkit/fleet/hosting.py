@@ -83,8 +83,8 @@ def check_host(consumer: str, there: str, wanted: str) -> None:
     Raises:
         ConfigurationError: it has another host, or is being moved.
     """
-    if there == TAKING_OVER and wanted == WORKERS:
-        return  # an older streamkit does not know this host, and does not begin
+    if there in (TAKING_OVER, TAKEN) and wanted == WORKERS:
+        return  # an older streamkit does not know these hosts, and does not begin
     if wanted and there not in ("", wanted):
         raise ConfigurationError(f"consumer {consumer}: {_COMMANDS.get(there, there)}")
 

@@ -27,8 +27,9 @@ from streamkit.fleet.generation import (
     transition,
     write_generation,
 )
-from streamkit.fleet.hosting import check_host
+from streamkit.fleet.hosting import TAKEN, check_host
 from streamkit.fleet.rewinding import finish_rewind, withdraw_rewind
+from streamkit.fleet.taken import marks_of
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
 from streamkit.stream.start import start_text
@@ -43,7 +44,7 @@ async def join_generation(
     founding: Founding | None = None,
     host: str = "",
 ) -> Generation | None:
-    """Join the newest generation or start one; None if this is an older roll-out, which stands by.
+    """Join the newest generation or start one; None for an older roll-out, or one taken over.
 
     Args:
         store: the consumer's control items.
@@ -64,6 +65,8 @@ async def join_generation(
     while True:
         newest = await newest_generation(store)
         _require_fit(store, newest, host, handlers, founding)
+        if newest is not None and newest.host == TAKEN:
+            return None
         if newest is not None and newest.rewinding:
             await finish_rewind(store, newest)
             continue
@@ -104,7 +107,7 @@ def _require_fit(
     if newest is not None:
         check_host(store.space.consumer, newest.host, host)
         if founding is not None:
-            founding.require_not_taken(newest.joins, handlers)
+            founding.require_not_taken(marks_of(newest.joins), handlers)
 
 
 async def _found(

@@ -98,9 +98,11 @@ class Lister:
         listing = await self._list()
         created = await self._create_all(listing)
         await self._find_others(listing.shards)
+        # While an app takes a handler over, its own lister says which shards have no reader.
+        theirs = self.births is not None and self.births.handler
         self.waiting = frozenset(
             shard.id
-            for shard in listing.shards
+            for shard in (() if theirs else listing.shards)
             if shard.id not in self.cursors and shard.parent not in self.cursors
         )
         await self._sweep(listing.shards)

@@ -19,9 +19,10 @@ from typing import Any
 from streamkit.core.handler import Handler
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
-from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.hosting import TAKEN, WORKERS
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.members import Member
+from streamkit.fleet.taken import marks_of
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
@@ -172,11 +173,14 @@ class Rollout:
             self._begin_anew()
 
     def _misses(self, newest: Generation | None) -> bool:
-        """Return whether a generation takes over a handler that this version declares."""
-        if newest is None or not newest.joins:
-            return False
+        """Return whether a generation takes over a handler that this version declares, or this one.
+
+        The worker then begins anew with that handler, or ends.
+        """
+        if newest is None or newest.host == TAKEN:
+            return newest is not None
         mine = {handler.name for handler in self.handlers}
-        return bool(newest.joins & self.founding.listeners - mine)
+        return bool(marks_of(newest.joins).keys() & self.founding.listeners - mine)
 
     async def _takes_over(self) -> bool:
         """Ask once for each generation of another version whether it takes a handler over."""

@@ -19,7 +19,7 @@ from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
-from streamkit.fleet.taken import is_over, taken
+from streamkit.fleet.taken import is_over, marks_of
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state_book import StateBook
 from streamkit.model.builds import pass_name
@@ -94,13 +94,13 @@ async def operations(
 def _joins(cursors: Mapping[str, Cursor], joins: frozenset[str]) -> Iterator[OperationStatus]:
     """Return the handlers that join the app, or have joined and are ahead of it somewhere."""
     reading = [cursor for cursor in cursors.values() if not is_over(cursor)]
-    for name in sorted(joins):
-        runs = sum(name in taken(cursor) for cursor in reading)
+    for name, mark in sorted(marks_of(joins).items()):
+        runs = sum(mark in cursor.live for cursor in reading)
         phase = f"the app runs it on {runs} of {len(reading)} shards"
         yield OperationStatus("join", name, phase, share=runs / max(1, len(reading)))
     marks = [mark for cursor in reading for mark in cursor.joined_after(cursor.position)]
     ahead = Counter(mark.partition(":")[2] for mark in marks)
-    for name, shards in sorted((one, ahead[one]) for one in ahead.keys() - joins):
+    for name, shards in sorted((one, ahead[one]) for one in ahead.keys() - marks_of(joins)):
         yield OperationStatus("join", name, f"ahead of the app in {shards} shards")
 
 

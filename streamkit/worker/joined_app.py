@@ -7,7 +7,7 @@ consumer of such a handler goes on until the app runs the handler on every shard
 from streamkit.app import App
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import TAKEN, host_of
-from streamkit.fleet.taken import own_store
+from streamkit.fleet.taken import marks_of, own_store
 from streamkit.progress.cursor import CursorStore
 
 
@@ -15,7 +15,7 @@ async def joined_app(app: App, store: CursorStore) -> App:
     """Return an app with the handlers that it takes over, or has taken over."""
     apart = {name for name, child in app.listeners.items() if child.exact}
     newest = await newest_generation(store) if apart else None
-    names = apart & newest.joins if newest else set[str]()
+    names = apart & marks_of(newest.joins).keys() if newest else set[str]()
     for name in sorted(apart - names):
         if await host_of(own_store(store, name)) == TAKEN:
             names.add(name)

@@ -21,7 +21,7 @@ from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.stage import CommitStage
 from streamkit.core.tables import AppTables
-from streamkit.fleet.taken import BEHIND, taken
+from streamkit.fleet.taken import BEHIND, marks_of, taken
 from streamkit.fleet.view import FleetView
 from streamkit.model.builds import Build
 from streamkit.progress.commit import Committer
@@ -94,9 +94,11 @@ class PipelineFactory:
     def _taking(self, stage: CommitStage) -> TakeOver | None:
         """Return what a shard takes over from consumers of their own, or gives back to them."""
         joined, store = self.view.rollout.joined, self.view.known.store
-        runs, there = {one.name for one in self.dispatcher.handlers}, taken(stage.cursor)
-        joins = joined.joins if joined else frozenset[str]()
-        apart, strange = (joins & runs) - there, (joins & there) - runs
+        runs = {one.name for one in self.dispatcher.handlers}
+        joins = marks_of(joined.joins if joined else ())
+        there = taken(stage.cursor, joins.values())
+        apart = {name: joins[name] for name in joins.keys() & runs - there}
+        strange = {name: joins[name] for name in there - runs}
         if apart or strange or BEHIND in stage.cursor.live:
             return TakeOver(store, stage, self.machine.clock, apart, strange)
         return None

@@ -27,12 +27,13 @@ class WorkerReport:
     """The state of one worker of this process.
 
     `state` is `starting`, what the worker tells the other workers (`joining`, `waiting`: it stands
-    by for a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or
-    `ended`. `lags` are those of the shards that it reads, in seconds, NaN where nothing is known
-    yet. `paused` is since when it reads nothing, in epoch seconds. Only the leader knows which
-    shards no worker reads: `unread` counts them, and `unread_lag` is at most how far the oldest one
-    is behind. `oldest` is since when a handler has parked changes, in epoch seconds. A worker
-    `catches_up` while it reads what was there when a handler with a start of its own began.
+    by for a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), `ended`,
+    or `taken over`: its app runs its handler. `lags` are those of the shards that it reads, in
+    seconds, NaN where nothing is known yet. `paused` is since when it reads nothing, in epoch
+    seconds. Only the leader knows which shards no worker reads: `unread` counts them, and
+    `unread_lag` is at most how far the oldest one is behind. `oldest` is since when a handler has
+    parked changes, in epoch seconds. A worker `catches_up` while it reads what was there when a
+    handler with a start of its own began.
     """
 
     consumer: str

@@ -12,6 +12,7 @@ A version without the handler gives it back with its first commit: H's own curso
 handler has come to. While the app has parked changes of the handler, H's consumer waits there.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,8 +30,6 @@ from streamkit.fleet.taken import (
     is_over,
     own_store,
     reaches,
-    taken,
-    taken_mark,
 )
 from streamkit.model.conditions import Attr
 from streamkit.observe.logger import get_logger
@@ -53,14 +52,15 @@ _PAUSE_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
 class TakeOver:
     """The handlers that a shard takes over; `apart` are those that it does not run yet.
 
-    `strange` are those that it has taken over and that this version of the app does not have.
+    `strange` are those that it has taken over and that this version of the app does not have. Both
+    have the marks of handlers by name.
     """
 
     store: CursorStore
     stage: CommitStage
     clock: Clock
-    apart: frozenset[str]
-    strange: frozenset[str]
+    apart: Mapping[str, str]
+    strange: Mapping[str, str]
     _again_at: float = 0.0
     _pause: float = _PAUSE_SECONDS
 
@@ -93,9 +93,9 @@ class TakeOver:
 
         Nothing else may be committed before, because this version runs no such handler.
         """
-        for name in sorted(self.strange):
+        for name, mark in sorted(self.strange.items()):
             own = own_store(self.store, name)
-            while name in taken(self.stage.cursor):
+            while mark in self.stage.cursor.live:
                 without, given = partial(self._without, name), await self._given_back(own, name)
                 if not await checkpoints.along(without, given):
                     await anyio.sleep(_LOOK_SECONDS)
@@ -117,7 +117,7 @@ class TakeOver:
         here = self.stage.here()
         joined = frozenset(mark for mark in here.joined if mark.partition(":")[2] != name)
         done = frozenset(mark for mark in here.done if mark.partition(":")[2] != name)
-        return replace(here, joined=joined, done=done, live=here.live - {taken_mark(name)})
+        return replace(here, joined=joined, done=done, live=here.live - {self.strange[name]})
 
     async def _given_back(self, own: CursorStore, name: str) -> list[Action]:
         here, shard = self.stage.here(), self.stage.shard
@@ -154,15 +154,15 @@ class TakeOver:
                 # of the app's cursor runs H behind the mark.
                 with_it = partial(self._with, name, there.position)
                 near = not await checkpoints.along(with_it, [_handed_over(own, there)]) or near
-        if won := self.apart & taken(self.stage.cursor):
-            self.apart -= won
+        if won := {name for name, mark in self.apart.items() if mark in self.stage.cursor.live}:
+            self.apart = {name: self.apart[name] for name in self.apart.keys() - won}
             log.info("handler.taken", handlers=sorted(won), shard=self.stage.shard)
         return near and bool(self.apart)
 
     def _with(self, name: str, upto: str) -> Cursor:
         here = self.stage.here()
         ahead = frozenset({f"{upto}:{name}"} if upto not in (START, here.position) else ())
-        return replace(here, joined=here.joined | ahead, live=here.live | {taken_mark(name)})
+        return replace(here, joined=here.joined | ahead, live=here.live | {self.apart[name]})
 
 
 async def _is_whole(own: CursorStore, there: Cursor) -> bool:

@@ -125,7 +125,8 @@ class Worker:
     def report(self) -> WorkerReport:
         """Return its state, from memory, for gauges and probes."""
         if self._crew is None:
-            return WorkerReport(self.app.name, "ended" if self._ended else "starting")
+            ended = "taken over" if self._taken else "ended" if self._ended else ""
+            return WorkerReport(self.app.name, ended or "starting")
         return report_of(self.app.name, self._crew.leadership, self._crew.shards)
 
     async def run(

@@ -10,7 +10,7 @@ import pytest
 from streamkit.core.checkpoints import Checkpoints
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.taken import BEHIND, own_store, taken
+from streamkit.fleet.taken import BEHIND, own_store, taken_mark
 from streamkit.progress.cursor import CursorStore
 from streamkit.worker.taking_over import TakeOver
 from tests.models.explorer import LARGE, explore, walks
@@ -19,7 +19,7 @@ from tests.models.replay import on_bench, replay, stage_of
 from tests.models.test_joins import Driver, every_call
 
 WALKS = 100 if LARGE else 40
-H = frozenset({"h"})
+H = {"h": taken_mark("h", 1)}
 
 
 class Hurried:
@@ -40,7 +40,7 @@ class LiveDriver(Driver):
         self.saw, self.air = {}, None
 
     async def h_of(self, shard, outcome):
-        self.joined = "h" in taken((await self.app.owner(shard)).cursor)
+        self.joined = H["h"] in (await self.app.owner(shard)).cursor.live
         return await super().h_of(shard, outcome)
 
     async def commits(self, shard):
@@ -78,7 +78,7 @@ class LiveDriver(Driver):
         store = CursorStore(self.bench.aws[place].dynamodb, self.app.store.space)
         stage = stage_of(self.bench, store, owner.cursor)
         self.saw[shard] = actor, stage, owner
-        taking = TakeOver(store, stage, Hurried(), H, frozenset())
+        taking = TakeOver(store, stage, Hurried(), H, {})
         await actor.begins(taking.attempt(Checkpoints(stage)))
         while actor.at != "write":
             await actor.step()
@@ -106,13 +106,13 @@ class LiveDriver(Driver):
 
     async def older_gives_back(self, shard):
         stage = await self.app.owner(shard)
-        strange = TakeOver(self.app.store, stage, Hurried(), frozenset(), H)
+        strange = TakeOver(self.app.store, stage, Hurried(), {}, H)
         await self.does(strange.begin(Checkpoints(stage)))
         self.own.stages.pop(shard, None)
 
     async def own_goes_on(self, shard):
         stage = await self.own.owner(shard)
-        waits = TakeOver(self.own.store, stage, Hurried(), frozenset(), frozenset())
+        waits = TakeOver(self.own.store, stage, Hurried(), {}, {})
         assert await self.does(waits.ahead_of_all(Checkpoints(stage))) == 0.0
 
     # -- what is -----------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class LiveDriver(Driver):
         if cursor is None:
             return None
         marks = [int(mark.partition(":")[0]) for mark in cursor.joined]
-        return self.position(shard, cursor), cursor.finished, "h" in taken(cursor), marks
+        return self.position(shard, cursor), cursor.finished, H["h"] in cursor.live, marks
 
     def own_cursor(self, shard, cursor):
         if cursor is None:

@@ -4,7 +4,7 @@
               of the version that declares it without a start; both consumers begin generations
     per shard the owner of the app's cursor takes the handler over, see `worker.taking_over`
     end       every open shard of the app runs the handler, and its own consumer does nothing: one
-              write ends the join and closes that consumer
+              write ends the join, closes that consumer, and shuts out its lister
 
 In: the version of the app that runs, which declares the handler with a start. Out: the shards of
 the app that run the handler. The same call again goes on; the workers do the work.
@@ -22,21 +22,21 @@ from streamkit.core.tables import open_store
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
-from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.fleet.generation import (
     Generation,
     newest_generation,
     next_generation,
-    same_consumer,
     transition,
     write_generation,
 )
 from streamkit.fleet.hosting import JOINED, TAKEN, TAKING_OVER, WORKERS
-from streamkit.fleet.taken import own_store, taken
+from streamkit.fleet.taken import marks_of, own_store, taken_mark
 from streamkit.model.conditions import Attr
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import said_of
 from streamkit.worker.joined_app import joined_app
@@ -95,7 +95,7 @@ class _Run:
             assert theirs is not None  # noqa: S101 - it would have been refused
             if theirs.host == TAKEN:
                 return
-            if self.name in newest.joins:
+            if self.name in marks_of(newest.joins):
                 # Workers of the generations before are shut out: they know nothing of the join.
                 await capture(self.own, theirs, read=False)
                 await capture(self.store, newest, read=False)
@@ -105,7 +105,8 @@ class _Run:
 
     async def _begin(self, joined: App, newest: Generation, theirs: Generation) -> None:
         started = next_generation(newest, joined.fingerprint(), joined.handlers)
-        started = replace(started, joins=newest.joins | {self.name}, host=TAKING_OVER)
+        mark = taken_mark(self.name, started.number)
+        started = replace(started, joins=newest.joins | {mark}, host=TAKING_OVER)
         started = started.noted(said_of(self.clock, f"take over {self.name}: begun"))
         own = replace(theirs, number=theirs.number + 1, host=TAKING_OVER)
         await write_generation(self.store, newest, started, [transition(self.own, theirs, own)])
@@ -120,7 +121,7 @@ class _Run:
         if newest is None or theirs is None:
             yield f"{self.app.name} and {self.name} have not both run on this stream"
             return
-        if self.name in newest.joins or theirs.host == TAKEN:
+        if self.name in marks_of(newest.joins) or theirs.host == TAKEN:
             return
         if theirs.host == JOINED:
             yield f"{self.name} has joined {self.app.name} already"
@@ -139,12 +140,16 @@ class _Run:
 
     async def look(self) -> TakingOver:
         newest, theirs = await newest_generation(self.store), await newest_generation(self.own)
-        mine, own = await every_cursor(self.store), await every_cursor(self.own)
-        if newest is None or theirs is None or self.name not in newest.joins:
+        if theirs is not None and theirs.host == TAKEN:
             return TakingOver(self.app.name, self.name, 0, 0, ended=True)
+        mark = marks_of(newest.joins).get(self.name) if newest else None
+        lister = await self.own.read(LISTER)
+        mine, own = await every_cursor(self.store), await every_cursor(self.own)
+        if newest is None or theirs is None or mark is None or lister is None:
+            raise MoveRefused([OVERTAKEN])
         parents = {cursor.parent for cursor in mine.values()}
         leaves = [c for c in mine.values() if not c.finished or c.name not in parents]
-        done = sum(self.name in taken(c) for c in leaves)
+        done = sum(mark in c.live for c in leaves)
         found = TakingOver(self.app.name, self.name, len(leaves), done)
         raised = all(c.generation >= newest.number for c in leaves if not c.finished)
         busy = any(c.state == "active" for c in own.values())
@@ -154,18 +159,26 @@ class _Run:
             return found
         if await parked_queues(self.own, own):
             return found
-        joins = newest.joins - {self.name}
+        joins = newest.joins - {mark}
         after = replace(newest, joins=joins, host=TAKING_OVER if joins else WORKERS)
         after = after.noted(said_of(self.clock, f"take over {self.name}: ended"))
         try:
-            await write_generation(self.store, newest, after, [self._closed(theirs)])
+            # If the process dies before this, the same command looks again. After it, workers of
+            # the handler's own consumer end, and the version without the start may be deployed.
+            await write_generation(self.store, newest, after, self._closing(theirs, lister))
         except LeaseLost:
             return found
         return replace(found, ended=True)
 
-    def _closed(self, theirs: Generation) -> Action:
-        action = self.own.space.update("consumer")
-        action.sets["host"] = {"S": TAKEN}
-        still = Attr("host").eq(TAKING_OVER) & same_consumer(theirs)
-        action.guards.append((Guard(still), OURS))
-        return action
+    def _closing(self, theirs: Generation, lister: Cursor) -> list[Action]:
+        """Return the actions that close H's consumer, IF its lister has made nothing since.
+
+        A worker that leads it may still run. Its lister is shut out from here on. Otherwise it
+        would make a cursor for a new root, on which the app runs H, too.
+        """
+        closed = replace(theirs, number=theirs.number + 1, host=TAKEN)
+        shut_out = self.own.space.update("cursor", LISTER)
+        shut_out.sets["generation"] = {"N": str(closed.number)}
+        as_read = Attr("epoch").eq(lister.epoch) & Attr("commit").eq(lister.commit)
+        shut_out.guards.append((Guard(as_read), OURS))
+        return [transition(self.own, theirs, closed), shut_out]

@@ -9,13 +9,13 @@ import pytest
 from streamkit.aws import connect
 from streamkit.core.checkpoints import Checkpoints
 from streamkit.errors import LeaseLost
+from streamkit.fleet.generation import next_generation, write_generation
 from streamkit.fleet.taken import (
     BEHIND,
     HANDED_OVER,
     Births,
     app_store,
     own_store,
-    taken,
     taken_mark,
 )
 from streamkit.local.engine import Engine
@@ -29,6 +29,8 @@ from tests.pending import SCHEMA
 from tests.tables import streamed
 
 SHARD = "shard-1"
+H = {"h": taken_mark("h", 1)}
+MARKS = frozenset(H.values())
 
 
 def at(number):
@@ -87,7 +89,7 @@ async def over(store, mine, theirs):
     own = own_store(store, "h")
     stage = stage_of(SimpleNamespace(clock=Hurried()), store, await owned(store, mine))
     there = committer(own, await owned(own, theirs, "other")) if theirs else None
-    taking = TakeOver(store, stage, Hurried(), frozenset({"h"}), frozenset())
+    taking = TakeOver(store, stage, Hurried(), H, {})
     return taking, there
 
 
@@ -114,7 +116,7 @@ STAYS_APART = {
 async def test_a_handler_stays_apart_where_it_is_not_ahead_or_not_whole(store, name):
     taking, _ = await over(store, *STAYS_APART[name])
     await taking.attempt(Checkpoints(taking.stage))
-    assert taking.apart == {"h"}
+    assert taking.apart == H
     assert (await store.read(SHARD)).live == frozenset()
 
 
@@ -131,9 +133,9 @@ async def test_a_handler_that_is_ahead_is_taken_over_and_its_own_lease_ends(stor
     here, there, joined = TAKEN[name]
     taking, owner = await over(store, here, there)
     await taking.attempt(Checkpoints(taking.stage))
-    assert taking.apart == frozenset()
+    assert taking.apart == {}
     cursor, own = await store.read(SHARD), await own_store(store, "h").read(SHARD)
-    assert (taken(cursor), cursor.joined) == ({"h"}, joined)
+    assert (cursor.live, cursor.joined) == (MARKS, joined)
     assert (own.state, own.owner, own.position) == (HANDED_OVER, None, there.position)
     with pytest.raises(LeaseLost):
         await owner.commit(Batch(replace(owner.cursor, position=at(9))))
@@ -154,10 +156,10 @@ async def test_a_handler_that_has_committed_since_the_look_is_taken_over_where_i
 
     store.dynamodb.before = commits
     await taking.attempt(Checkpoints(taking.stage))
-    assert taking.apart == {"h"}
+    assert taking.apart == H
     assert (await own_store(store, "h").read(SHARD)).state == "active"
     await taking.attempt(Checkpoints(taking.stage))
-    assert taking.apart == frozenset()
+    assert taking.apart == {}
     joined = {f"{at(position)}:h"} if position > 5 else set()
     assert (await store.read(SHARD)).joined == joined
 
@@ -190,11 +192,11 @@ async def test_what_is_given_back_goes_on_where_it_has_come_to(store, name, know
     more, position, done = GIVEN[name]
     more = {key: frozenset(v) if isinstance(v, set) else v for key, v in more.items()}
     own = own_store(store, "h")
-    here = mine(live=frozenset({taken_mark("h"), "built:1"}), **more)
+    here = mine(live=frozenset({taken_mark("h", 1), "built:1"}), **more)
     stage = stage_of(SimpleNamespace(clock=Hurried()), store, await owned(store, here))
     if known:
         await write(own, creation(own.space, theirs(state=HANDED_OVER, position=at(1), epoch=3)))
-    strange = TakeOver(store, stage, Hurried(), frozenset(), frozenset({"h"}))
+    strange = TakeOver(store, stage, Hurried(), {}, H)
     await strange.begin(Checkpoints(stage))
     cursor, there = await store.read(SHARD), await own.read(SHARD)
     assert cursor.live == {"built:1"}
@@ -206,10 +208,10 @@ async def test_what_is_given_back_goes_on_where_it_has_come_to(store, name, know
 
 async def test_a_root_is_the_apps_from_its_birth_unless_the_handler_has_it(store):
     own, root, child = own_store(store, "h"), Cursor("root"), Cursor("child", parent="p")
-    births = Births(store, joins=frozenset({"h"}))
-    assert [taken(one) for one in await births.of([root, child], {"p"})] == [{"h"}, frozenset()]
+    births = Births(store, joins=MARKS)
+    assert [one.live for one in await births.of([root, child], {"p"})] == [MARKS, frozenset()]
     await write(own, creation(own.space, root))
-    assert [taken(one) for one in await births.of([root], {"p"})] == [frozenset()]
+    assert [one.live for one in await births.of([root], {"p"})] == [frozenset()]
 
 
 async def test_a_handlers_consumer_makes_a_root_only_where_the_app_does_not_run_the_handler(store):
@@ -217,10 +219,15 @@ async def test_a_handlers_consumer_makes_a_root_only_where_the_app_does_not_run_
     app, name = app_store(own)
     assert (app.space, name) == (store.space, "h")
     births = Births(app, handler=name)
+    begun = replace(next_generation(None, "f", ()), joins=MARKS)
+    await write_generation(store, None, begun)
     assert await births.of([root, child], {"p"}) == [child]
     await write(store, creation(store.space, root))
-    assert await births.of([root], {"p"}) == [root]
+    assert await births.of([root, child], {"p"}) == [root, child]
     await write(store, [store.space.delete("cursor", "root")])
-    joined = replace(root, live=frozenset({taken_mark("h")}))
-    await write(store, creation(store.space, joined))
+    await write(store, creation(store.space, replace(root, live=MARKS)))
     assert await births.of([root], {"p"}) == []
+    await write(store, [store.space.delete("cursor", "root")])
+    await write(store, creation(store.space, root))
+    await write_generation(store, begun, replace(begun, joins=frozenset()))
+    assert await births.of([root], {"p"}) == []  # the join has ended: the app runs it there
