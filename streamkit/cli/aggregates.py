@@ -13,6 +13,7 @@ from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
+    from streamkit.aws import Aws
     from streamkit.kinds.aggregate.backfill import BackfillCounts
     from streamkit.kinds.aggregate.comparison import GroupDifference, Verification
     from streamkit.kinds.aggregate.rebuild import Rebuilt
@@ -143,12 +144,14 @@ def rebuild(
     costs one more read, and the first change of an item two write units.
     """
     from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+    from streamkit.worker.joined_app import app_as_run
 
     loaded = app_named(app)
     progress = None if json else _progress(name)
-    done = with_aws(
-        lambda aws: rebuild_aggregate(
-            loaded,
+
+    async def work(aws: "Aws") -> "Rebuilt":
+        return await rebuild_aggregate(
+            await app_as_run(loaded, aws),
             aws,
             name,
             segments=segments,
@@ -156,7 +159,8 @@ def rebuild(
             in_flight=in_flight,
             progress=progress,
         )
-    )
+
+    done = with_aws(work)
     if json:
         print_json(done.to_dict())
     else:

@@ -27,7 +27,7 @@ from streamkit.fleet.generation import (
     transition,
     write_generation,
 )
-from streamkit.fleet.hosting import TAKEN, check_host
+from streamkit.fleet.hosting import TAKEN, TAKING_OVER, check_host
 from streamkit.fleet.rewinding import finish_rewind, withdraw_rewind
 from streamkit.fleet.taken import marks_of
 from streamkit.progress.cursor import CursorStore
@@ -79,8 +79,7 @@ async def join_generation(
             return None
         if founding is not None:
             await founding.require_none_apart(store, handlers)
-        started = next_generation(newest, fingerprint, handlers)
-        started = replace(started, host=started.host if started.joins else host or started.host)
+        started = _started(newest, fingerprint, handlers, host)
         if newest is None and founding is not None:
             found = await _found(store, started, handlers, founding)
             if found is not None:
@@ -95,6 +94,14 @@ async def join_generation(
             take_over = False
             continue
         return started
+
+
+def _started(
+    newest: Generation | None, fingerprint: str, handlers: Iterable[Handler], host: str
+) -> Generation:
+    """Return the generation that these handlers start; a join that is under way goes on in it."""
+    started = next_generation(newest, fingerprint, handlers)
+    return started if started.host == TAKING_OVER or not host else replace(started, host=host)
 
 
 def _require_fit(
@@ -142,6 +149,7 @@ async def _found(
             return None
         started = next_generation(old, first.fingerprint, handlers)
         started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
+        started = replace(started, joins=frozenset())  # they concern cursors of the other stream
         started = replace(started, host=first.host, incarnation=first.incarnation)
     actions = [transition(store, None, started), enter(store.space, founding.table)]
     schemas = {store.space.schema.name: store.space.schema}

@@ -23,6 +23,7 @@ from streamkit.migrate.state import RESTING, State
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import Operation, said_of
+from streamkit.worker.joined_app import app_as_run
 
 
 async def run_aggregate(
@@ -69,7 +70,7 @@ async def run_aggregate(
         state = await book.change(migration.id, partial(_scanning, clock))
         async with _while_wanted(operation, stopping) as ending:
             rebuilt = await rebuild_aggregate(
-                app,
+                await app_as_run(app, aws),
                 aws,
                 migration.entity.__name__,
                 segments=state.segments,

@@ -17,6 +17,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import Member, MemberList
+from streamkit.worker.joined_app import joined_app
 
 _LEASE_SECONDS = 15.0
 """After so many seconds of silence a worker is dead that does not say its own."""
@@ -31,7 +32,7 @@ async def other_releases(app: App, aws: Aws) -> str | None:
     tables, found = await survey(app, aws), list[str]()
     for consumer in consumers_of([app.head]):
         store = tables.store(consumer, aws)
-        mine = consumer.fingerprint()
+        mine = (await joined_app(consumer, store)).fingerprint()
         found += [f"worker {one.name}" for one in await _strangers(MemberList(store), mine)]
         newest = await newest_generation(store)
         if newest is not None and newest.host == LAMBDA and newest.fingerprint != mine:

@@ -20,6 +20,7 @@ from streamkit.fleet.generation import Generation, begin_move, newest_generation
 from streamkit.fleet.hosting import DELETING
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import MemberList
+from streamkit.fleet.taken import app_store, marks_of
 from streamkit.kinds.aggregate.sweep import Broom
 from streamkit.model.conditions import Attr, absent
 from streamkit.operate.consumers import open_ledgers
@@ -47,7 +48,7 @@ async def delete_consumer(
 
     Raises:
         ConfigurationError: a table is missing, there is no such consumer, a worker of it is alive,
-            or it was changed or deleted by another process meanwhile.
+            an app takes a handler over, or another process changed or deleted it meanwhile.
     """
     ledgers = await open_ledgers(aws, table, control_table)
     found = await ledgers.entries(consumer)
@@ -59,7 +60,8 @@ async def delete_consumer(
     # Read before the look for workers: a consumer that is founded after this read has workers that
     # the look finds.
     newest = [await newest_generation(ledgers.store(entry)) for entry in found]
-    for entry in found:
+    for entry, known in zip(found, newest, strict=True):
+        await _require_no_join(ledgers.store(entry), known)
         alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
         if alive:
             raise ConfigurationError(f"workers are alive, stop them first: {', '.join(alive)}")
@@ -73,6 +75,24 @@ async def delete_consumer(
                 " again"
             ) from None
     return deleted
+
+
+async def _require_no_join(store: CursorStore, newest: Generation | None) -> None:
+    """Refuse to forget one of two consumers while one takes a handler over from the other.
+
+    What is left would run the handler twice on some shards, or never again on others.
+
+    Raises:
+        ConfigurationError: such a join has not ended.
+    """
+    app, handler = app_store(store)
+    theirs = await newest_generation(app)
+    for one in (newest, theirs if theirs and handler in marks_of(theirs.joins) else None):
+        for name in sorted(marks_of(one.joins if one else ())):
+            raise ConfigurationError(
+                f"{store.space.consumer}: an app takes {name} over from a consumer of its own;"
+                " `streamkit consumers join --live` ends that, once the app runs it on every shard"
+            )
 
 
 async def erase_consumer(

@@ -46,6 +46,7 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of
 from streamkit.stream.start import REACH_SECONDS
 from streamkit.table import Table
+from streamkit.worker.joined_app import joined_app
 
 _MARGIN_SECONDS = 60.0
 """The extra wait for functions to end, because clocks differ."""
@@ -114,7 +115,7 @@ async def rewind(
     """
     clock = clock or SystemClock()
     store = await open_store(app, aws)
-    now = clock.time()
+    app, now = await joined_app(app, store), clock.time()
     newest = await _unless_paused(store)
     begins: frozenset[str] = frozenset()
     reasons = [*_too_far(app, to, now), *_of_handlers(app, allow), *_of_code(app, newest)]

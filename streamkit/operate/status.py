@@ -39,6 +39,7 @@ from streamkit.operate.unread import Unread
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Audit
+from streamkit.worker.joined_app import app_as_run
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
 """Ten heartbeats by default; whether a worker is dead is judged by other workers' own clocks."""
@@ -136,7 +137,7 @@ async def read_status(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
-    tables = await survey(app, aws)
+    app, tables = await app_as_run(app, aws), await survey(app, aws)
     store = tables.store(app, aws)
     generation = await newest_generation(store)
     cursors = await every_cursor(store)

@@ -5,10 +5,21 @@ consumer of such a handler goes on until the app runs the handler on every shard
 """
 
 from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import open_store
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import TAKEN, host_of
 from streamkit.fleet.taken import marks_of, own_store
 from streamkit.progress.cursor import CursorStore
+
+
+async def app_as_run(app: App, aws: Aws) -> App:
+    """Return an app as its workers run it, for commands that compare it with their version.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    return await joined_app(app, await open_store(app, aws))
 
 
 async def joined_app(app: App, store: CursorStore) -> App:

@@ -5,13 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit import Add, Inserted, Modified
+from streamkit import Add, Inserted, Modified, Table
 from streamkit.core.tables import open_store
-from streamkit.errors import LeaseLost
+from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.cursors import LISTER
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.taken import own_store
+from streamkit.migrate.releases import other_releases
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.moves.taking_over import take_over
+from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.status import read_status
 from streamkit.operate.status_page.checks import ready
 from streamkit.progress.commit import Batch, Committer
 from tests.simulation.joined import OFTEN, Count, Deed, Deeds, app_of, deploy
@@ -68,17 +73,47 @@ def test_no_alarm_comes_of_shards_that_only_the_app_reads(harness_of):
 
 
 class Client:
-    """A client of the table that lets something happen before the next transaction."""
+    """A client of the table that lets something happen before a transaction."""
 
-    def __init__(self, client, before):
-        self._client, self.before = client, before
+    def __init__(self, client, before, at=1):
+        self._client, self.before, self.at = client, before, at
 
     def __getattr__(self, name):
         return getattr(self._client, name)
 
     async def transact_write_items(self, **request):
-        await self.before()
+        self.at -= 1
+        if not self.at:
+            await self.before()
         return await self._client.transact_write_items(**request)
+
+
+def lister_of(aws, own, cursor):
+    schema = own.space.schema
+    return Committer(aws.dynamodb, own.space, cursor, {schema.name: schema}, random.Random(0))
+
+
+def test_a_lister_that_knows_nothing_of_a_join_makes_no_cursor_once_it_has_begun(harness_of):
+    """It would make that of a new root on which the app runs the handler from its birth."""
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    Deeds(harness).write(*range(6))
+    harness.settle()
+
+    async def begins(aws):
+        own = own_store(await open_store(app_of(), aws), "follow")
+        lister = lister_of(aws, own, await own.read(LISTER))
+
+        async def dies():
+            raise InterruptedError
+
+        hooked = replace(aws, dynamodb=Client(aws.dynamodb, dies, at=2))
+        with pytest.raises(InterruptedError):
+            await anext(take_over(app_of(), hooked, "follow", clock=harness.world.clock))
+        assert (await newest_generation(own)).host == TAKING_OVER
+        with pytest.raises(LeaseLost):
+            await lister.commit(Batch(replace(lister.cursor, position=f"{9:040d}")))
+
+    harness.operate(begins)
 
 
 @pytest.mark.parametrize("commits", ["before the end", "after the end"])
@@ -91,8 +126,7 @@ def test_the_end_of_a_join_and_a_commit_of_the_consumers_lister_refuse_each_othe
 
     async def ends(aws):
         own = own_store(await open_store(app_of(), aws), "follow")
-        rng, tables = random.Random(0), {own.space.schema.name: own.space.schema}
-        lister = Committer(aws.dynamodb, own.space, await own.read(LISTER), tables, rng)
+        lister = lister_of(aws, own, await own.read(LISTER))
 
         async def commit():
             await lister.commit(Batch(replace(lister.cursor, position=f"{9:040d}")))
@@ -145,7 +179,85 @@ def test_a_later_handler_of_the_same_name_is_taken_over_where_it_has_come_to(har
         raise AssertionError("it is never taken over")
 
 
+def test_neither_consumer_is_deleted_while_one_takes_a_handler_over(harness_of):
+    """The app would run the handler twice, or never again where its cursor is handed over."""
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    deeds = taken_on_all_shards(harness)
+    harness.stop()
+    for consumer in ("deeds.follow", "deeds"):
+        with pytest.raises(ConfigurationError, match="takes follow over from a consumer of its"):
+            delete(harness, consumer)
+    harness.settle()
+    until_taken(harness, deeds)
+    deeds.all_done()
+    harness.stop()
+    delete(harness, "deeds.follow")
+    delete(harness, "deeds")
+
+
 def delete(harness, consumer):
     clock = harness.world.clock
     harness.advance("1m")
     harness.operate(lambda aws: delete_consumer(aws, "Deeds", consumer, clock=clock))
+
+
+def test_a_stream_that_is_replaced_in_a_join_is_read_by_both_consumers_from_its_beginning(
+    harness_of,
+):
+    """The marks, and what is handed over, are those of the stream before."""
+    app = app_of()
+    app.on_loss = "resume"
+    app.listeners["follow"].on_loss = "resume"
+    harness = harness_of(app, shards=1, settings=OFTEN)
+    deeds = taken_on_all_shards(harness)
+    harness.stop()
+    harness.world.control.disable("Deeds")
+    harness.world.control.enable("Deeds")
+    deeds.write(*range(8))
+    harness.settle()
+    deeds.all_done()
+    until_taken(harness, deeds)
+    deeds.all_done()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_commands_know_the_version_that_runs_although_it_declares_the_start(harness_of, ended):
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    deeds = taken_on_all_shards(harness)
+    if ended:
+        until_taken(harness, deeds)
+        harness.advance("1m")
+    clock = harness.world.clock
+    assert harness.operate(lambda aws: read_status(app_of(), aws, clock=clock)).current
+    assert harness.operate(lambda aws: other_releases(app_of(), aws)) is None
+    with pytest.raises(RewindRefused) as refused:
+        harness.operate(lambda aws: rewind(app_of(), aws, None, clock=clock))
+    said = " ".join(refused.value.reasons)
+    assert "follow" in said
+    assert "other handlers" not in said
+
+
+def test_a_handler_that_is_declared_otherwise_meanwhile_is_taken_over_nevertheless(harness_of):
+    """Its own consumer begins a generation, and still knows of the join."""
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    deeds = Deeds(harness)
+    deeds.write(*range(6))
+    harness.settle()
+    begin(harness)
+    otherwise = app_of("no")
+
+    @otherwise.on(start="2020-01-01")
+    async def follow(change: Inserted[Deed], table: Table) -> None: ...
+
+    deploy(harness, otherwise)
+    own = consumer_of(harness, otherwise)
+    assert (own.number, own.host) == (3, TAKING_OVER)
+    deploy(harness, app_of())
+    until_taken(harness, deeds)
+
+
+def consumer_of(harness, app):
+    async def read(aws):
+        return await newest_generation(own_store(await open_store(app, aws), "follow"))
+
+    return harness.operate(read)

@@ -1,7 +1,8 @@
 """Take over: an app takes a handler over from a consumer of its own, while both run.
 
     begin     one write: the app's generation knows the handler as joining, and has the fingerprint
-              of the version that declares it without a start; both consumers begin generations
+              of the version that declares it without a start; both consumers begin generations, and
+              the lister of the handler's own consumer is shut out until it knows of the join
     per shard the owner of the app's cursor takes the handler over, see `worker.taking_over`
     end       every open shard of the app runs the handler, and its own consumer does nothing: one
               write ends the join, closes that consumer, and shuts out its lister
@@ -89,10 +90,12 @@ class _Run:
     async def begin(self) -> None:
         while True:
             newest, theirs = await newest_generation(self.store), await newest_generation(self.own)
+            lister = await self.own.read(LISTER)
             runs = await joined_app(self.app, self.store)
-            MoveRefused.raise_for([*self._unfit(runs, newest, theirs)])
+            MoveRefused.raise_for([*self._unfit(runs, newest, theirs if lister else None)])
             assert newest is not None  # noqa: S101 - it would have been refused
             assert theirs is not None  # noqa: S101 - it would have been refused
+            assert lister is not None  # noqa: S101 - it would have been refused
             if theirs.host == TAKEN:
                 return
             if self.name in marks_of(newest.joins):
@@ -101,15 +104,18 @@ class _Run:
                 await capture(self.store, newest, read=False)
                 return
             with suppress(LeaseLost):
-                await self._begin(runs.with_joined([self.name]), newest, theirs)
+                await self._begin(runs.with_joined([self.name]), newest, theirs, lister)
 
-    async def _begin(self, joined: App, newest: Generation, theirs: Generation) -> None:
+    async def _begin(
+        self, joined: App, newest: Generation, theirs: Generation, lister: Cursor
+    ) -> None:
         started = next_generation(newest, joined.fingerprint(), joined.handlers)
         mark = taken_mark(self.name, started.number)
         started = replace(started, joins=newest.joins | {mark}, host=TAKING_OVER)
         started = started.noted(said_of(self.clock, f"take over {self.name}: begun"))
         own = replace(theirs, number=theirs.number + 1, host=TAKING_OVER)
-        await write_generation(self.store, newest, started, [transition(self.own, theirs, own)])
+        # If the process dies after this, the same command goes on, and workers that join meanwhile.
+        await write_generation(self.store, newest, started, self._turns(theirs, own, lister))
 
     def _unfit(
         self, runs: App, newest: Generation | None, theirs: Generation | None
@@ -165,20 +171,21 @@ class _Run:
         try:
             # If the process dies before this, the same command looks again. After it, workers of
             # the handler's own consumer end, and the version without the start may be deployed.
-            await write_generation(self.store, newest, after, self._closing(theirs, lister))
+            closed = replace(theirs, number=theirs.number + 1, host=TAKEN)
+            await write_generation(self.store, newest, after, self._turns(theirs, closed, lister))
         except LeaseLost:
             return found
         return replace(found, ended=True)
 
-    def _closing(self, theirs: Generation, lister: Cursor) -> list[Action]:
-        """Return the actions that close H's consumer, IF its lister has made nothing since.
+    def _turns(self, theirs: Generation, then: Generation, lister: Cursor) -> list[Action]:
+        """Return the actions that turn H's consumer, IF its lister has made nothing since.
 
-        A worker that leads it may still run. Its lister is shut out from here on. Otherwise it
-        would make a cursor for a new root, on which the app runs H, too.
+        A worker of the generation before may lead it, which knows nothing of this. Its lister is
+        shut out from here on. Otherwise it would make the cursor of a new root on which the app
+        runs H from its birth.
         """
-        closed = replace(theirs, number=theirs.number + 1, host=TAKEN)
         shut_out = self.own.space.update("cursor", LISTER)
-        shut_out.sets["generation"] = {"N": str(closed.number)}
+        shut_out.sets["generation"] = {"N": str(then.number)}
         as_read = Attr("epoch").eq(lister.epoch) & Attr("commit").eq(lister.commit)
         shut_out.guards.append((Guard(as_read), OURS))
-        return [transition(self.own, theirs, closed), shut_out]
+        return [transition(self.own, theirs, then), shut_out]
