@@ -40,6 +40,7 @@ from streamkit.operate.sightings import (
 )
 from streamkit.stream.decode import CONTROL, Record
 from streamkit.stream.listing import list_shards
+from streamkit.worker.joined_app import app_as_run
 
 PAGES_MAX = 200
 """Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""
@@ -140,7 +141,7 @@ async def explain_item(
         ConfigurationError: the table has a sort key and none is given, or the other way round; it
             is missing or has no stream, or may not be described.
     """
-    tables = await survey(app, aws)
+    app, tables = await app_as_run(app, aws), await survey(app, aws)
     looking = _Looking(app, aws, tables, _wire(tables.table, pk, sk))
     pages = pages if records or history else 0
     return await looking.explain(pages, show_data=show_data, history=history)

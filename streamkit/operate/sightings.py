@@ -18,8 +18,9 @@ from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues
 from streamkit.core.parking import Parked, queue_name
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
-from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.hosting import LAMBDA, TAKEN
 from streamkit.fleet.members import MemberList
+from streamkit.fleet.taken import HANDED_OVER
 from streamkit.model.origin import read_origin
 from streamkit.operate.shards import waits_by_shard
 from streamkit.progress.control import Cursor
@@ -38,7 +39,8 @@ class Sighting:
 
     `states` says for each consumer what became of it: `parked for` or `stuck for` some handlers;
     `done`, if the written position, or on Lambda the item's high-water mark, is past it; `before
-    its start`; `to come`, if they are not past it; `unknown`. A position without effects is written
+    its start`; `its app's`, if the app has taken its handler over there; `to come`, if they are not
+    past it; `unknown`. A position without effects is written
     a minute later, on a quiet shard an hour later. `origin` says what wrote it, such as `handler`,
     or `origin only`: no handler receives such a change. `runs` are the handlers of the app as it is
     now that listen to such a change, as `consumer/handler`. `makes` says what each would make of
@@ -110,7 +112,14 @@ class ItemView:
             return "unknown"
         if self._on_lambda:
             return "done" if self.mark.token >= record.position else "to come"
-        return _by_position(self.cursors.get(shard), record)
+        found = _by_position(self.cursors.get(shard), record)
+        return "its app's" if found == "to come" and self._is_taken(shard) else found
+
+    def _is_taken(self, shard: str) -> bool:
+        """Return whether an app runs the handler of this consumer on a shard."""
+        host = self.generation.host if self.generation else ""
+        mine = self.cursors.get(shard)
+        return host == TAKEN or (mine is not None and mine.state == HANDED_OVER)
 
     @property
     def _on_lambda(self) -> bool:

@@ -14,6 +14,7 @@ from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.taken import own_store
 from streamkit.migrate.releases import other_releases
 from streamkit.operate.deletion import delete_consumer
+from streamkit.operate.explanation import explain_item
 from streamkit.operate.moves.taking_over import take_over
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.status import read_status
@@ -261,3 +262,26 @@ def consumer_of(harness, app):
         return await newest_generation(own_store(await open_store(app, aws), "follow"))
 
     return harness.operate(read)
+
+
+def test_an_explanation_says_that_the_app_runs_a_handler_that_it_has_taken_over(harness_of):
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    deeds = taken_on_all_shards(harness)
+    deeds.write(1)
+    harness.settle()
+    assert last_states(harness) == {"deeds": "done", "deeds.follow": "its app's"}
+    harness.roll()
+    until_taken(harness, deeds)
+    deeds.write(1)
+    harness.settle()
+    assert last_states(harness) == {"deeds": "done", "deeds.follow": "its app's"}
+
+
+def last_states(harness):
+    harness.stop()  # its position is written
+    found = harness.operate(lambda aws: explain_item(app_of(), aws, "DEED#1", "DEED", records=True))
+    assert {one.consumer for one in found.listening if one.handler == "follow"} == {
+        "deeds",
+        "deeds.follow",
+    }
+    return found.sightings[-1].states
