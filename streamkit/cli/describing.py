@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.archive.completeness import ArchiveCheck
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
-from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.hosting import ENDED, LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.shards import ShardStatus
@@ -40,6 +40,8 @@ def _describe_workers(status: Status) -> None:
         table(heads, rows, cut=("worker",))
     elif status.host == LAMBDA:
         say("Lambda functions run it; this does not show whether a mapping invokes them")
+    elif status.host in ENDED:
+        say(f"no worker runs it any more: {status.host}")
     else:
         say("no worker is running", **BAD)
 

@@ -9,7 +9,7 @@ from streamkit.app import App
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.printing import moment
 from streamkit.cli.running import exit_with, settings, with_aws
-from streamkit.fleet.hosting import LAMBDA, WORKERS
+from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
 from streamkit.operate.remaining import is_alive
 from streamkit.operate.status import Status
 
@@ -59,7 +59,7 @@ def _reasons(status: Status, alive: bool) -> Iterator[str]:
             yield "no worker is alive"
         if status.lag_seconds is None:
             yield "its lag is not known"
-    elif status.host != LAMBDA:
+    elif status.host not in (LAMBDA, *ENDED):
         yield f"it is being moved ({status.host}); repeat the command that began the move"
     if parked := sum(status.parked.values()):
         queues = f"{status.parked_queues} queues, {status.stuck_queues} stuck"

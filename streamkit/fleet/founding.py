@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
-from streamkit.fleet.hosting import JOINED, TAKEN, host_of
+from streamkit.fleet.hosting import ENDED, host_of
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
@@ -148,7 +148,7 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
         name = f"{mine.consumer}.{handler.name}"
         if name in there:
             own = CursorStore(store.dynamodb, replace(mine, consumer=name))
-            found += [handler] if await host_of(own) not in (JOINED, TAKEN) else []
+            found += [handler] if await host_of(own) not in ENDED else []
     return found
 
 

@@ -109,8 +109,10 @@ def by_handler(parked: Iterable[Parked]) -> dict[str, int]:
 
 
 def worst_lag(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
-    """Return the largest lag; None if there is no open shard, or the lag of one is unknown."""
+    """Return the largest lag; None if there is no shard, or the lag of one is unknown."""
     seconds = [lags[name].seconds for name, cursor in cursors.items() if not is_over(cursor)]
+    if cursors and not seconds:
+        return 0.0  # its app has taken its handler over on all of them
     known = [value for value in seconds if value is not None]
     return max(known) if known and len(known) == len(seconds) else None
 

@@ -109,8 +109,9 @@ class TakeOver:
         return 0.0
 
     async def _has_parked(self, store: CursorStore, name: str) -> bool:
+        # The app's cursor is deleted days after the shard has ended. Then all are looked at.
         there = await store.read(self.stage.shard)
-        queues = await parked_queues(store, {} if there is None else {there.name: there})
+        queues = await parked_queues(store, None if there is None else {there.name: there})
         return any(queue.handler == name for queue in queues)
 
     def _without(self, name: str) -> Cursor:

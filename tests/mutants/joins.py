@@ -315,4 +315,12 @@ MUTANTS = (
         "a handler that is changed while it is taken over has a lister that knows of no join",
         test="tests/simulation/test_taken_over.py::test_a_handler_that_is_declared_otherwise_meanwhile_is_taken_over_nevertheless",
     ),
+    Mutant(
+        "given-back-before-a-deleted-shard",
+        "worker/taking_over.py",
+        "parked_queues(store, None if there is None else",
+        "parked_queues(store, {} if there is None else",
+        "what is given back overtakes what the app has parked, days after the shard has ended",
+        test="tests/unit/fleet/test_taking_over.py::test_what_is_given_back_waits_although_the_app_has_deleted_the_shards_cursor",
+    ),
 )

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from streamkit import Add, Inserted, Modified, Table
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.verdicts import verdict
 from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.cursors import LISTER
@@ -285,3 +287,18 @@ def last_states(harness):
         "deeds.follow",
     }
     return found.sightings[-1].states
+
+
+def test_nothing_is_wrong_with_a_consumer_that_its_app_has_taken_over(harness_of):
+    harness = harness_of(app_of(), shards=1, settings=OFTEN)
+    own = app_of().listeners["follow"]
+
+    def status():
+        return harness.operate(lambda aws: read_status(own, aws, clock=harness.world.clock))
+
+    taken_on_all_shards(harness)
+    assert verdict(status(), alive=True) == (ExitCode.OK, [])
+    assert begin(harness).ended
+    harness.advance("1m")
+    assert status().host == "taken over by its app"
+    assert verdict(status(), alive=False) == (ExitCode.OK, [])

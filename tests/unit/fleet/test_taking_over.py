@@ -231,3 +231,22 @@ async def test_a_handlers_consumer_makes_a_root_only_where_the_app_does_not_run_
     await write(store, creation(store.space, root))
     await write_generation(store, begun, replace(begun, joins=frozenset()))
     assert await births.of([root], {"p"}) == []  # the join has ended: the app runs it there
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("handler", ["h", "g"])
+async def test_what_is_given_back_waits_although_the_app_has_deleted_the_shards_cursor(
+    store, handler, kept
+):
+    """Days after the shard has ended, the parked queues are only known from its children."""
+    own, space = own_store(store, "h"), store.space
+    texts = {"lane": "q", "handler": handler, "head": at(1), "tail": at(1), "chunk": "c"}
+    queue = {name: {"S": text} for name, text in texts.items()} | {"since": {"N": "1"}}
+    await write(store, [space.put(queue, "lane", "q")])
+    await write(store, [space.put({"chunk": {"S": "c"}, "lanes": {"SS": ["q"]}}, "holds", "c")])
+    for name in ("child", SHARD) if kept else ("child",):
+        await write(store, creation(space, replace(mine(), name=name, chunks=frozenset({"c"}))))
+    given = await owned(own, theirs(live=frozenset({BEHIND})))
+    stage = stage_of(SimpleNamespace(clock=Hurried()), own, given)
+    waits = TakeOver(own, stage, Hurried(), {}, {})
+    assert (await waits.ahead_of_all(Checkpoints(stage)) > 0) == waits.waits == (handler == "h")
