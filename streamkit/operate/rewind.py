@@ -219,7 +219,7 @@ def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
     elif newest is None:
         yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
     elif newest.host not in ("", WORKERS, LAMBDA):
-        yield f"{app.name} is being moved to another host; wait until that has ended"
+        yield f"{app.name} is not to be rewound now ({newest.host}); wait until that has ended"
     elif newest.fingerprint != app.fingerprint():
         yield f"{app.name} is deployed with other handlers; rewind with the code that is deployed"
 

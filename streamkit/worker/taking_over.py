@@ -97,6 +97,8 @@ class TakeOver:
             own = own_store(self.store, name)
             while mark in self.stage.cursor.live:
                 without, given = partial(self._without, name), await self._given_back(own, name)
+                # If the process dies before this, the next owner does it, with its first commit.
+                # After it, this shard is as one that was never taken over.
                 if not await checkpoints.along(without, given):
                     await anyio.sleep(_LOOK_SECONDS)
             log.info("handler.given_back", handler=name, shard=self.stage.shard)
@@ -105,6 +107,7 @@ class TakeOver:
         """Return in how many seconds to look again; 0 if the app has no parked changes of it."""
         if await self._has_parked(*app_store(self.store)):
             return _PARKED_SECONDS
+        # If the process dies before this, the next owner looks again: it may take long.
         await checkpoints.live(self.stage.cursor.live - {BEHIND})
         return 0.0
 

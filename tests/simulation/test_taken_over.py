@@ -2,10 +2,12 @@
 
 import random
 from dataclasses import replace
+from typing import Annotated
 
 import pytest
 
-from streamkit import Add, Inserted, Modified, Table
+from streamkit import Add, Aggregate, Inserted, Modified, Table
+from streamkit import Count as CountOf
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.verdicts import verdict
 from streamkit.core.tables import open_store
@@ -14,6 +16,7 @@ from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.taken import own_store
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.migrate.releases import other_releases
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.explanation import explain_item
@@ -22,6 +25,7 @@ from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.checks import ready
 from streamkit.progress.commit import Batch, Committer
+from streamkit.worker.joined_app import app_as_run
 from tests.simulation.joined import OFTEN, Count, Deed, Deeds, app_of, deploy
 from tests.simulation.test_taking_over import begin, until_taken
 
@@ -302,3 +306,40 @@ def test_nothing_is_wrong_with_a_consumer_that_its_app_has_taken_over(harness_of
     harness.advance("1m")
     assert status().host == "taken over by its app"
     assert verdict(status(), alive=False) == (ExitCode.OK, [])
+
+
+def test_an_aggregate_is_rebuilt_while_the_app_takes_a_handler_over(harness_of):
+    def counting():
+        app = app_of()
+
+        @app.aggregate
+        class Deeds(Aggregate[Deed], pk="DEEDS", sk="DEEDS"):
+            deeds: Annotated[int, CountOf()] = 0
+
+        return app
+
+    harness = harness_of(counting(), shards=2, settings=OFTEN)
+    deeds = Deeds(harness)
+    deeds.write(*range(6))
+    harness.settle()
+    begin(harness, counting())
+    clock = harness.world.clock
+
+    async def rebuilt(aws):
+        return await rebuild_aggregate(
+            await app_as_run(counting(), aws), aws, "Deeds", clock=clock, rng=random.Random(0)
+        )
+
+    harness.operate(rebuilt)
+    for _ in range(20):
+        deeds.write(*range(8))
+        harness.settle()
+        harness.advance("10s")
+        if begin(harness, counting()).ended:
+            break
+    else:
+        raise AssertionError("it is never taken over")
+    deeds.write(*range(10))
+    harness.settle()
+    deeds.all_done()
+    assert [item["deeds"] for item in harness.items() if "deeds" in item] == [{"N": "10"}]

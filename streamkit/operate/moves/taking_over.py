@@ -100,6 +100,7 @@ class _Run:
                 return
             if self.name in marks_of(newest.joins):
                 # Workers of the generations before are shut out: they know nothing of the join.
+                # After a death some go on until their leaders notice. Their shards are not taken.
                 await capture(self.own, theirs, read=False)
                 await capture(self.store, newest, read=False)
                 return
