@@ -23,7 +23,10 @@ _NAMED = re.compile(r"shardId-(\d{20})-")
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records of a shard after one position up to another that the archive does not have."""
+    """Records of a shard after one position up to another that the archive does not have.
+
+    Without a shard it is what was changed before the archive began.
+    """
 
     shard: str
     after: str
@@ -33,7 +36,10 @@ class Gap:
 
 @dataclass(slots=True)
 class ArchiveCheck:
-    """What an archive has; `first` and `until` are when its records were created, 0 for none."""
+    """What an archive has, and lacks.
+
+    `first` and `until` are when its records were created, 0 for none; `began` is when it began.
+    """
 
     stream: str
     place: str
@@ -43,6 +49,7 @@ class ArchiveCheck:
     records: int = 0
     first: float = 0.0
     until: float = 0.0
+    began: float = 0.0
     gaps: list[Gap] = field(default_factory=list)
     sampled: int = 0
     different: list[str] = field(default_factory=list)

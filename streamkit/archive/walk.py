@@ -49,9 +49,9 @@ async def walk(
         after = following[begin]
         ends = after if link is None else link.last
         if backwards:
-            missing = ends if after not in (BEYOND, ends) else ""
+            missing = ends if ends < after != BEYOND else ""
         else:
-            missing, before = before if begin != before else "", ends
+            missing, before = before if begin > before else "", max(before, ends)
         yield WalkedLink(begin, ends, link, records, text, missing)
 
 

@@ -157,10 +157,11 @@ def describe_archive(found: ArchiveCheck) -> None:
     say(f"{found.place}: {found.records} records of {found.shards} shards in {found.links} objects")
     if found.records:
         say(f"created {moment(int(found.first))} to {moment(int(found.until))} (UTC)")
-    say(f"{found.open} of the shards are still written")
+    say(f"it began {moment(int(found.began))} (UTC); {found.open} of the shards are still written")
     for gap in found.gaps:
-        say(f"missing, shard {gap.shard}: {gap.text}")
-    say(f"{len(found.gaps)} gaps" if found.gaps else "nothing is missing")
+        say(f"missing, shard {gap.shard}: {gap.text}" if gap.shard else f"missing: {gap.text}")
+    gaps = f"{len(found.gaps)} gap{'s' if len(found.gaps) > 1 else ''}"
+    say(gaps if found.gaps else "nothing is missing")
     if found.sampled:
         same = found.sampled - len(found.different)
         say(f"{same} of {found.sampled} items are in the table as the archive has them")

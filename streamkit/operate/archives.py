@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from streamkit.app import App
-from streamkit.archive.completeness import ArchiveCheck, check
+from streamkit.archive.completeness import ArchiveCheck, Gap, check
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.operate.archive_sample import compare_sample
 from streamkit.operate.past import open_past
-from streamkit.progress.clock import Clock
+from streamkit.progress.clock import Clock, utc
 
 
 @asynccontextmanager
@@ -55,10 +55,21 @@ async def verify_archive(
         clock: for simulations.
 
     Raises:
-        ConfigurationError: the app has no archive, or its table has no stream.
+        ConfigurationError: the app has no archive, nothing was ever stored in it, or its table has
+            no stream.
     """
     async with open_archive(app, aws) as archive:
-        found = await check(archive, app.archive.place if app.archive else "", since)
+        began, place = await archive.began(), app.archive.place if app.archive else ""
+        if began is None:
+            raise ConfigurationError(
+                f"{place} has nothing of {archive.stream}: the archive was never written; check its"
+                f" place, and whether a worker of {app.writer.name} runs"
+            )
+        found = await check(archive, place, since)
+    found.began = began
+    if 0 < since < began:
+        text = f"the archive begins at {utc(began).isoformat()}"
+        found.gaps.insert(0, Gap("", "", "", text))
     if sample:
         async with open_past(app, aws, clock, allow_loss=True) as (past, tables):
             seen = await compare_sample(past, tables, sample)

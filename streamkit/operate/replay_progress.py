@@ -1,7 +1,7 @@
 """How far a replay is: up to which moment all changes have run, and about how long the rest takes.
 
 In: up to when each shard that is being read has come. Out: a `ReplayProgress` for people, every ten
-seconds and after each shard. Shards are read side by side, so the replay is as far as the last of
+seconds. Shards are read side by side, so the replay is as far as the last of
 them. What it is behind may grow meanwhile: the time left counts with that.
 """
 
@@ -60,11 +60,10 @@ class ProgressTeller:
         now, known = self.clock.time(), [at for at in self._at.values() if at]
         if self._began is None and known:
             self._began = now, self._behind(min(known), now)
-        if now - self._told >= _EVERY_SECONDS:
-            self._say(now)
+        self._say(now)
 
     def note_done(self, shard: str) -> None:
-        """Record that a shard is done, and tell how far the others are."""
+        """Record that a shard is done; tell how far the others are if it is time."""
         upto = self._at.pop(shard, 0.0)
         self._done += 1
         self._say(self.clock.time(), upto)
@@ -73,6 +72,8 @@ class ProgressTeller:
         return max(0.0, min(self.until, now) - upto)
 
     def _say(self, now: float, latest: float = 0.0) -> None:
+        if now - self._told < _EVERY_SECONDS:
+            return
         self._told, running = now, len(self._at)
         known = [at for at in self._at.values() if at] or [latest]
         if self._began is None or not known[0]:

@@ -6,8 +6,10 @@ from streamkit import App
 from streamkit.archive import BucketArchive, DirectoryArchive
 from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.operate.archives import verify_archive
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
+from tests.simulation.archived import app_of as notes
 
 
 def statements(app, host):
@@ -42,10 +44,7 @@ def test_the_name_of_the_writer_is_taken():
 
 
 def test_an_app_without_an_archive_has_none_to_verify(harness_of):
-    from streamkit.operate.archives import verify_archive
-    from tests.simulation.test_archive import app_of
-
-    harness = harness_of(app_of(None))
+    harness = harness_of(notes(None))
     with pytest.raises(ConfigurationError, match="has no archive="):
         harness.operate(lambda aws: verify_archive(harness.app, aws))
 
@@ -54,3 +53,21 @@ def test_the_writer_is_named_like_a_listener_of_the_app():
     app = App("a", table="Table", archive=MemoryArchive())
     assert _part(app, "archive") is app.writer
     assert _part(App("b", table="Table"), "archive") is None
+
+
+@pytest.mark.parametrize("since", [0.0, 1.0])
+def test_an_archive_that_was_never_written_is_not_whole(harness_of, since):
+    harness = harness_of(App("a", table="Table", archive=MemoryArchive()))
+    with pytest.raises(ConfigurationError, match=r"memory .*never written.*a\.archive"):
+        harness.operate(lambda aws: verify_archive(harness.app, aws, since))
+
+
+def test_an_archive_lacks_what_was_changed_before_it_began(harness_of):
+    harness = harness_of(notes(MemoryArchive()))
+    began = harness.world.clock.time()
+    harness.settle()
+    verify = lambda at: harness.operate(lambda aws: verify_archive(harness.app, aws, at))  # noqa: E731
+    assert verify(began).whole
+    (gap,) = verify(began - 3600).gaps
+    assert gap.text.startswith("the archive begins at 2027-01-15")
+    assert verify(0.0).began >= int(began)

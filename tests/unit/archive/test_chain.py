@@ -7,6 +7,7 @@ from streamkit.archive import DirectoryArchive
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import ORIGIN, DamagedLink
 from streamkit.archive.objects import all_names
+from streamkit.archive.walk import walk
 from streamkit.errors import ConfigurationError
 from streamkit.progress.control import START
 from streamkit.testing.archives import MemoryArchive
@@ -146,3 +147,23 @@ async def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch
         with pytest.raises(ConfigurationError, match="no hard links"):
             await objects.create("a/b", b"")
         assert list((tmp_path / "a").iterdir()) == []
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_an_object_inside_another_one_is_named_and_none_is_called_missing(
+    chain, objects, backwards
+):
+    await grow(chain, 3, 5)
+    await objects.create(chain.name(at(1)), (await objects.read(chain.name(ORIGIN))).body)
+    steps = [step async for step in walk(chain, await chain.positions(), backwards=backwards)]
+    assert [step.missing for step in steps] == ["", "", ""]
+    assert ["belongs elsewhere" in step.text for step in steps] == [False, True, False]
+
+
+async def test_a_walk_names_where_a_link_is_missing_in_both_directions(chain, objects):
+    await grow(chain, 3, 5, 8)
+    positions = [ORIGIN, at(5)]
+    steps = [step async for step in walk(chain, positions)]
+    assert [step.missing for step in steps] == ["", at(3)]
+    steps = [step async for step in walk(chain, positions, backwards=True)]
+    assert [step.missing for step in steps] == ["", at(3)]
