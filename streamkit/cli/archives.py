@@ -1,5 +1,6 @@
 """`streamkit archive`: check that an archive is whole, and restore a table from it."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,6 +58,8 @@ def verify(
 
     loaded = app_named(app)
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()
+    if moment > time.time():
+        raise typer.BadParameter(f"--since {since} is in the future")
     found = with_aws(
         lambda aws: verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
     )
@@ -124,7 +127,7 @@ def restore(  # noqa: PLR0913 - each is an option
     if json:
         print_json(done.to_dict())
     else:
-        _describe(done)
+        _describe(done, data if to_local else None)
 
 
 async def _restored(
@@ -148,8 +151,10 @@ async def _restored(
     return done
 
 
-def _describe(done: "Restored") -> None:
-    say(f"{done.table} as of {moment(int(done.at))} UTC is in {done.into}")
+def _describe(done: "Restored", data: Path | None) -> None:
+    """Print what was restored: into a table, or into the engine that is kept in `data`."""
+    into = f"table {done.into}" if data is None else f"the engine in {data}"
+    say(f"{done.table} as of {moment(int(done.at))} UTC is in {into}")
     say(f"{done.read} changes read, {done.written} writes, {done.deleted} deletions")
     if done.unreadable:
         say(f"{done.unreadable} changes could not be read")

@@ -261,5 +261,7 @@ def time_of(text: str, option: str, *words: str) -> datetime:
         time = None
     if time is None or time.tzinfo is None:
         takes = "".join(f"{word}, or " for word in words)
-        raise typer.BadParameter(f"{option} takes {takes}a time with its zone, not {text!r}")
+        raise typer.BadParameter(
+            f"{option} takes {takes}a time with its zone, such as 2026-01-31T12:00Z, not {text!r}"
+        )
     return time

@@ -59,6 +59,7 @@ _ADVICE = {
     "HTTPClientError": ": check the file that AWS_CA_BUNDLE names, and the proxies in HTTPS_PROXY",
     "AccessDeniedException": _ALLOWED,
     "AccessDenied": _ALLOWED,
+    "NoSuchBucket": ": create the bucket that BucketArchive or a sink names, or correct its name",
     "ExpiredTokenException": _EXPIRED,
     "ExpiredToken": _EXPIRED,
     "RequestExpired": f"{_EXPIRED}, or this machine's clock is wrong",

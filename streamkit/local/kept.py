@@ -56,6 +56,8 @@ class Kept:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             stored = file.read_bytes() if file.exists() else b""
+        except FileExistsError:
+            raise WrongData(f"{folder} is a file; name a folder") from None
         except OSError as error:
             raise WrongData(f"{folder}: {error.strerror}") from None
         if not stored:

@@ -59,9 +59,9 @@ async def replay(
         RetentionLost: the archive lacks changes of that time.
         ConfigurationError: there is no archive, or the app does not fit its table.
     """
-    if reasons := list(_refused(app, wish)):
-        raise ReplayRefused(reasons)
     machine = Machine(aws, clock or SystemClock(), rng or random.Random())
+    if reasons := list(_refused(app, wish, machine.clock.time())):
+        raise ReplayRefused(reasons)
     async with open_past(app, aws, machine.clock, allow_loss=wish.allow_loss) as (past, tables):
         if wish.since < past.began and not wish.allow_loss:
             raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])
@@ -71,20 +71,21 @@ async def replay(
             return await Replayer(parts).run(past)
 
 
-def _refused(app: App, wish: ReplayWish) -> list[str]:
+def _refused(app: App, wish: ReplayWish, now: float) -> list[str]:
     known = {handler.name: handler for handler in app.handlers}
     unknown = {*wish.handlers, *wish.allow} - known.keys()
     reasons = [f"there is no handler {name!r}" for name in sorted(unknown)]
     if not wish.handlers:
         reasons.append("name the handlers")
-    if wish.since >= wish.until:
+    if wish.since > now:
+        reasons.append(f"{utc(wish.since).isoformat()} is in the future")
+    elif wish.since >= wish.until:
         reasons.append("the time ends before it begins")
     for name in wish.handlers:
         if name in known:
             handler, allowed = known[name], name in wish.allow
             found = not_replayed(
                 handler,
-                app.name,
                 allowed=allowed,
                 revision=bool(wish.revision) or wish.to_end,
                 writes=wish.mode == "write",

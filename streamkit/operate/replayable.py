@@ -19,7 +19,7 @@ from streamkit.operate.rewind import counts_twice, effects_named
 from streamkit.progress.own_effects import Accumulate
 from streamkit.table import Table
 
-_LOOKS_BACK = "it looks at the old image: give --revision ATTRIBUTE, or --allow it"
+LOOKS_BACK = "it looks at the old image: give --revision ATTRIBUTE, or --allow it"
 
 
 NoteLarge = Callable[[str, Change[Any]], None]
@@ -38,21 +38,18 @@ class AudienceTooLarge(PoisonChange):
     """A change has more recipients than fit in one transaction."""
 
 
-def not_replayed(
-    handler: Handler, app: str, *, allowed: bool, revision: bool, writes: bool
-) -> Iterator[str]:
+def not_replayed(handler: Handler, *, allowed: bool, revision: bool, writes: bool) -> Iterator[str]:
     """Yield why a handler must not run again for some old changes.
 
     Args:
         handler: the handler.
-        app: the app, as commands name it.
         allowed: a person says that it may, in all that its declaration does not show.
         revision: an attribute that never repeats is compared.
         writes: its effects are written.
     """
     named = () if handler.is_aggregate else effects_named(handler) or ()
     if handler.is_aggregate:
-        rebuild = f"streamkit aggregate rebuild {app} {handler.name}"
+        rebuild = f"streamkit aggregate rebuild MODULE:APP {handler.name}"
         yield f"an aggregate would count every change once more; use `{rebuild}`"
     elif Add in named or Accumulate in named:
         yield (
@@ -119,7 +116,7 @@ def replayed(handler: Handler, *, looks_back: bool, large: NoteLarge | None = No
 
 def _judged(result: Any, change: Change[Any]) -> Result:
     if getattr(change, "looked", None):
-        raise LooksBack(_LOOKS_BACK)  # its code has caught the first one
+        raise LooksBack(LOOKS_BACK)  # its code has caught the first one
     if result is DEFER:
         raise AudienceTooLarge("its recipients do not fit in one transaction")
     effects: tuple[Effect, ...] = as_effects(result)
@@ -143,7 +140,7 @@ def _watched(change: Change[Any], *, looks_back: bool) -> Change[Any]:
 def _watching(kind: type[Change[Any]]) -> type[Change[Any]]:
     def old(change: Any) -> None:
         change.looked.append(1)
-        raise LooksBack(_LOOKS_BACK)
+        raise LooksBack(LOOKS_BACK)
 
     return type(kind.__name__, (kind,), {"__slots__": ("looked",), "old": property(old)})
 

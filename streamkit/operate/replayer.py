@@ -35,6 +35,7 @@ from streamkit.operate.replay_parts import ReplayParts
 from streamkit.operate.replay_progress import ProgressTeller
 from streamkit.operate.replay_report import Replayed
 from streamkit.operate.replayable import (
+    LOOKS_BACK,
     AddsUp,
     AudienceTooLarge,
     LooksBack,
@@ -48,7 +49,7 @@ _AT_ONCE = 16
 """Items of a page whose changes run at once."""
 TOO_MANY = "its recipients do not fit in one transaction"
 _PASSED = {
-    LooksBack.__name__: "it looks at the old image",
+    LooksBack.__name__: LOOKS_BACK,
     AddsUp.__name__: "it returned an effect that adds up",
     AudienceTooLarge.__name__: TOO_MANY,
 }

@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         "restore-passes-gaps-over",
         "archive/walk.py",
-        '            missing = ends if after not in (BEYOND, ends) else ""\n',
-        '            missing = ends if after not in (BEYOND, ends) and ends > after else ""\n',
+        '            missing = ends if ends < after != BEYOND else ""\n',
+        '            missing = ends if after < ends and after != BEYOND else ""\n',
         "changes that were removed from the archive are not undone, and nobody is told",
         test="tests/simulation/test_restore.py::test_what_the_archive_lacks_is_named_and_passed_over_only_on_request",
     ),

@@ -6,6 +6,7 @@ import pytest
 from streamkit.operate import as_left
 from streamkit.operate.as_left import CHANGED, PARKED
 from streamkit.operate.replay_report import ReplayRefused
+from streamkit.operate.replayable import LOOKS_BACK
 from streamkit.testing import every_crash, every_freeze
 from tests.simulation.replays import (
     STATE,
@@ -88,7 +89,7 @@ def test_p5_a_handler_that_looks_at_the_old_image_is_passed_over(harness):
     buggy(harness, (1, "PLACED"), (1, "SHIPPED"), (1, "LOST"), (1, "SHIPPED"))
     assert label(harness, -1) == "LOST to SHIPPED"
     done = replayed(harness, "from_to").handlers["from_to"]
-    assert (done.ran, done.passed["it looks at the old image"]) == (0, 2)
+    assert (done.ran, done.passed[LOOKS_BACK]) == (0, 2)
     assert label(harness, -1) == "LOST to SHIPPED"
 
 
@@ -184,7 +185,10 @@ def test_an_audience_that_does_not_fit_in_one_transaction_is_passed_over(harness
 @pytest.mark.parametrize("handler", ["counts", "Orders"])
 @pytest.mark.parametrize("mode", ["write", "dry-run", "shadow"])
 def test_p7_p13_what_adds_up_is_refused_and_the_rebuild_is_named(harness, handler, mode):
-    with pytest.raises(ReplayRefused, match="streamkit aggregate rebuild"):
+    rebuild = (
+        "rebuild MODULE:APP Orders`" if handler == "Orders" else "`streamkit aggregate rebuild`"
+    )
+    with pytest.raises(ReplayRefused, match=rebuild):
         replayed(harness, handler, allow=[handler], mode=mode)
 
 
@@ -316,6 +320,12 @@ def test_an_archive_that_begins_later_is_refused(harness):
     buggy(harness, (1, "PLACED"))
     with pytest.raises(ReplayRefused, match="the archive begins at"):
         replayed(harness, "labels", allow_loss=False)
+
+
+def test_a_replay_from_the_future_is_refused(harness):
+    later = harness.world.clock.time() + 86_400
+    with pytest.raises(ReplayRefused, match="is in the future"):
+        replayed(harness, "labels", since=later, until=later + 60)
 
 
 def test_handlers_that_are_not_there_are_named(harness):

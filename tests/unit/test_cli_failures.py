@@ -29,6 +29,7 @@ ADVICE = {
     "MissingAuthenticationTokenException": "export AWS_PROFILE",
     "OptInRequired": "has not enabled this Region",
     "AccessDenied": "streamkit iam MODULE:APP",
+    "NoSuchBucket": "create the bucket",
     "ThrottlingException": "try again later",
     "ProvisionedThroughputExceededException": "try again later, or raise it",
 }

@@ -203,7 +203,7 @@ class _Join:
             yield (
                 f"{self.name} is behind {self.app.name} in {len(behind)} shards"
                 f" ({', '.join(behind[:3])}): let it run alone until it is ahead, and stop it:"
-                f" `streamkit worker {self.app.name}:app.{self.name}`, of the version before"
+                f" `streamkit worker MODULE:APP.{self.name}`, of the version before"
             )
         if ahead:
             yield (

@@ -107,6 +107,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WrongData, match="file"):
         Kept.open(tmp_path / "file" / "data", new)
+    with pytest.raises(WrongData, match="is a file; name a folder"):
+        Kept.open(tmp_path / "file", new)
 
 
 def test_changes_are_stored_a_second_later_and_reads_store_nothing(kept):
