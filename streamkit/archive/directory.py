@@ -8,15 +8,18 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from anyio import to_thread
 
 from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 from streamkit.errors import ConfigurationError
+
+T = TypeVar("T")
 
 _UNFINISHED = ".unfinished-"
 _LISTED = 1000
@@ -53,16 +56,29 @@ class _Files:
     root: Path
 
     async def create(self, name: str, body: bytes) -> bool:
-        return await to_thread.run_sync(self._create, name, body)
+        return await self._call(self._create, name, body)
 
     async def replace(self, name: str, body: bytes, tag: str) -> bool:
-        return await to_thread.run_sync(self._replace, name, body, tag)
+        return await self._call(self._replace, name, body, tag)
 
     async def read(self, name: str) -> Stored | None:
-        return await to_thread.run_sync(self._read, name)
+        return await self._call(self._read, name)
 
     async def names(self, prefix: str, after: str = "") -> list[str]:
-        return await to_thread.run_sync(self._names, prefix, after)
+        return await self._call(self._names, prefix, after)
+
+    async def _call(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run a call in a thread.
+
+        Raises:
+            ConfigurationError: the directory cannot be read or written.
+        """
+        try:
+            return await to_thread.run_sync(work, *arguments)
+        except OSError as error:
+            where = error.filename or self.root
+            text = f"the archive in {self.root} cannot be used: {error.strerror}: {where}"
+            raise ConfigurationError(text) from error
 
     def _create(self, name: str, body: bytes) -> bool:
         path = self.root / name
@@ -101,13 +117,19 @@ class _Files:
 
     def _names(self, prefix: str, after: str) -> list[str]:
         found: list[str] = []
-        for folder, _, files in os.walk((self.root / prefix).parent):
+        for folder, _, files in os.walk((self.root / prefix).parent, onerror=_unless_missing):
             within = Path(folder).relative_to(self.root).as_posix()
             names = (f"{within}/{file}".removeprefix("./") for file in files)
             found += [
                 n for n in names if n.startswith(prefix) and n > after and _UNFINISHED not in n
             ]
         return sorted(found)[:_LISTED]
+
+
+def _unless_missing(error: OSError) -> None:
+    """Raise why a folder cannot be listed; nothing was stored yet in one that is missing."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _written(folder: Path, body: bytes) -> Path:

@@ -1,5 +1,8 @@
 """A chain has one link for each position, whoever stores it, in memory and in a directory."""
 
+import errno
+import os
+
 import anyio
 import pytest
 
@@ -167,3 +170,26 @@ async def test_a_walk_names_where_a_link_is_missing_in_both_directions(chain, ob
     assert [step.missing for step in steps] == ["", at(3)]
     steps = [step async for step in walk(chain, positions, backwards=True)]
     assert [step.missing for step in steps] == ["", at(3)]
+
+
+async def test_a_directory_that_is_a_file_is_named_by_every_call(tmp_path):
+    place = tmp_path / "notes.txt"
+    place.touch()
+    async with DirectoryArchive(place).opened() as objects:
+        for call in (objects.create("T/a", b""), objects.read("T/a"), objects.names("T/")):
+            with pytest.raises(ConfigurationError, match=r"notes\.txt.*Not a directory"):
+                await call
+
+
+async def test_a_folder_that_may_not_be_listed_is_not_an_empty_one(tmp_path, monkeypatch):
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        await objects.create("T/a", b"")
+        assert await objects.names("T/") == ["T/a"]
+        assert await objects.names("Other/") == []
+
+        def refused(folder):
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        with pytest.raises(ConfigurationError, match="Permission denied"):
+            await objects.names("T/")
