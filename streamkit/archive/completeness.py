@@ -67,6 +67,13 @@ class ArchiveCheck:
         """Return the fields as JSON types."""
         return {**asdict(self), "whole": self.whole}
 
+    def note_beginning(self, began: float, since: float) -> None:
+        """Add when the archive began; that is a gap if it is later than `since`."""
+        self.began = began
+        if 0 < since < began:
+            text = f"the archive begins at {utc(began).isoformat()}"
+            self.gaps.insert(0, Gap("", "", "", text))
+
     def note(self, chain: Chain, after: str, last: str, text: str) -> None:
         """Add a gap."""
         self.gaps.append(Gap(chain.shard, after, last, text))

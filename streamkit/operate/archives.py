@@ -7,15 +7,20 @@ On failure: an app without an archive is a `ConfigurationError`.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
+
 from streamkit.app import App
-from streamkit.archive.completeness import ArchiveCheck, Gap, check
+from streamkit.archive.completeness import ArchiveCheck, check
 from streamkit.archive.shards import ArchivedShards
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError, code_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
+from streamkit.kinds.finding import Finding
 from streamkit.operate.archive_sample import compare_sample
 from streamkit.operate.past import open_past
-from streamkit.progress.clock import Clock, utc
+from streamkit.progress.clock import Clock
+
+_ANSWER_SECONDS = 20.0
 
 
 @asynccontextmanager
@@ -33,6 +38,24 @@ async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
     label = tables.space(app.writer).label
     async with app.archive.opened() as objects:
         yield ArchivedShards(objects, f"{app.table}/{label}")
+
+
+async def archive_findings(app: App, aws: Aws) -> list[Finding]:
+    """Return why an app's archive cannot be read and listed, as `check` says it; none if it can."""
+    if app.archive is None:
+        return []
+    text = f"{app.declared}: the archive in {app.archive.place} "
+    with anyio.move_on_after(_ANSWER_SECONDS):
+        try:
+            async with open_archive(app, aws) as archive:
+                await archive.objects.names(f"{archive.stream}/lineage/")
+                await archive.began()
+        except ConfigurationError as error:
+            return [Finding("error", f"{app.declared}: {error}")]
+        except AwsError as error:
+            return [Finding("error", f"{text}cannot be read: {code_of(error)}")]
+        return []
+    return [Finding("error", f"{text}does not answer within {_ANSWER_SECONDS:.0f} s")]
 
 
 async def verify_archive(
@@ -66,10 +89,7 @@ async def verify_archive(
                 f" place, and whether a worker of {app.writer.name} runs"
             )
         found = await check(archive, place, since)
-    found.began = began
-    if 0 < since < began:
-        text = f"the archive begins at {utc(began).isoformat()}"
-        found.gaps.insert(0, Gap("", "", "", text))
+    found.note_beginning(began, since)
     if sample:
         async with open_past(app, aws, clock, allow_loss=True) as (past, tables):
             seen = await compare_sample(past, tables, sample)

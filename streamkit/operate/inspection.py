@@ -21,6 +21,7 @@ from streamkit.kinds.preflight import findings
 from streamkit.migrate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
+from streamkit.operate.archives import archive_findings
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
@@ -110,6 +111,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     found += odd
     missing = await missing_migrations(app, aws)
     found += [] if missing is None else [Finding("error", missing)]
+    found += await archive_findings(app, aws)
     if not any(finding.severity == "error" for finding in found):
         for one in (app, *(one for one in app.listeners.values() if one.exact)):
             found += await start_findings(one, tables.store(one, aws))

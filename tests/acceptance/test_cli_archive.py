@@ -1,12 +1,15 @@
 """`streamkit archive`, and what an archive means for other commands."""
 
+import anyio
 import pytest
+from botocore.exceptions import ClientError
 
 from streamkit import App
 from streamkit.archive import BucketArchive, DirectoryArchive
 from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.operate.archives import verify_archive
+from streamkit.operate.inspection import inspect_app
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import app_of as notes
@@ -71,3 +74,24 @@ def test_an_archive_lacks_what_was_changed_before_it_began(harness_of):
     (gap,) = verify(began - 3600).gaps
     assert gap.text.startswith("the archive begins at 2027-01-15")
     assert verify(0.0).began >= int(began)
+
+
+def test_check_says_that_an_archive_cannot_be_read(harness_of, monkeypatch):
+    harness = harness_of(notes(MemoryArchive()))
+    found = lambda: harness.operate(lambda aws: inspect_app(harness.app, aws)).findings  # noqa: E731
+    assert not [one for one in found() if "archive" in one.text]
+
+    async def refused(self, name):
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+
+    monkeypatch.setattr(MemoryArchive, "read", refused)
+    (finding,) = [one for one in found() if "archive" in one.text]
+    assert finding.severity == "error"
+    assert "the archive in memory cannot be read: AccessDenied" in finding.text
+
+    async def silent(self, name):
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(MemoryArchive, "read", silent)
+    (finding,) = [one for one in found() if "archive" in one.text]
+    assert "does not answer within 20 s" in finding.text
