@@ -97,7 +97,10 @@ def _describe_audit(status: Status) -> None:
 
 
 def _describe_losses(status: Status) -> None:
-    say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
+    if status.time_to_loss_seconds is None and any(s.lag == "archived" for s in status.shards):
+        say("the oldest unread change is in the archive")
+    else:
+        say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
     if status.unread_shards:
         names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
         say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}", **BAD)
@@ -123,7 +126,7 @@ def _not_looked_at(status: Status) -> list[str]:
     if status.host == LAMBDA:
         return ["the stream was not read; see the mapping's IteratorAge"]
     open_ = [shard for shard in status.shards if shard.state != "finished"]
-    unseen = [shard.name for shard in open_ if shard.lag != "measured"]
+    unseen = [shard.name for shard in open_ if shard.lag not in ("measured", "archived")]
     if not unseen:
         return []
     what = "the stream" if len(unseen) == len(open_) else ", ".join(unseen)

@@ -178,7 +178,7 @@ async def _parked(store: CursorStore) -> int:
 
 
 def _of_parked(queues: int, host: str) -> list[str]:
-    text = f"{queues} queues hold parked changes; redrive or discard them first"
+    text = f"changes are parked (queues: {queues}); redrive or discard them first"
     if host == LAMBDA:
         text += (
             " (`streamkit parked redrive`, `streamkit parked discard`): functions park without a"

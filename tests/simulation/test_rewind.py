@@ -358,7 +358,7 @@ def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_pa
             group.cancel_scope.cancel()
         parked = [item for item in control_items(world) if item["_sk_kind"] == {"S": "parked"}]
         assert bool(parked) == isinstance(outcome[0], RewindRefused)
-        assert not parked or "hold parked changes" in str(outcome[0])
+        assert not parked or "changes are parked" in str(outcome[0])
 
     run_virtually(scenario)
 

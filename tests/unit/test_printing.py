@@ -18,6 +18,7 @@ from streamkit.operate.status import WorkerStatus
 from tests.unit.test_status_page import shard, status
 
 SHARD = "shardId-00000001795296965923-be4f9a6{}"
+KNOWN = {"host": "workers", "operations": (), "audit": ()}
 OWNER = "ip-10-0-{}-17.eu-central-1.compute.internal/1/3f2a9b8c7d6e"
 
 
@@ -48,8 +49,7 @@ def busy(**facts):
     shards = [
         shard(SHARD.format(n), depth=n, owner=owners[n], parked={"journal": n}) for n in range(3)
     ]
-    known = {"host": "workers", "operations": (), "audit": ()}
-    return status(*shards, **known | {"workers": workers, "parked": {"journal": 3}} | facts)
+    return status(*shards, **KNOWN | {"workers": workers, "parked": {"journal": 3}} | facts)
 
 
 def test_on_80_columns_a_status_keeps_parked_and_the_ends_of_names(terminal, monkeypatch):
@@ -204,3 +204,14 @@ def test_two_looks_differ_in_numbers_workers_and_shards():
         "late is new",
     ]
     assert list(differences(before, before)) == []
+
+
+def test_a_consumer_that_reads_the_archive_has_its_oldest_change_there(terminal):
+    reading = status(shard("s1", lag="archived"), **KNOWN, time_to_loss_seconds=None)
+    said = terminal(describe_status, reading)
+    assert "the oldest unread change is in the archive\n" in said
+    assert "no change is known to be lost\n" in said
+    unread = status(shard("s1", lag="unknown"), **KNOWN, time_to_loss_seconds=None)
+    said = terminal(describe_status, unread)
+    assert "? until the oldest unread change is trimmed\n" in said
+    assert "not read: the stream\n" in said

@@ -179,7 +179,7 @@ class _Join:
         reasons = [*self._reasons(mine, done)]
         if queues := len(await parked_queues(self.own, done)):
             reasons.append(
-                f"{queues} queues hold parked changes of {self.name}; redrive or discard them"
+                f"changes of {self.name} are parked (queues: {queues}); redrive or discard them"
             )
         if reasons:
             await withdraw_rewind(self.store, asked)
