@@ -85,13 +85,13 @@ class AppInspection:
 
     @property
     def ok(self) -> bool:
-        """Whether a worker can start and do its work; warnings do not prevent it."""
+        """Return whether a worker can start and do its work; warnings do not prevent it."""
         refused = any(permission.allowed is False for permission in self.permissions)
         return not refused and all(finding.severity != "error" for finding in self.findings)
 
     @property
     def not_tried(self) -> tuple[str, ...]:
-        """The permissions that could not be tried; `ok` says nothing of them."""
+        """Return the permissions that could not be tried; `ok` says nothing of them."""
         return tuple(one.action for one in self.permissions if one.allowed is None)
 
     def to_dict(self) -> dict[str, Any]:
