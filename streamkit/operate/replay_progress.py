@@ -1,7 +1,7 @@
 """How far a replay is: up to which moment all changes have run, and about how long the rest takes.
 
 In: up to when each shard that is being read has come. Out: a `ReplayProgress` for people, every ten
-seconds. Shards are read side by side, so the replay is as far as the last of
+seconds, and at the end. Shards are read side by side, so the replay is as far as the last of
 them. What it is behind may grow meanwhile: the time left counts with that.
 """
 
@@ -53,6 +53,7 @@ class ProgressTeller:
     _done: int = 0
     _began: tuple[float, float] | None = None
     _told: float = 0.0
+    _latest: float = 0.0
 
     def note(self, shard: str, upto: float) -> None:
         """Record up to when the changes of a shard have run; tell it if it is time."""
@@ -64,18 +65,23 @@ class ProgressTeller:
 
     def note_done(self, shard: str) -> None:
         """Record that a shard is done; tell how far the others are if it is time."""
-        upto = self._at.pop(shard, 0.0)
+        self._latest = max(self._latest, self._at.pop(shard, 0.0))
         self._done += 1
-        self._say(self.clock.time(), upto)
+        self._say(self.clock.time())
+
+    def note_end(self) -> None:
+        """Tell how far it is at its end."""
+        self._told = 0.0
+        self._say(self.clock.time())
 
     def _behind(self, upto: float, now: float) -> float:
         return max(0.0, min(self.until, now) - upto)
 
-    def _say(self, now: float, latest: float = 0.0) -> None:
+    def _say(self, now: float) -> None:
         if now - self._told < _EVERY_SECONDS:
             return
         self._told, running = now, len(self._at)
-        known = [at for at in self._at.values() if at] or [latest]
+        known = [at for at in self._at.values() if at] or [self._latest]
         if self._began is None or not known[0]:
             self.tell(ReplayProgress(self._done, running, 0.0, None, None))
             return

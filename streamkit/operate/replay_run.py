@@ -75,7 +75,9 @@ class ReplayRun:
         Returns:
             Whether it has got there; False means that a change has failed.
         """
-        return await self.past.each(self._run_shard)
+        reached = await self.past.each(self._run_shard)
+        self._progress.note_end()
+        return reached
 
     async def _run_shard(self, shard: str) -> bool:
         cursor = await self._cursor(shard)

@@ -98,6 +98,7 @@ class Replayer:
             return True
 
         await past.each(run_shard)
+        progress.note_end()
         self.report.losses.extend(past.losses)
         return self.report
 
