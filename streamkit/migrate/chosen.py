@@ -87,7 +87,11 @@ def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:
     if not source.startswith("table:"):
         index = schema.indexes.get(name)
         if index is None or not index.is_active:
-            raise ConfigurationError(f"{source}: {schema.name} has no such index to read")
+            there = sorted(name for name, one in schema.indexes.items() if one.is_active)
+            raise ConfigurationError(
+                f"{source}: table {schema.name} has {', '.join(there) or 'no index'} to read, and"
+                " no such index"
+            )
         request, types = {"IndexName": name}, dict(index.pk)
         if "{" not in source:
             return EntryPages(items, calls, request)
@@ -95,8 +99,10 @@ def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:
         found = json.loads(source[source.find("{") :])
         key = list(key_of(found, types if found.keys() == types.keys() else {"": ""}).items())
     except (ValueError, TypeError, AttributeError, KeyError):
-        shown = ", ".join(f'"{name}"' for name in types)
-        raise ConfigurationError(f"{source}: it ends with a JSON object with {shown}") from None
+        shown = ", ".join(f'"{name}": {{"{kind}": "…"}}' for name, kind in types.items())
+        raise ConfigurationError(
+            f"{source}: it has to end with the whole partition key, as in {{{shown}}}"
+        ) from None
     request[_QUERY] = " AND ".join(f"#{n} = :{n}" for n in range(len(key)))
     request["ExpressionAttributeNames"] = {f"#{n}": name for n, (name, _) in enumerate(key)}
     request["ExpressionAttributeValues"] = {f":{n}": one for n, (_, one) in enumerate(key)}

@@ -6,7 +6,7 @@ function raises is a difference, too.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.migrate.attempts import Undecided
@@ -114,18 +114,25 @@ class ItemInspection:
             if pair is not None:
                 self.balance.there(pair)
         if self._migration.moves and (record := self._work.families.records.old_key(item)):
-            return await self._of_family(record, item, is_record=True)
+            return self._named(await self._of_family(record, item, is_record=True))
         if table != self._work.schema.name or not self._work.transform.matches(item):
             return None
         self.matching += 1
         key = self._work.schema.key_of(item)
         try:
             if self._migration.is_pairs:
-                return await self._of_source(key, item)
+                return self._named(await self._of_source(key, item))
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             text = f"the function raised: {located(error)}"
-            return ItemDifference(error_id(key), "fails", text, key, image_digest(item))
+            found = ItemDifference(error_id(key), "fails", text, key, image_digest(item))
+            return self._named(found)
+
+    def _named(self, found: ItemDifference | None) -> ItemDifference | None:
+        """Name what is wrong by its family, as errors are: a person may have waived that one."""
+        if found is None:
+            return None
+        return replace(found, id=error_id(self._work.transform.sources.family(found.key)))
 
     def trace(
         self, table: str, item: Mapping[str, Wire], search: PairSearch[ItemDifference]

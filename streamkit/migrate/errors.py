@@ -164,12 +164,8 @@ class ErrorBook:
             await self._store.write(first)
         return bool(_read(found).waived)
 
-    async def clear(self, key: Mapping[str, Wire]) -> None:
-        """Delete an item's record, because it is right now."""
-        await self.remove(error_id(key))
-
     async def remove(self, name: str) -> None:
-        """Delete a record, by its name."""
+        """Delete a record, by its name, because its item is right now."""
         await self._store.write(self.space.delete("error", self._migration, name))
         action = self.space.update("errors", self._migration, self._directory(name))
         action.subtractions["names"] = {"SS": [name]}

@@ -54,6 +54,9 @@ class Export:
                 seen = begin
                 async for line in lines:
                     seen += 1
+                    if seen > first:
+                        said = f"more items than the {count} in the manifest"
+                        raise ConfigurationError(f"{name}: {said}")
                     if seen > at:
                         yield seen - 1, seen, line
             if seen != first:
@@ -82,9 +85,10 @@ async def open_export(source: str, schema: TableSchema) -> Export:
         listing = [line async for _, _, line in listed.lines(0)]
     try:
         about = json.loads(summary)
-        since = datetime.fromisoformat(about["exportTime"]).timestamp()
         table = about["tableArn"].rpartition("/")[2]
         form = about.get("exportType", "FULL_EXPORT"), about["outputFormat"]
+        shown = about.get("exportTime") or about["exportToTime"]  # of an incremental one
+        since = datetime.fromisoformat(shown).timestamp()
         found = [(one["dataFileS3Key"], one["itemCount"]) for one in map(json.loads, listing)]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigurationError(f"{source}: it is no summary of an export of a table") from None

@@ -99,8 +99,8 @@ class MigrationOrder:
         begun = self._begun_on(migration, others)
         if begun:
             raise ConfigurationError(
-                f"migration {_names(begun)} {self._why(begun[-1], migration)} and was begun after"
-                f" it: roll {_names(begun[::-1])} back first"
+                f"migration {_names(begun[-1:])} {self._why(begun[-1], migration)} and was begun"
+                f" after it: roll {_names(begun[::-1])} back first"
             )
 
     def _begun_on(self, migration: Migration, others: Sequence[State]) -> list[State]:

@@ -102,7 +102,7 @@ class Settling:
         await self.work.retry(found.key, Tally())
         still = await self._look(found.key)
         if still is None:
-            await self.opened.errors.clear(found.key)
+            await self.opened.errors.remove(found.id)
         return still
 
     async def _drop(self, orphan: ItemDifference) -> bool:

@@ -142,6 +142,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_sources.py::test_a_file_that_is_not_as_the_manifest_says_ends_the_scan",
     ),
     Mutant(
+        "files-of-an-export-with-more-items-than-counted",
+        "migrate/exports.py",
+        "if seen > first:",
+        "if seen < first - count:",
+        "items of a file that its manifest does not count are left out, and nobody learns of it",
+        test="tests/unit/migrate/test_migration_sources.py::test_a_file_that_is_not_as_the_manifest_says_ends_the_scan",
+    ),
+    Mutant(
         "gzip-without-its-end",
         "archive/contents.py",
         '"" if unzip.eof else "its end is missing"',

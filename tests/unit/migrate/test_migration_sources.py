@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 import zlib
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -247,6 +248,10 @@ def shorter(data):
     return gzip.compress(gzip.decompress(data).partition(b"\n")[0])
 
 
+def longer(data):
+    return gzip.compress(gzip.decompress(data) * 2)
+
+
 def keyless(data):
     return gzip.compress(gzip.decompress(data).replace(b'"PK"', b'"XX"', 1))
 
@@ -258,7 +263,8 @@ def changes(data):
 DAMAGES = [
     (cut, "cannot be unpacked: its end is missing"),
     (zlib.compress, "cannot be unpacked: .*incorrect header"),
-    (shorter, "1 items, 2 in the manifest"),
+    (shorter, "json.gz: 1 items, 2 in the manifest"),
+    (longer, "json.gz: more items than the 2 in the manifest"),
     (keyless, r"json.gz, line 1: it is no key of table Shop"),
     (changes, r"json.gz, line 1: it is no key of table Shop"),
 ]
@@ -273,11 +279,15 @@ async def test_a_file_that_is_not_as_the_manifest_says_ends_the_scan(tmp_path, d
         await read_all(source, 1, 100)
 
 
+INCREMENTAL = {
+    "exportTime": None,
+    "exportFromTime": "2026-11-23T15:27:00.000Z",
+    "exportToTime": "2026-11-24T15:27:00.000Z",
+    "exportType": "INCREMENTAL_EXPORT",
+    "outputView": "NEW_AND_OLD_IMAGES",
+}
 REFUSED = [
-    (
-        {"exportType": "INCREMENTAL_EXPORT"},
-        "it is INCREMENTAL_EXPORT as DYNAMODB_JSON of table Shop: export",
-    ),
+    (INCREMENTAL, "it is INCREMENTAL_EXPORT as DYNAMODB_JSON of table Shop: export"),
     (
         {"outputFormat": "ION"},
         "as ION of table Shop: export the whole of table Shop, as DYNAMODB_JSON",
@@ -287,6 +297,7 @@ REFUSED = [
         "of table Other: export the whole of table Shop",
     ),
     ({"exportTime": "yesterday"}, "it is no summary of an export of a table"),
+    ({"exportTime": None}, "it is no summary of an export of a table"),
     ({"tableArn": None}, "it is no summary of an export of a table"),
 ]
 
@@ -499,15 +510,15 @@ def test_the_pages_of_a_partition_are_read_one_after_the_other():
 
 
 WRONG = [
-    ("index:Nowhere", "index:Nowhere: Shop has no such index to read"),
-    ('index:Nowhere:{"state": "OPEN"}', "Shop has no such index to read"),
-    ('index:ByState:{"other": "OPEN"}', 'it ends with a JSON object with "state"'),
-    ('index:ByState:{"state": "OPEN", "number": 1}', 'it ends with a JSON object with "state"'),
-    ('index:ByState:{"state": 1}', 'it ends with a JSON object with "state"'),
-    ('index:ByState:{"state": ""}', 'it ends with a JSON object with "state"'),
-    ('index:ByBoth:{"user": "ann"}', 'it ends with a JSON object with "user", "state"'),
-    ("table:ORDER#1", 'table:ORDER#1: it ends with a JSON object with "PK"'),
-    ("table:{", 'it ends with a JSON object with "PK"'),
+    ("index:Nowhere", "index:Nowhere: table Shop has ByBoth, ByState to read, and no such index"),
+    ('index:Nowhere:{"state": "OPEN"}', "and no such index"),
+    ('index:ByState:{"other": "OPEN"}', """has to end with the whole partition key, as in {"state": {"S": "…"}}"""),
+    ('index:ByState:{"state": "OPEN", "number": 1}', """partition key, as in {"state": {"S": "…"}}"""),
+    ('index:ByState:{"state": 1}', """partition key, as in {"state": {"S": "…"}}"""),
+    ('index:ByState:{"state": ""}', """partition key, as in {"state": {"S": "…"}}"""),
+    ('index:ByBoth:{"user": "ann"}', """as in {"user": {"S": "…"}, "state": {"S": "…"}}"""),
+    ("table:ORDER#1", """has to end with the whole partition key, as in {"PK": {"S": "…"}}"""),
+    ("table:{", """as in {"PK": {"S": "…"}}"""),
 ]
 
 
@@ -515,7 +526,7 @@ WRONG = [
 def test_a_source_that_cannot_be_read_is_refused_before_anything_is_begun(source, what):
     async def test(place):
         for asked in (place.plan, place.begin):
-            with pytest.raises(ConfigurationError, match=what):
+            with pytest.raises(ConfigurationError, match=re.escape(what)):
                 await asked(source)
         assert (await (await commands.open_book(place.app, place.aws)).read("0001")).phase == "new"
 

@@ -152,6 +152,47 @@ def test_what_a_person_has_waived_is_no_difference():
     at(test)
 
 
+class Note(Entity, pk="ORDER#{number}", sk="NOTE"):
+    number: int
+    text: str = ""
+
+
+def joined(order: Order | None, note: Note | None) -> Filed | None:
+    if note is not None and note.text == "BAD":
+        raise ValueError(note.text)
+    some = order or note
+    return None if some is None else Filed(number=some.number, status=note.text if note else "-")
+
+
+def taken_apart(filed: Filed) -> list[Order | Note]:
+    return [Order(number=filed.number), Note(number=filed.number, text=filed.status)]
+
+
+def test_a_waived_family_is_no_difference_whichever_of_its_items_are_there():
+    async def test(place):
+        await place.put(Order(number=1), Note(number=1, text="BAD"), Note(number=2, text="BAD"))
+        assert await place.run() == "blocked"
+        assert len(await list_errors(place.app, place.aws, "0001")) == 2
+        assert kinds_of(await place.verify()) == ["fails", "fails"]
+        assert await waive_errors(place.app, place.aws, "0001", None, "ours") == 2
+        found = await place.verify()
+        assert (found.ok, found.waived) == (True, 2)
+
+    at(test, joined, mode="merge", reverse=taken_apart)
+
+
+def test_a_family_that_a_repair_brings_over_is_no_error_any_more():
+    async def test(place):
+        await place.put(Order(number=1), Note(number=2, text="BAD"))
+        assert await place.run() == "blocked"
+        await place.put(Note(number=2, text="right"))
+        found = await place.verify(repair=True)
+        assert (found.ok, found.repaired) == (True, 1)
+        assert await list_errors(place.app, place.aws, "0001") == []
+
+    at(test, joined, mode="merge", reverse=taken_apart)
+
+
 def test_live_traffic_raises_no_alarm():
     async def test(place):
         await place.put(*(Order(number=n) for n in range(30)))
