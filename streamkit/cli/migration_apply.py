@@ -86,8 +86,13 @@ async def _begin_once(
     first: dict[str, Any],
     limits: dict[str, Any],
 ) -> None:
-    """Begin a migration, if it was not begun before."""
+    """Begin a migration, if it was not begun before.
+
+    Raises:
+        ConfigurationError: it was begun with another source than the one that is given.
+    """
     from streamkit.cli.migration_views import limits_of
+    from streamkit.migrate.chosen import require_source
     from streamkit.migrate.commands import AlreadyBegun, migration_of
     from streamkit.migrate.commands import begin as begin_it
 
@@ -95,6 +100,7 @@ async def _begin_once(
     try:
         await begin_it(loaded, aws, migration_of(loaded, number), limit=limit, **first)
     except AlreadyBegun as known:
+        require_source(known.state, first["keys_from"])
         if any(first.values()) or any(value is not None for value in limits.values()):
             typer.echo(
                 f"migration {number} was begun before and keeps {limits_of(known.state)};"

@@ -138,7 +138,9 @@ def retry(
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
     elif right and not wrong:
         say(f"migration {number} is {phase_of(state)}; nothing has to be resumed")
+    _tell_unknown(right + wrong, names if kind is None else None)
     if wrong:
+        typer.echo("see `streamkit migrate errors list`", err=True)
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
 
 
@@ -167,19 +169,34 @@ def waive(
     ],
 ) -> None:
     """Let items stay as they are; your name and the reason are stored."""
-    from streamkit.migrate.mending import waive_errors
+    from streamkit.migrate.errors import DECIDED
+    from streamkit.migrate.mending import chosen, list_errors, waive_errors
 
     named = _names(items, key)
     if every == bool(named or kind):
         raise typer.BadParameter("name items as `errors list` does, or say --all, --kind or --key")
     loaded = app_with_migrations(app)
 
-    async def work(aws: "Aws") -> int:
-        return await waive_errors(loaded, aws, number, named, reason, kind=kind)
+    async def work(aws: "Aws") -> tuple[int, int]:
+        count = await waive_errors(loaded, aws, number, named, reason, kind=kind)
+        left = chosen(await list_errors(loaded, aws, number), named, kind)
+        return count, sum(one.kind in DECIDED for one in left)
 
-    count = with_aws(work)
+    count, decided = with_aws(work)
     say(f"{count} items were waived")
-    if kind is None and count < len(named or ()):
+    if decided:
+        typer.echo(
+            f"{decided} items cannot be waived: decide with `errors retry ITEM --take old` or"
+            " `--take new`",
+            err=True,
+        )
+        exit_with(ExitCode.PROBLEMS)
+    _tell_unknown(count, named if kind is None else None)
+
+
+def _tell_unknown(found: int, named: "set[str] | None") -> None:
+    """Exit with a message if some of the named items have no error."""
+    if found < len(named or ()):
         typer.echo("some of these items have not failed, or are right again", err=True)
         exit_with(ExitCode.PROBLEMS)
 

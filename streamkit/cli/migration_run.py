@@ -76,6 +76,18 @@ def exit_code_of(state: State) -> ExitCode:
     return ExitCode.PAUSED if state.paused else ExitCode.INTERRUPTED
 
 
+def next_step(state: State) -> str:
+    """Return what people do next with a migration that waits for them."""
+    if state.phase == "soaking":
+        return "mend what `streamkit migrate errors list` shows; then run `contract` once more"
+    if state.phase == "blocked":
+        return (
+            "mend or waive what `streamkit migrate errors list` shows; then run `streamkit migrate"
+            " resume`, and `join`"
+        )
+    return "to continue, run `streamkit migrate resume`, then `join`"
+
+
 async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
     """Show the progress until cancelled."""
     if manner.json or not is_rich():

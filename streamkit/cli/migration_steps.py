@@ -77,9 +77,9 @@ def join(
 
     The work ends when the migration is done, or waits for a decision. Any number of processes may
     join. A supervisor may run and restart this command: it begins nothing, ends no pause, and
-    repeats no blocked scan. Exits with 0 when the migration is done, ready, soaking or rolled back,
-    7 if items failed, 8 if it is paused, 9 if it was never begun, and 130 if it was stopped before
-    the end.
+    repeats no blocked scan. Exits with 0 when the migration is done, ready, soaking, closing or
+    rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun, and 130 if it was
+    stopped before the end.
     """
     loaded = app_with_migrations(app)
     change_and_join(loaded, number, None, **manner)
@@ -250,11 +250,12 @@ async def join_to_rest(
     loaded: "App", aws: "Aws", number: str, manner: dict[str, Any]
 ) -> "ExitCode":
     """Work on a migration until it rests; return the exit code for that."""
-    from streamkit.cli.migration_run import Manner, exit_code_of, run_to_rest
+    from streamkit.cli.migration_run import Manner, exit_code_of, next_step, run_to_rest
     from streamkit.migrate.commands import migration_of
 
     migration = migration_of(loaded, number)
-    code = exit_code_of(await run_to_rest(loaded, aws, migration, settings(), Manner(**manner)))
+    state = await run_to_rest(loaded, aws, migration, settings(), Manner(**manner))
+    code = exit_code_of(state)
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
-        typer.echo("to continue, run `streamkit migrate resume`, then `join`", err=True)
+        typer.echo(next_step(state), err=True)
     return code

@@ -8,6 +8,7 @@ from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import Choice, StepCost
 from streamkit.migrate.findings import Verified
+from streamkit.migrate.limits import errors_text
 from streamkit.migrate.old_writes import OldWriteRate
 from streamkit.migrate.progress import Progress
 from streamkit.migrate.sample_look import MigrationPlan
@@ -125,11 +126,10 @@ def progress_line(now: Progress) -> str:
         parts.append(f"segments {now.finished}/{now.segments}")
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
         parts += [f"{now.tally.missing} keys without an item"] * bool(now.tally.missing)
-        speed = f"{now.items:,.0f} items/s, " if now.items else ""
-        parts.append(f"{speed}{now.tally.conflicts} conflicts")
+        parts += [f"{now.items:,.0f} items/s"] * bool(now.items)
+        parts += [f"{now.tally.conflicts} tried again"] * bool(now.tally.conflicts)
     parts += [f"only the items of {now.keys_from}"] * bool(now.keys_from)
-    if now.settle not in ("", "by field"):
-        parts.append(f"settled {now.settle}")
+    parts += [f"settled {now.settle}"] * (now.settle not in ("", "by field"))
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     if now.processes:
@@ -160,8 +160,7 @@ def limits_of(state: State) -> str:
         if limit is not None
     ]
     if state.max_errors:
-        errors = f"{state.max_errors:.4g}" if state.max_errors >= 1 else f"{state.max_errors:.4%}"
-        limits.append(f"at most {errors} errors")
+        limits.append(f"at most {errors_text(state.max_errors)} errors")
     if state.first:
         limits.append(f"a pause after the first {state.first} items")
     return ", ".join(limits) or "no limit"
@@ -192,7 +191,8 @@ def describe_state(state: State, now: Progress) -> None:
     for part in progress_line(now).split(" | "):
         say(part)
     if state.verified:
-        say("last verification: " + ", ".join(f"{n} {k}" for k, n in state.verified.items()))
+        seen = ", ".join(f"{n} {name}" for name, n in state.verified.items() if n) or "no item"
+        say(f"last verification: {seen.replace('conflicts', 'tried again')}")
     if state.audit:
         last = state.audit[-1]
         say(f"last: {moment(int(last.at))} {last.what}, {last.by}")
@@ -261,9 +261,9 @@ def _error_row(one: ItemError) -> tuple[str, ...]:
 def describe_verified(found: Verified) -> None:
     """Print a verification."""
     share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
-    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share},")
+    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share}")
     gone = f", {found.missing} keys without an item" * bool(found.missing)
-    say(f"{found.matching} of them of its entity{gone}")
+    say(f"of them of its entity: {found.matching}{gone}")
     if found.orphans is False:
         say("not all copies were checked for a missing source")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):

@@ -29,6 +29,7 @@ from streamkit.migrate.calls import Calls
 from streamkit.migrate.exports import SUMMARY, Export, open_export
 from streamkit.migrate.keys import ChosenItems, KeyPages, index_of, key_of
 from streamkit.migrate.sampling import Sample, Wanted, read_part, take_sample
+from streamkit.migrate.state import State
 from streamkit.migrate.work import MigrationWork
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import Reply, ScanPages
@@ -121,6 +122,20 @@ class Chosen:
     tag: str = ""
     since: float = 0.0
     segments: int = 0
+
+
+def require_source(state: State, keys_from: str) -> None:
+    """Refuse another source than that with which a migration was begun; "" is no source.
+
+    Raises:
+        ConfigurationError: it is another one.
+    """
+    if keys_from not in ("", state.keys_from):
+        about = f"the items of {state.keys_from}" if state.keys_from else "all items"
+        raise ConfigurationError(
+            f"migration {state.id} was begun for {about}, and is {state.phase!r}: for the items of"
+            f" {keys_from}, write a new migration, or roll this one back and begin it again"
+        )
 
 
 @asynccontextmanager

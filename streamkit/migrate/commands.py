@@ -51,10 +51,10 @@ class AlreadyBegun(ConfigurationError):
     """A migration was begun before; `state` is its present state."""
 
     def __init__(self, state: State) -> None:
-        super().__init__(
-            f"migration {state.id} was begun before, and is {state.phase!r}; `streamkit migrate"
-            " join` works on it, `streamkit migrate resume` ends a pause"
-        )
+        next_ = "`streamkit migrate join` works on it, `streamkit migrate resume` ends a pause"
+        if state.phase == "done":
+            next_ = "nothing is left to do"
+        super().__init__(f"migration {state.id} was begun before, and is {state.phase!r}; {next_}")
         self.state = state
 
 
@@ -175,8 +175,9 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         order.require_turn(migration, others)
         now = clock.time()
         fresh = _anew(state, migration, {"segments": total, "began": now, **given})
-        said = f"begin --keys-from {keys_from}" if keys_from else "begin"
-        return limited(fresh, limit).noted(AuditEntry(now, who, said))
+        said = f" --keys-from {keys_from}" if keys_from else ""
+        said += limit.said if limit is not None else ""
+        return limited(fresh, limit).noted(AuditEntry(now, who, f"begin{said}"))
 
     return await book.change_beside(migration.id, order.beside(migration), begun)
 

@@ -50,6 +50,19 @@ class Limit:
         """The units a second alone."""
         return UnitLimits(self.max_reads, self.max_writes)
 
+    @property
+    def said(self) -> str:
+        """The limits as options of a command, each after a space, for the audit."""
+        units = {"max-rcu": self.max_reads, "max-wcu": self.max_writes, "first": self.first}
+        found = "".join(f" --{n} {value:g}" for n, value in units.items() if value is not None)
+        errors = self.max_errors
+        return found if errors is None else f"{found} --max-errors {errors_text(errors)}"
+
+
+def errors_text(errors: float) -> str:
+    """Return how many items may fail, as a number or a share."""
+    return f"{errors * 100:.4g}%" if 0 < errors < 1 else f"{errors:.4g}"
+
 
 async def share_of(app: App, aws: Aws, share: float) -> Limit:
     """Return the limits that are a share of the provisioned capacity of a table and its indexes.

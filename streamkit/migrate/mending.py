@@ -60,11 +60,11 @@ async def retry_errors(
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
-        tried = _chosen(await opened.errors.all(), names, kind)
+        tried = chosen(await opened.errors.all(), names, kind)
         return await _retry(work, opened.errors, tried, take)
 
 
-def _chosen(
+def chosen(
     errors: Sequence[ItemError], names: Collection[str] | None, kind: str | None
 ) -> list[ItemError]:
     """Return the errors with these names, or all, and of these those of a kind."""
@@ -117,8 +117,8 @@ async def waive_errors(
     book = await open_book(app, aws)
     errors = ErrorBook(book.store, migration_of(app, number).id)
     who = operator()
-    chosen = _chosen(await errors.open(), names, kind)
-    names = {error.id for error in chosen if error.kind not in DECIDED}
+    found = chosen(await errors.open(), names, kind)
+    names = {error.id for error in found if error.kind not in DECIDED}
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()

@@ -82,7 +82,8 @@ async def resume(
             later = replace(later, phase="verifying", attempt=first_of(state))
         return state if later == state else replace(later, note="")
 
-    return await _command(app, aws, number, resumed, "resume", by, clock)
+    what = "resume --accept-change" if accept_change else "resume"
+    return await _command(app, aws, number, resumed, what, by, clock)
 
 
 async def set_limit(
@@ -95,12 +96,11 @@ async def set_limit(
     clock: Clock | None = None,
 ) -> State:
     """Change how much a migration may use, while it runs."""
-    what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
 
     def changed(state: State) -> State:
         return limited(require_begun(state), limit)
 
-    return await _command(app, aws, number, changed, what, by, clock)
+    return await _command(app, aws, number, changed, f"limit{limit.said}", by, clock)
 
 
 async def _command(
@@ -212,7 +212,8 @@ async def rollback(
         ConfigurationError: it has no `reverse`, its old items are deleted, a later one builds on
             it, it was never begun, or changed since, which `accept_change` allows.
     """
-    migration, said = migration_of(app, number), _entry("rollback", None, by, clock)
+    what = "rollback --accept-change" if accept_change else "rollback"
+    migration, said = migration_of(app, number), _entry(what, None, by, clock)
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 

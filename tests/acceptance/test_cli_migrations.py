@@ -121,6 +121,8 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     begun = shop.run("migrate", "begin", "shop:app", "0001", "--max-wcu", "900")
     assert (begun.returncode, "WCU 900 a second" in begun.stdout) == (0, True), begun.stderr
     assert shop.run("migrate", "begin", "shop:app", "0001").returncode == 4
+    other = apply(shop, "--keys-from", 'table:{"pk": "ORDER#1"}')
+    assert (other.returncode, "was begun for all items" in other.stderr) == (4, True)
     done = apply(shop)
     assert done.returncode == 0, done.stderr
     assert {status_of(shop, number) for number in range(30)} == {"S-NEW"}
@@ -406,6 +408,11 @@ def test_a_person_decides_by_commands_what_both_sides_have_written(shop, side, k
     assert (refused.returncode, "--take" in refused.stderr) == (4, True)
     waived = shop.run("migrate", "errors", "waive", *about, error["id"], "--reason", "so be it")
     assert (waived.returncode, "0 items" in waived.stdout) == (5, True)
+    waived = shop.run("migrate", "errors", "waive", *about, "--all", "--reason", "so be it")
+    assert (waived.returncode, "1 items cannot be waived" in waived.stderr) == (5, True)
+    unknown = ("--key", '{"pk": "ORDER#77", "sk": "ORDER"}', "--take", side)
+    retried = shop.run("migrate", "errors", "retry", *about, *unknown)
+    assert (retried.returncode, "have not failed" in retried.stderr) == (5, True)
     unnamed = shop.run("migrate", "errors", "retry", *about, "--take", side)
     assert (unnamed.returncode, "items that you name" in unnamed.stderr) == (2, True)
     again = shop.run("migrate", "errors", "retry", *about, error["id"])

@@ -9,6 +9,7 @@ from streamkit import Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.migrate import commands, mending, steps
+from streamkit.migrate.limits import Limit
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state_book import StateBook
 from tests.unit.migrate.test_migration_slices import Order, at_table, labels
@@ -67,6 +68,27 @@ async def join(app, aws, world):
 
 async def a_slice(app, aws, world):
     return (await process_slice(app, aws, {"migration": "0001"}, 60.0, clock=world.clock)).phase
+
+
+def test_the_history_says_with_which_options_a_command_was_given():
+    async def test(app, aws, world):
+        limit = Limit(max_writes=900, max_errors=0.001, first=2000)
+        await begin(app, aws, world, limit=limit)
+        await steps.set_limit(app, aws, "0001", Limit(max_reads=0.5, max_errors=12), by="op")
+        await steps.set_limit(app, aws, "0001", Limit(max_writes=0), by="op")
+        app.migrations.pop("0001")
+        app.migration("0001", Order, reverse=unlabel)(lambda number: Set[Order](label="b"))
+        await steps.resume(app, aws, "0001", accept_change=True, by="op")
+        await steps.rollback(app, aws, "0001", accept_change=True, by="op")
+        return [entry.what for entry in (await read(app, aws)).audit]
+
+    assert at_table(test, orders=1) == [
+        "begin --max-wcu 900 --first 2000 --max-errors 0.1%",
+        "limit --max-rcu 0.5 --max-errors 12",
+        "limit --max-wcu 0",
+        "resume --accept-change",
+        "rollback --accept-change",
+    ]
 
 
 @pytest.mark.parametrize("start", [join, a_slice])

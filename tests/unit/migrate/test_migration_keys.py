@@ -16,11 +16,12 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
+from streamkit.migrate.chosen import require_source
 from streamkit.migrate.keys import ChosenItems, KeyPages
 from streamkit.migrate.limits import Limit
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.state import read_state
+from streamkit.migrate.state import State, read_state
 from streamkit.migrate.tallies import TallyBook
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import ScanPages
@@ -281,6 +282,16 @@ def test_only_the_items_of_the_list_are_changed_and_missing_ones_are_counted(tmp
         assert [entry.what for entry in state.commands] == [f"begin --keys-from {source}"]
 
     at(test)
+
+
+@pytest.mark.parametrize("begun", ["index:ByState", ""])
+def test_another_source_than_that_of_the_beginning_is_refused(begun):
+    state = State("0001", phase="ready", keys_from=begun)
+    require_source(state, begun)
+    require_source(state, "")
+    about = "the items of index:ByState" if begun else "all items"
+    with pytest.raises(ConfigurationError, match=f"was begun for {about}, and is 'ready'"):
+        require_source(state, "keys.jsonl")
 
 
 @pytest.mark.parametrize("mode", ["in_place", "touch"])

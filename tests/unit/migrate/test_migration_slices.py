@@ -1,6 +1,7 @@
 """Slices and progress: a migration that lives from one invocation to the next, and how far it is."""
 
 import random
+import re
 from dataclasses import replace
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_run import exit_code_of
+from streamkit.cli.migration_run import exit_code_of, next_step
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -242,3 +243,17 @@ def test_a_migration_that_nobody_has_applied_is_pending():
 )
 def test_a_command_exits_as_the_migration_stands(state, code):
     assert exit_code_of(state) == code
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (State("1", phase="blocked"), "waive.*errors list.*resume.*join"),
+        (State("1", phase="soaking", note="8 items"), "errors list.*contract"),
+        (State("1", phase="scanning", paused=True), "resume.*join"),
+    ],
+    ids=lambda one: str(getattr(one, "phase", "")),
+)
+def test_a_migration_that_waits_for_people_says_what_they_do_next(state, said):
+    assert re.search(said, next_step(state))
+    assert ("resume" in next_step(state)) == (state.phase != "soaking")  # there it does nothing

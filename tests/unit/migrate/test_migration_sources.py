@@ -512,8 +512,14 @@ def test_the_pages_of_a_partition_are_read_one_after_the_other():
 WRONG = [
     ("index:Nowhere", "index:Nowhere: table Shop has ByBoth, ByState to read, and no such index"),
     ('index:Nowhere:{"state": "OPEN"}', "and no such index"),
-    ('index:ByState:{"other": "OPEN"}', """has to end with the whole partition key, as in {"state": {"S": "…"}}"""),
-    ('index:ByState:{"state": "OPEN", "number": 1}', """partition key, as in {"state": {"S": "…"}}"""),
+    (
+        'index:ByState:{"other": "OPEN"}',
+        """has to end with the whole partition key, as in {"state": {"S": "…"}}""",
+    ),
+    (
+        'index:ByState:{"state": "OPEN", "number": 1}',
+        """partition key, as in {"state": {"S": "…"}}""",
+    ),
     ('index:ByState:{"state": 1}', """partition key, as in {"state": {"S": "…"}}"""),
     ('index:ByState:{"state": ""}', """partition key, as in {"state": {"S": "…"}}"""),
     ('index:ByBoth:{"user": "ann"}', """as in {"user": {"S": "…"}, "state": {"S": "…"}}"""),
