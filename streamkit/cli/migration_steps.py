@@ -206,10 +206,13 @@ def contract(
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
     """Change a state and print the new one."""
     from streamkit.cli.migration_views import limits_of, phase_of
+    from streamkit.migrate.state import RESTING
 
     loaded = app_with_migrations(name)
     state = with_aws(lambda aws: change(loaded, aws))
-    say(f"migration {number} is {phase_of(state)}, with {limits_of(state)}")
+    rests = state.paused or state.phase in RESTING
+    next_ = "" if rests else "; `streamkit migrate join` works on it"
+    say(f"migration {number} is {phase_of(state)}, with {limits_of(state)}{next_}")
 
 
 def _step(name: str, number: str, change: Any, *, detach: bool, **manner: Any) -> None:

@@ -92,11 +92,16 @@ class ItemInspection:
         self._work = work
 
     @property
+    def has_copies(self) -> bool:
+        """Whether there are copies: not once the old items are deleted."""
+        return self._migration.is_pairs and not self._ended
+
+    @property
     def knows_orphans(self) -> bool:
         """Whether only this migration makes copies, and copies can be told from the truth."""
-        if not self._migration.is_pairs or self._migration.owner is not None:
+        if not self.has_copies or self._migration.owner is not None:
             return False
-        return not self._ended and self._work.state.phase not in (*SWITCHED, "returning")
+        return self._work.state.phase not in (*SWITCHED, "returning")
 
     @property
     def _ended(self) -> bool:

@@ -267,7 +267,7 @@ class _Checking:
             unsettled=tuple(unsettled),
             waived=len(settled) - len(different),
             repaired=0,
-            orphans=whole if self.work.migration.is_pairs else None,
+            orphans=whole if self._inspection().has_copies else None,
             beyond=known.found.beyond,
             missing=known.first.missing,
         )
