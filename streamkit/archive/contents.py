@@ -158,8 +158,8 @@ async def unzipped(file: Contents) -> AsyncGenerator[bytes, None]:
                 left = chunk
                 while left:
                     unzip = zlib.decompressobj(wbits=31) if unzip.eof else unzip
-                    yield unzip.decompress(left)
-                    left = unzip.unused_data
+                    yield unzip.decompress(left, _CHUNK)  # what is alike packs a thousandfold
+                    left = unzip.unconsumed_tail or unzip.unused_data
         said = "" if unzip.eof else "its end is missing"
     except zlib.error as error:
         said = str(error)

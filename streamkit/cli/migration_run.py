@@ -73,7 +73,10 @@ def exit_code_of(state: State) -> ExitCode:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:
         return ExitCode.OK
-    return ExitCode.PAUSED if state.paused else ExitCode.INTERRUPTED
+    if state.paused:
+        return ExitCode.PAUSED
+    # In `closing` stubs are watched for 24 hours: until then a supervisor need not join again.
+    return ExitCode.OK if state.phase == "closing" else ExitCode.INTERRUPTED
 
 
 def next_step(state: State) -> str:

@@ -161,7 +161,8 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     _require_squashed(app, await squashed(app, book))
     given: dict[str, Any] = {"keys_from": keys_from, "keys_tag": "", "since": 0.0}
-    if keys_from:
+    if keys_from:  # a long list is not read for nothing
+        require_free(await book.read(migration.id), again=again, repeat=migration.repeat)
         table = (await survey(app, aws)).table
         calls = Calls(aws.dynamodb, Rate(clock), (table,))
         async with open_chosen(keys_from, migration, table, calls) as chosen:

@@ -156,7 +156,8 @@ class KeyPages:
         async for begin, after, line in lines:
             if begin >= end:
                 break
-            keys, seen = keys + await self._keys_in(begin, line), seen + 1
+            keys += await self._keys_in(begin, line)
+            seen += 1
             if after < end and (len(keys) == request["Limit"] or seen == _PAGE_LINES):
                 self._open[after] = lines
                 return await self.items.page(keys, after)

@@ -3,7 +3,7 @@
 import json
 import random
 from base64 import b64encode
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import anyio
 import pytest
@@ -280,6 +280,19 @@ def test_only_the_items_of_the_list_are_changed_and_missing_ones_are_counted(tmp
         assert verified.ok
         assert (verified.looked_at, verified.matching, verified.missing) == (4, 3, 1)
         assert [entry.what for entry in state.commands] == [f"begin --keys-from {source}"]
+
+    at(test)
+
+
+def test_what_was_begun_is_not_begun_again_whatever_has_become_of_its_list(tmp_path):
+    source = listed(tmp_path / "keys.jsonl", 1)
+
+    async def test(place):
+        for number in range(2):
+            given = {"segments": 2, "keys_from": source, "clock": place.world.clock}
+            with pytest.raises(commands.AlreadyBegun) if number else nullcontext():
+                await commands.begin(place.app, place.aws, place.migration, **given)
+            (tmp_path / "keys.jsonl").unlink(missing_ok=True)
 
     at(test)
 

@@ -236,6 +236,8 @@ def test_a_migration_that_nobody_has_applied_is_pending():
         (State("1", phase="blocked"), ExitCode.WAITS_FOR_PEOPLE),
         (State("1", phase="soaking"), ExitCode.OK),
         (State("1", phase="soaking", note="8 items"), ExitCode.WAITS_FOR_PEOPLE),
+        (State("1", phase="closing"), ExitCode.OK),  # stubs are watched for 24 hours
+        (State("1", phase="closing", paused=True, note="old code"), ExitCode.PAUSED),
         (State("1", phase="scanning", paused=True), ExitCode.PAUSED),
         (State("1", phase="scanning"), ExitCode.INTERRUPTED),
     ],

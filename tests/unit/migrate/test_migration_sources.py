@@ -207,6 +207,16 @@ async def test_a_file_of_several_gzip_files_is_read_to_its_end(tmp_path):
     assert await read_all(source, 1, 100) == [0, 1, 2, 3]
 
 
+async def test_a_file_is_unpacked_in_small_parts_however_much_was_packed(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "_CHUNK", 1000)
+    raw = b"a line, again and again\n" * 100_000
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(raw) + gzip.compress(b"the end"))
+    async with contents.open_contents(str(tmp_path / "packed.gz")) as file:
+        parts = [part async for part in contents.unzipped(file)]
+    assert b"".join(parts) == raw + b"the end"
+    assert max(map(len, parts)) <= 1000
+
+
 class Bucket:
     """A bucket with the files of a directory."""
 
