@@ -16,6 +16,7 @@ from streamkit.fleet.directory import entries
 from streamkit.fleet.lag import longest_lags
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import PASSES, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
@@ -33,6 +34,7 @@ class Others:
 
     def __init__(self, app: App, aws: Aws, tables: AppTables, clock: Clock) -> None:
         self._app, self._aws, self._tables, self._clock = app, aws, tables, clock
+        self._ended = set[str]()
 
     async def heed(self, rate: Rate, state: Callable[[], State]) -> None:
         """Shrink a rate while other consumers are behind; run until it is cancelled."""
@@ -49,9 +51,25 @@ class Others:
             mine = entry.consumer == f"{self._app.name}.{state.consumer}"
             if mine or entry.label != label or entry.table != self._app.table:
                 continue
+            if await self._has_ended(entry.consumer):
+                continue
             space = ControlSpace.of(self._tables.control, entry.consumer, label)
             store, arn = CursorStore(self._aws.dynamodb, space), self._tables.table.stream_arn
             lags = await longest_lags(self._aws, arn or "", store, self._clock)
             known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
             worst = max(worst, *known, 0.0)
         return worst
+
+    async def _has_ended(self, consumer: str) -> bool:
+        """Return whether it is that of a migration's run that has ended: nothing reads on there."""
+        if consumer in self._ended:
+            return True
+        app, _, own = consumer.rpartition(".")
+        number, _, run = own.rpartition("-")
+        if not (app and number and run.isdecimal()):
+            return False
+        state = await StateBook(self._aws.dynamodb, self._tables.control, app).read(number)
+        ended = state.run > int(run) or state.phase in ("done", "rolled back")
+        if ended:
+            self._ended.add(consumer)
+        return ended

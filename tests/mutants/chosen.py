@@ -197,4 +197,28 @@ MUTANTS = (
         "a migration may not read the index that it is begun with",
         test="tests/unit/test_iam.py::test_an_index_or_an_export_may_be_read_and_nothing_beside_it",
     ),
+    Mutant(
+        "migration-held-back-by-one-that-has-ended",
+        "migrate/others.py",
+        'state.run > int(run) or state.phase in ("done", "rolled back")',
+        "state.run > int(run)",
+        "each migration of a table after the first one hardly gets on, because nothing reads on for the first",
+        test="tests/simulation/test_migration_lag.py::test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back",
+    ),
+    Mutant(
+        "waived-family-differs-by-another-item",
+        "migrate/differences.py",
+        "id=error_id(self._work.transform.sources.family(found.key))",
+        "id=error_id(found.key)",
+        "a verification reports a family that people have waived, by another one of its items",
+        test="tests/unit/migrate/test_migration_verification.py::test_a_waived_family_is_no_difference_whichever_of_its_items_are_there",
+    ),
+    Mutant(
+        "file-unpacked-without-a-bound",
+        "archive/contents.py",
+        "unzip.decompress(left, _CHUNK)",
+        "unzip.decompress(left)",
+        "a process takes a thousandfold of what it reads, where items of an export are alike",
+        test="tests/unit/migrate/test_migration_sources.py::test_a_file_is_unpacked_in_small_parts_however_much_was_packed",
+    ),
 )

@@ -126,3 +126,30 @@ def test_its_own_lag_does_not_hold_a_migration_back():
     own, others = run_virtually(main, seed=1)
     assert own == pytest.approx(600, abs=20)
     assert others == 0.0
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back(ended):
+    app = shop()
+    app.migration("0002", Order)(migrating.status_day)
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            schema = (await survey(app, aws)).table
+            migration, clock = app.migrations["0001"], world.clock
+            await commands.begin(app, aws, migration, segments=2, by="op", clock=clock)
+            runner = Runner(app, aws, migration, clock=clock, rng=random.Random(1))
+            with anyio.move_on_after(600 if ended else 3):  # else it is killed in the middle
+                await runner.run()
+            book = await commands.open_book(app, aws)
+            assert ((await book.read("0001")).phase == "done") == ended
+            item = Order(user="u", order_id="1").attributes(schema)
+            await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            await anyio.sleep(600)
+            others = Others(app, aws, await survey(app, aws), clock)
+            return await others.lag(await book.read("0002"))
+
+    lag = run_virtually(main, seed=1)
+    assert lag == (0.0 if ended else pytest.approx(600, abs=60))
