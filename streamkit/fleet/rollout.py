@@ -177,8 +177,8 @@ class Rollout:
 
         The worker then begins anew with that handler, or ends.
         """
-        if newest is None or newest.host == TAKEN:
-            return newest is not None
+        if newest is None or not newest.joins:
+            return newest is not None and newest.host == TAKEN
         mine = {handler.name for handler in self.handlers}
         return bool(marks_of(newest.joins).keys() & self.founding.listeners - mine)
 

@@ -192,7 +192,7 @@ def test_a_handler_that_is_behind_is_refused_and_both_go_on(harness_of):
     """Row J5: the app would never run it for the changes in between."""
     harness = harness_of(app_of(), shards=2, settings=RARELY)
     deeds = behind_its_app(harness)
-    with pytest.raises(MoveRefused, match=r"behind deeds in 2 shards.*worker deeds:app\.follow"):
+    with pytest.raises(MoveRefused, match=r"behind deeds in 2 shards.*worker MODULE:APP\.follow"):
         join(harness)
     goes_on(harness, deeds)
 
