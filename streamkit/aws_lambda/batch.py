@@ -4,8 +4,8 @@
 
 In: records in order. Out: what is `left`: None, or the first record that has to be delivered again;
 nothing of its item from that record on has been applied. This holds at every moment, so that a run
-may be cancelled. What is done of the batch stays done, whatever is delivered again. On failure: as
-the handlers' policies say; parking advances the mark, and with `block` the change is the first
+may be cancelled. What is done of the batch stays done, also if it is delivered again. On failure:
+as the handlers' policies say; parking advances the mark, and with `block` the change is the first
 record left.
 """
 
@@ -59,7 +59,7 @@ class BatchRun:
     marked: bool = True
 
     def __post_init__(self) -> None:
-        """Queue the parked queues that the high-water marks of the batch's items name."""
+        """Build the commit loop, and the queued keys that it looks at."""
         self.queued_keys = QueuedKeys(self.marks.store, self.planner.queues)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
@@ -105,7 +105,7 @@ class BatchRun:
             self.passed.append(record)
 
     def _hold(self) -> None:
-        """Queue behind the parked queues that the marks of the records to do name."""
+        """Let the records to do wait behind the parked queues that their marks name."""
         if not any(mark.queues for mark in self.marks.known.values()):
             return
         for record in self.todo:

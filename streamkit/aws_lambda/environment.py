@@ -49,8 +49,8 @@ Connect = Callable[[], AbstractAsyncContextManager[Aws]]
 class Environment:
     """What batches of one app share.
 
-    `joined` is the generation in which it was opened. A mover sets `send`, because its commits have
-    a condition of the move's.
+    `joined` is the generation in which it was opened. A move sets `send`, because its commits have
+    a further condition.
     """
 
     app: App
@@ -159,7 +159,7 @@ async def open_environment(
 
 
 def check_start(app: App) -> None:
-    """Refuse a consumer that reads from a moment on; say which ones functions do not run.
+    """Refuse a consumer that reads from a moment on; log the listeners that functions do not run.
 
     Raises:
         ConfigurationError: a handler's own start= made it.

@@ -96,7 +96,7 @@ class HighWaterMarks:
         return action
 
     def until(self) -> str:
-        """Return when a mark ends that is moved now, in epoch seconds."""
+        """Return when a mark that is moved now ends, in epoch seconds as text."""
         return expiry(self.clock.time())["N"]
 
     def _update(self, name: str, then: HighWaterMark, until: str) -> Action:

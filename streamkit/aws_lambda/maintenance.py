@@ -7,7 +7,7 @@ transaction left it. Two runs at the same time do no harm.
 The ledgers of builds are deleted when they are over. A paused consumer does nothing.
 
 On failure: a table that throttles delays a queue until the next run; a broken queue is left to a
-person, and the others continue. Missing permissions end the run.
+person, and the other queues continue. Missing permissions end the run.
 """
 
 from collections import defaultdict, deque

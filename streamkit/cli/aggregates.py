@@ -128,7 +128,7 @@ def rebuild(
     in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Count an aggregate anew, exactly, while its items are written.
+    """Count an aggregate again, exactly, while its items are written.
 
     It reads all items of the table. Workers must run meanwhile. If Lambda functions run the app, it
     first waits until all invocations that began before have ended. Until it ends, the aggregate

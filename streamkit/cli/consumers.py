@@ -161,7 +161,7 @@ def delete(
     """Delete all that streamkit stores for a consumer.
 
     That includes its parked changes. Stop its workers first. On Lambda disable its mapping and wait
-    for the time-out of its function, because a function that is invoked afterwards begins anew.
+    for the time-out of its function, because a function that is invoked afterwards begins again.
     What its handlers wrote stays, including aggregates: delete their items before the app starts
     again.
     """
@@ -211,7 +211,7 @@ def rewind(
 
     A time more than 23 hours ago needs App(archive=...), and an archive without gaps from then on.
 
-    Stop the workers first. If Lambda functions run the app, pause it, and create the mapping anew
+    Stop the workers first. If Lambda functions run the app, pause it, and create the mapping again
     at TRIM_HORIZON before you resume it. The command refuses, changes nothing, and exits with 5 for
     aggregates and other handlers that would count twice, and while changes are parked, unless
     --drop-parked says that they go: those made before the time do not come again. If it is

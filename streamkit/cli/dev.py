@@ -2,8 +2,8 @@
 
 The engine is in this process. The worker is a process of its own, which is replaced when a Python
 file changes that the app has imported from the current folder, or a migration: then nothing of the
-old code is left. Scripts and tests beside the app do not count. An app that cannot be imported is
-told, and the next change of any file tries again. Ctrl-C ends both.
+old code is left. Scripts and tests beside the app do not count. If the app cannot be imported, the
+reason is shown, and the next change of any file tries again. Ctrl-C ends both.
 """
 
 import os

@@ -39,7 +39,7 @@ async def bring_up(app: App, dynamodb: Any) -> list[str]:
 def _expiring(app: App) -> TableShape:
     """Return the shape of the app's table; what `Until` writes expires, unless it says otherwise.
 
-    Tests have none then, as a table on AWS may have none: `check` tells.
+    Tests have no TTL attribute then, because a table on AWS may have none: `check` says so.
     """
     shape = app.shape_of(app.table)
     until: set[str] = {one.__until__[0] for one in app.aggregates if one.__until__}

@@ -1,6 +1,6 @@
 """`streamkit migrate apply`: begin one migration, or all that are pending, and join.
 
-At a terminal, or in a release: what was begun before is joined, what waits for people is named and
+At a terminal, or in a release: what was begun before is joined; what waits for people is named and
 left to them.
 """
 
@@ -117,7 +117,7 @@ async def _apply_all(
     begin_once: Any,
     manner: dict[str, Any],
 ) -> "ExitCode":
-    """Bring what is pending in order; what has to wait for people is named and left out."""
+    """Apply what is pending, in order; name what has to wait for people, and leave it out."""
     from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.commands import is_due_again, open_book
 

@@ -52,7 +52,7 @@ StayOption = Annotated[
     bool,
     typer.Option(
         "--stay",
-        help="Follow changes until stopped, also during a pause and when nothing else is to do.",
+        help="Follow changes until stopped, also during a pause, and when nothing is left to do.",
     ),
 ]
 KeysOption = Annotated[

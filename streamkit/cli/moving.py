@@ -1,4 +1,4 @@
-"""`streamkit consumers import-kcl`, `to-workers`, `to-lambda`, `join`: another host for one."""
+"""`streamkit consumers import-kcl`, `to-workers`, `to-lambda`, `join`: change a consumer's host."""
 
 from typing import TYPE_CHECKING, Annotated, TypeVar
 

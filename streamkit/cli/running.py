@@ -52,7 +52,7 @@ def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:
 async def reach(aws: "Aws") -> None:
     """Check that DynamoDB answers, because a worker would wait for ever for a missing service.
 
-    Any answer of its is enough, a refusal too; permissions are checked later.
+    Any answer of the service is enough, a refusal too; permissions are checked later.
 
     Raises:
         BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.

@@ -56,7 +56,7 @@ async def run_workers(
     process = _Process(apps, settings)
     try:
         with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
-            # Whoever reads this line may send SIGTERM at once, which has to end it gracefully.
+            # A supervisor may send SIGTERM once it reads this line: that has to end it gracefully.
             log.info(
                 "process.started",
                 version=__version__,

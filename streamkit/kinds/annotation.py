@@ -1,4 +1,4 @@
-"""The annotation of a handler's change: which kinds of changes it wants, and of which entity.
+"""Read the annotation of a handler's change: the kinds of changes it wants, and the entity.
 
 In: `Inserted[Deal]`, a union of kinds, or `Change[Deal]`. Out: the kinds and the entity. On
 failure: `DeclarationError`, with what the annotation has to say.

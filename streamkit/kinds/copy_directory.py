@@ -1,4 +1,4 @@
-"""The directory of copies: by it a mirror finds the copies that a lagging index does not show yet.
+"""Keep a directory of copies: a mirror finds there what a lagging index does not show yet.
 
 In: the name of a mirror, the key of a source, the key of a copy. Out: the entry of the copy, and
 the query for all entries of the source. Entries are items of the application's table, under a

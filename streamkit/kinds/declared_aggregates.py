@@ -1,4 +1,4 @@
-"""Declared aggregates: how aggregates are added to an app, each with the handlers that it needs.
+"""Add declared aggregates to an app, each with the handlers that it needs.
 
 The kind itself is imported when an app has one: functions on Lambda import the app whenever they
 start cold.

@@ -1,4 +1,4 @@
-"""Declared migrations: how migrations are added to an app.
+"""Add declared migrations to an app.
 
 The kind itself is imported when an app has one: functions on Lambda import the app whenever they
 start cold.
@@ -63,7 +63,7 @@ class DeclaredMigrations:
             owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
             to: another table: `rekey` moves the items there, `touch` puts others beside them.
             index: for `touch`: where the items are found, by their keys alone.
-            after: other migrations that have to be done before, whatever items they are about.
+            after: other migrations that have to be done before, also those about other items.
             repeat: whether it may run again once it is done, also after later ones.
             settle: whether what both sides of a move wrote is merged by `field`, or is whole.
             counters: fields of the new entity to which both sides add, perhaps with old names.

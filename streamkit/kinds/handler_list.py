@@ -1,4 +1,4 @@
-"""Handler list: the handlers of one consumer, each of a name of its own, and their policy."""
+"""Handler list: the handlers of one consumer, each with a name of its own, and their policy."""
 
 from collections.abc import Iterable
 from dataclasses import replace

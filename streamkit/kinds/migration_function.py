@@ -44,7 +44,7 @@ def read_migration(
     takes, parameters = ("sources", {}) if merged else _signature(function, entity, declared)
     index = options.index and options.index.name
     terms: tuple[Any, ...] = (id, options.mode, options.to, options.conflict, index)
-    if options.settle != "field" or options.counters:  # the digests of others are stored
+    if options.settle != "field" or options.counters:  # digests without these are stored
         terms = (*terms, options.settle, sorted(options.counters.items()))
     migration = Migration(
         **vars(options),
@@ -94,8 +94,8 @@ def _unfit_to_merge(migration: Migration) -> Iterator[str]:
     sources, target = migration.sources, migration.target
     if migration.reverse is None or len(migration.makes) != 1 or target in sources:
         yield (
-            "its return annotation names the one entity that they become, another one, and reverse="
-            " makes them again of it: it says what was meant where one of them is written later"
+            "its return annotation names the one entity that they become, none of them, and"
+            " reverse= makes them of it again: it says what was meant where one is written later"
         )
     if migration.entity not in sources or not 1 < len({*sources}) == len(sources) <= _MERGED_MAX:
         yield (

@@ -194,7 +194,8 @@ class Mirror:
         """Return the effects of the user's function that change something.
 
         Raises:
-            PoisonChange: applied twice it changes the copy again, so that it would never end.
+            PoisonChange: it adds to the copy, or applied twice it changes the copy again, so that
+                it would never end.
             RetryableError: the same, of a function that reads other items, too.
         """
         effects = await self._call(source, copied, arguments)

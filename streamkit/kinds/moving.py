@@ -5,8 +5,8 @@
     counters=("views",)           differences of both sides to what they agreed on are added
     counters={"hits": "views"}    the same for a counter that has another name in the old item
 
-In: a migration. Out: problems, in words. A counter has to be carried as it is: what old code adds
-at a stub can be read only so.
+In: a migration. Out: problems, in words. A counter has to be carried as it is: otherwise what old
+code adds at a stub could not be read.
 """
 
 from collections.abc import Collection, Iterator

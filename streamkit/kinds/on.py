@@ -109,7 +109,7 @@ def with_statements(
     """Add what a handler's declaration says beside its signature.
 
     A shadow handler and the applied handler have different definitions, so that the applied one
-    starts anew.
+    starts as a new handler.
 
     Raises:
         DeclarationError: a value is not one of the known ones.

@@ -56,7 +56,7 @@ async def persist(
             return
         except (ConfigurationError, LeaseLost, Unavailable):
             raise  # it is not about this item
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             await failed.note(key, tally, "transform", error)
             return
         if outcome is None:

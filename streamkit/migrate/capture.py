@@ -206,7 +206,10 @@ def _app(
 
 
 def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:
-    """Return the entities of other apps' items that fit the templates of this app's entities."""
+    """Return the app's further entities, so that routing tells all items apart.
+
+    Of entities that routing cannot tell apart only the first one is returned.
+    """
 
     def is_own(entity: type[Entity]) -> bool:
         return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})

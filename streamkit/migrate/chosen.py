@@ -4,9 +4,10 @@
 `index:NAME:{…}`, with a partition key as JSON, are queries: a sequence of pages, in segment 0.
 
 No item is missed although an index lags: an entry changes only after its item, and changes of items
-are followed from ten minutes before the migration began, whatever the index shows. An item that was
-last written before has had that time to get its entry, which stays where it is while the index is
-read. The items are read by their keys, so that entries that are out of date do no harm.
+are followed from ten minutes before the migration began, also if the index does not show them yet.
+An item that was last written before has had that time to get its entry, which stays where it is
+while the index is read. The items are read by their keys, so that entries that are out of date do
+no harm.
 
 In: a migration, and its source. Out: pages as a `Scan` replies them, and what the state keeps of
 the source. On failure: `ConfigurationError` says what prevents it.
@@ -51,7 +52,7 @@ class EntryPages:
     request: dict[str, Any]
 
     async def check(self, now: float) -> None:
-        """Look at nothing: the index is there."""
+        """Do nothing: there is no list to check."""
 
     async def scan(self, **request: Any) -> Reply:
         """Return a page of a segment."""
@@ -81,7 +82,7 @@ def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:
     """Return the pages of an index or a query.
 
     Raises:
-        ConfigurationError: the index cannot be read, or it is no partition key.
+        ConfigurationError: the index cannot be read, or the text has no whole partition key.
     """
     schema, name = items.schema, index_of(source)
     request, types = dict[str, Any](), {schema.pk: schema.pk_type}
@@ -114,8 +115,8 @@ def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:
 class Chosen:
     """An open source, and what the state keeps of it.
 
-    `tag` changes with a list or an export, which shows the moment `since`. Into `segments` it
-    should be cut, if that is known.
+    `tag` changes with a list or an export, which shows the moment `since`. It should be cut into
+    `segments`; 0 says that their number is not known.
     """
 
     pages: EntryPages | KeyPages
@@ -156,7 +157,7 @@ async def open_chosen(
         raise ConfigurationError(
             f"migration {migration.id} reads index {migration.index.name}: leave --keys-from out"
         )
-    # Of a key alone a nearer entity, or a type, may say otherwise: `visit` looks at the item.
+    # A key alone may match although its item is of another entity: `visit` looks at the item.
     matches = Matcher(migration.entity, schema).matches
     items = ChosenItems(schema, partial(calls.get, schema.name), matches)
     if source.startswith(("index:", "table:")):

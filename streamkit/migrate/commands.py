@@ -137,15 +137,15 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Begin a migration, or one that may be repeated again; processes that join do the work.
+    """Begin a migration, once more if it may be repeated; processes that join do the work.
 
     Args:
         app: the app that declares the migration.
         aws: open clients.
         migration: the migration to begin.
-        limit: units a second.
+        limit: units a second, how many items may fail, and how many come first.
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
-        keys_from: what says which items it is about, in place of a scan; see `chosen`.
+        keys_from: the source of the items it is about, in place of a scan; see `chosen`.
         again: begin a migration once more that was rolled back.
         by: the operator's name, for the audit.
         clock: time, for simulations.
@@ -273,7 +273,7 @@ def require_records(migration: Migration, state: State) -> None:
     """Refuse pairs without records, which a release before this one has made.
 
     Raises:
-        ConfigurationError: an earlier release has switched them, or began and is not through.
+        ConfigurationError: an earlier release began the migration, and it is not done.
     """
     moved = state.phase not in ("new", "done", "rolled back") and migration.moves
     if moved and not state.records:

@@ -128,7 +128,7 @@ class ItemInspection:
             if self._migration.is_pairs:
                 return self._named(await self._of_source(key, item))
             return self._of_item(key, item)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             text = f"the function raised: {located(error)}"
             found = ItemDifference(error_id(key), "fails", text, key, image_digest(item))
             return self._named(found)

@@ -5,8 +5,8 @@ attribute: it is missing, has another type, or another value (as when the templa
 changed); also items that the entity cannot read, and items under another key than their fields
 build.
 
-In: an app, its entities, and a sample. Out: a `EntityDraft` for each entity; nothing is written. On
-failure: `ConfigurationError`, if the table may not be read.
+In: an app, its entities, and a sample. Out: an `EntityDraft` for each entity; nothing is written.
+On failure: `ConfigurationError`, if the table may not be read.
 """
 
 import random
@@ -56,7 +56,7 @@ class EntityDraft:
         try:
             rewrite = transform.of(image)
             trouble = trouble_of_key(transform.entity(item), schema)
-        except Exception as error:  # noqa: BLE001 - whatever the application's model raises
+        except Exception as error:  # noqa: BLE001 - the application's model may raise anything
             self.found[f"cannot be read as {self.entity.__name__}: {describe(error)}"] += 1
             return
         if trouble is not None:

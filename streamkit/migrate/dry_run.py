@@ -91,7 +91,7 @@ class DryRun:
             rewrite = self.transform.of(before)
             news = [target.item for target in rewrite.targets]
             Counters(self.migration).require_carried([item], news)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             return Trial(before, None, None, (_fault(error),))
         after = applied(before, rewrite)
         faults = [*self._purity(before, rewrite), *self._idempotence(after, rewrite)]
@@ -103,7 +103,7 @@ class DryRun:
     def _purity(self, before: Image, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         try:
             again = self._twin.of(_reordered(before))
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             yield "impure", f"the second time it raises {type(error).__name__}"
             return
         if not _alike(rewrite, again):
@@ -121,7 +121,7 @@ class DryRun:
         for result in results:
             try:
                 again = self.transform.of(result)
-            except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            except Exception as error:  # noqa: BLE001 - the user's function may raise anything
                 name = type(error).__name__
                 yield "not idempotent", f"applied to its own result, it raises {name}"
                 return
@@ -139,7 +139,7 @@ class DryRun:
             return
         try:
             found = self._reversed(after, rewrite)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             yield "reverse", located(error)
             return
         if found is None:

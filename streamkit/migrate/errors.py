@@ -28,8 +28,8 @@ DECIDED: Final = frozenset({"conflict", "early"})
 class Reason:
     """Why an item failed: `kind` for programs, `text` for people, `phase` of the migration.
 
-    `detail` is the message of the user's exception, which may hold item data. `place` is the file,
-    line and function of the user's code that raised it.
+    `detail` is the message of the user's exception, or the values that people decide about; it may
+    hold item data. `place` is the file, line and function of the user's code that raised it.
     """
 
     kind: str

@@ -198,7 +198,7 @@ class Expenses:
             spent[what] += units / several
 
     def _at_once(self, spent: Spent, stamped: Item, rest: Item, record: int) -> None:
-        """Count what it takes that old items go without stubs, beside the looks at all of it.
+        """Count what it takes to delete old items without stubs, except the looks at families.
 
         The last two passes of four see neither old items nor records. What went is looked at once
         more, because the stream shows it; and the rest of a split, by these passes.

@@ -1,11 +1,11 @@
 """Read chosen items from an export of the table in S3, which takes none of the table's capacity.
 
-Places are numbers of lines, of all its gzip files together. The middle of one cannot be read alone:
+Places are line numbers, counted over all its gzip files. The middle of a file cannot be read alone:
 a process that takes a segment over, or begins one there, unpacks that file from its beginning.
 
 No item is missed: changes are followed from the moment that the export shows (`State.follows`), and
-`require_followed` checks that the stream still has all of them. An item is read anew by its key:
-what it was in the export plays no part.
+`require_followed` checks that the stream still has all of them. An item is read again by its
+key, and what it was in the export plays no part.
 
 On failure: `ConfigurationError` for an export of another kind or table, one that is too old, and
 broken files.
@@ -40,7 +40,7 @@ class Export:
     files: list[tuple[str, int]]
 
     async def lines(self, at: int) -> AsyncGenerator[tuple[int, int, bytes], None]:
-        """Yield the lines of all files from a number on, with that of each and the next."""
+        """Yield lines from number `at` on: each with its own number and that of the next line."""
         first = 0
         for name, count in self.files:
             begin, first = first, first + count
@@ -63,7 +63,7 @@ class Export:
                 raise ConfigurationError(f"{name}: {seen - begin} items, {count} in the manifest")
 
     async def where(self, at: int) -> str:
-        """Return the line with a number, in its file."""
+        """Return the file of the line with a number, and its number in that file, as text."""
         files = iter(self.files)
         name, count = next(files)
         while at >= count:

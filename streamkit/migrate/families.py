@@ -232,7 +232,7 @@ class Families:
         """Write what a person has decided about exactly what the person was shown.
 
         Raises:
-            ConfigurationError: it is another by now.
+            ConfigurationError: the item was written since it was shown.
         """
 
         async def attempt() -> Any:

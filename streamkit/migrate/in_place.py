@@ -4,12 +4,12 @@
                        update the item IF what T read, sets and removes is as in the image
                        refused: the reply holds the item as it is now; reconcile that
 
-The pass and the stream both call this: the first one does the work, and nothing that an application
-writes meanwhile is lost: if its write changed attributes that T reads, the condition fails; other
-attributes are not touched. The condition also covers the attributes that T sets: otherwise a
-process that stood still would overwrite them after the end, and no process would restore them. The
-condition is on what was read and not on a version, because an old writer does not change the
-version.
+The pass and the stream both call this, and the first call does the work. Nothing that an
+application writes meanwhile is lost: if its write changed attributes that T reads, the condition
+fails; other attributes are not touched. The condition also covers the attributes that T sets:
+otherwise a process that stood still would overwrite them after the end, and no process would
+restore them. The condition is on what was read and not on a version, because an old writer does not
+change the version.
 
 In: an item. Out: what was done, as a count in a `Tally`. On failure: what the function raises, and
 what DynamoDB finds invalid, is written down as an error of the item; other items continue.

@@ -1,7 +1,7 @@
-"""What indexes mean for a migration: those that are being created, and those that need none. Pure.
+"""Tell which indexes a migration waits for, and which index would make it unnecessary. Pure.
 
 DynamoDB fills a new global index by itself, which takes hours for a large table and costs the
-index's write units for each item; nobody can read it before. An index whose keys are several
+index's write units for each item; it cannot be read before. An index whose keys are several
 attributes of the items needs no migration at all.
 
 In: a migration, schemas, and items of a sample. Out: what is being created, what that costs, and

@@ -63,7 +63,7 @@ class ChosenItems:
         return {schema.pk: schema.pk_type} | ({schema.sk: schema.sk_type} if schema.sk else {})
 
     def keys_in(self, line: bytes) -> list[Item]:
-        """Return the key in a line; none in an empty one, and of another entity in an export.
+        """Return the key in a line; none for an empty line, or another entity's item in an export.
 
         Raises:
             NoKey: it is no key of the table, or the key of another entity's item.
@@ -80,12 +80,12 @@ class ChosenItems:
             raise NoKey(said) from None
         if self.matches({**(item or {}), **key}):
             return [key]
-        if item is None:  # which a generated policy does not let the migration read
+        if item is None:  # a generated policy does not let the migration read such an item
             raise NoKey("it is the key of another entity's item")
         return []
 
     async def page(self, keys: Sequence[Item], at: int | None = None) -> Reply:
-        """Return the items of these keys as a page; at `at` the next page begins, if there is one.
+        """Return the items of these keys as a page; the next page begins at `at`, if there is one.
 
         Some are read at once; what is not there is left out.
         """
@@ -107,7 +107,7 @@ def key_of(found: Mapping[str, Any], types: Mapping[str, str | None]) -> Item:
     """Return these attributes, with or without DynamoDB's types, in wire form.
 
     Raises:
-        ValueError, TypeError, AttributeError, KeyError: one is missing, or no key's.
+        ValueError, TypeError, AttributeError, KeyError: one is missing, or cannot be in a key.
     """
     own = {n: found[n] for n in types}
     key = {n: one if isinstance(one, dict) else encode(one) for n, one in own.items()}

@@ -1,7 +1,7 @@
 """Tell what a verification knows so far, and what its next pass looks for. Pure.
 
 In: what each pass has found. Out: items that differ, copies that have no source for sure, and those
-in doubt; all processes that share the verification come to the same.
+in doubt; all processes that share the verification come to the same result.
 """
 
 from collections.abc import Callable, Sequence

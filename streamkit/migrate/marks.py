@@ -42,7 +42,7 @@ def place_is(
         return "missing"
     name, value = mark
     right = alike(there, target.item)
-    if there.get(PAIR) == {"S": f"{value['S']}:new"}:  # of several items one does not say it all
+    if there.get(PAIR) == {"S": f"{value['S']}:new"}:  # one of several items does not tell all
         return "right" if right or migration.mode == "merge" else "differs"
     if there.get(name) == value:
         return "right" if right else "differs"

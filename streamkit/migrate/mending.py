@@ -107,7 +107,7 @@ async def waive_errors(
 ) -> int:
     """Waive items, these, all that have failed or those of a kind, for a reason; return how many.
 
-    What both sides have written is not waived: nothing would be right about either.
+    What both sides have written is not waived: neither side would be right.
 
     Raises:
         ConfigurationError: no reason was given.

@@ -94,7 +94,7 @@ class MigrationOrder:
         """Refuse to roll back a migration on which another one builds.
 
         Raises:
-            ConfigurationError: such a one was begun.
+            ConfigurationError: such a migration was begun.
         """
         begun = self._begun_on(migration, others)
         if begun:
@@ -126,7 +126,7 @@ def order_of(app: App) -> MigrationOrder:
     """Return the order of an app's migrations.
 
     Raises:
-        ConfigurationError: an `after=` names a migration that there is not, two named ones about
+        ConfigurationError: an `after=` names a migration that does not exist, two named ones about
             the same items have no order, or migrations need each other.
     """
     all_, shares = app.migrations, _sharing(app)

@@ -61,7 +61,10 @@ class Others:
         return worst
 
     async def _has_ended(self, consumer: str) -> bool:
-        """Return whether it is that of a migration's run that has ended: nothing reads on there."""
+        """Return whether a consumer belongs to a run of a migration that has ended.
+
+        No process reads for it any more, so that its lag does not shrink.
+        """
         if consumer in self._ended:
             return True
         app, _, own = consumer.rpartition(".")

@@ -28,7 +28,7 @@ Waived items do not count, so that the pass ends however many there are.
 
 
 _FIRST_PAGES = 5
-"""Pages, at least, of the first items: the last page is finished, whatever is too much."""
+"""The first items are read in this many pages or more: the last page may have too many items."""
 
 
 _ATTEMPTS_MAX = 5
@@ -112,7 +112,7 @@ class Passing:
         return self.present().first > 0 and self.present().phase == "scanning"
 
     def pages(self, scan: Scan) -> ScanPages:
-        """Return how the pass reads by a call, perhaps the index in which it sees keys only."""
+        """Return how the pass reads pages: of the table, or of an index that shows only keys."""
         work = self.work
         request: dict[str, Any] = {}
         if self._is_blind:

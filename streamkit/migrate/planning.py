@@ -92,7 +92,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
 
 
 def _problems_of_indexes(migration: Migration, schemas: Schemas) -> list[Problem]:
-    """Return that the migration has to wait for indexes."""
+    """Return warnings about indexes that the migration has to wait for."""
     texts = waits_for_indexes(migration, (schemas.source, schemas.target))
     return [Problem("warning", "index", text) for text in texts]
 

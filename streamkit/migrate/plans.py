@@ -3,7 +3,7 @@
     settle     what only one side has written goes to the other; both sides and the record agree
     turn       handlers count the new items from now on, or, in a rollback, the old one again
     contract   the old item becomes a stub, IF it is exactly as agreed; `drop`: the new ones do
-    close      the stubs and the record go, IF nobody has written a stub
+    close      the stubs and the record go, IF no other code has written a stub
 
 Nothing is carried to a stub: its record takes up only what was carried from it.
 
@@ -185,7 +185,7 @@ class Plans:
         if record is None or record.left or self.counts_new(family) == counts_new:
             return None
         plan = self._plan(family, family.old, family.new, record, counts_new=counts_new)
-        # An item that was put anew stays one.
+        # An item that other code has put has no stamp, and gets none here.
         old = {p: _as_stamped(one, plan.after.old[p]) for p, one in family.old.items()}
         new = {p: _as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
         return replace(plan, after=replace(plan.after, old=old, new=new))
@@ -215,7 +215,7 @@ class Plans:
         return FamilyPlan(family, replace(family, record=None, old=old), "old")
 
     def close(self, family: Family) -> FamilyPlan | None:
-        """Remove stubs that nobody has written, and the record."""
+        """Remove stubs that no other code has written, and the record."""
         record = family.record
         if record is None or not record.left:
             return None

@@ -1,8 +1,8 @@
 """Collect reasons against a migration, in its table and in the items that were read.
 
 In: what was found, item by item. Out: a list, errors first, each kind once with the number of its
-items and a few of them, by the hash that `errors` uses. On failure: a question that AWS does not
-allow about the table becomes a warning.
+items and a few of them, by the hash that `errors` uses. On failure: if AWS refuses a question about
+the table, that becomes a warning.
 """
 
 from collections.abc import Iterable

@@ -134,7 +134,7 @@ class Rate:
     async def _wait(self, kind: Kind, units: float | None) -> Reserved:
         if not self._turns[kind].locked() and self._look(kind)[0] is None:
             return {}
-        async with self._turns[kind]:  # one task looks at the clock, and the others wait behind it
+        async with self._turns[kind]:  # one task looks at the clock; the rest wait for it
             while True:
                 limit, owed = self._look(kind)
                 if limit is None:

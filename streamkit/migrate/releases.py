@@ -20,7 +20,7 @@ from streamkit.fleet.members import Member, MemberList
 from streamkit.worker.joined_app import joined_app
 
 _LEASE_SECONDS = 15.0
-"""After so many seconds of silence a worker is dead that does not say its own."""
+"""A worker that does not say its lease is dead after so many seconds of silence."""
 _NAMED = 5
 
 

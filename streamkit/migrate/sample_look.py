@@ -187,7 +187,7 @@ class SampleLook:
             if not room.is_enough(sources.family(item), old):
                 text = "its writes ask for more attributes by name than one condition holds"
                 self.problems.fault("too large", text, name)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             self.problems.fault("transform", located(error), name)
 
     def _needs(

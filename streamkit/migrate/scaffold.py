@@ -28,7 +28,7 @@ from streamkit import Set
 
 @app.migration("{number}", {entity}{mode})
 def {name}({field}: {kind}) -> Set[{entity}] | None:
-    """The parameters are what it reads; it gives nothing for an item that is right."""
+    """The parameters are what it reads; it returns None for an item that is right."""
     return None  # Set({field}=...)
 '''
 _PAIRS = '''
@@ -44,7 +44,7 @@ _MERGE = '''
 
 
 class More({entity}, {more}):
-    """Put the entity of the other items here: what its keys are built of is what {entity} has."""
+    """Put the entity of the other items here: its keys have the same fields as {entity}."""
 
 
 class Merged({entity}, {merged}):
@@ -74,7 +74,7 @@ _BOTH = """
 _WHAT = {
     "rekey": f"Return the entity as it is to be, at its new key; None leaves an item alone.{_BOTH}",
     "split": f"Return the item's parts as entities, and what to Set in the item at the end.{_BOTH}",
-    "merge": f"Return the entity that those become that are there; None leaves them alone.{_BOTH}",
+    "merge": f"Return the entity that the items there become; None leaves them alone.{_BOTH}",
     "derive": "Return the items that follow from it, as entities; None where there are none.",
 }
 

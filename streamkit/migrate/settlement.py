@@ -4,7 +4,7 @@ A family is an old item and the new ones that follow from it. Old and new code m
 at once, so neither is the truth: each side is compared with its *base*, which is a digest of each
 field as both sides last agreed, in the new shape. What one side alone has changed goes to the
 other. The same field with two values is a conflict that a person decides: the sides have no common
-order, so the last writer is nobody.
+order, so there is no last writer.
 
 A field is the place of a new item and the name of an attribute there. `THERE` is the field that
 says that the item exists, so that a delete is a write of every field of its item.
@@ -13,8 +13,8 @@ With settle="item" a side is taken whole: if both have changed, all in which the
 conflict, and no item comes about that neither side has written. The digest of a *counter* is its
 value. Where both sides only added to it, their differences to the base are added, and it is never a
 conflict. A counter that was absent counts from 0; one that is removed, or whose item is deleted or
-put anew, is written like any other field. Then equal counters do not agree, either: two that have
-added alike are not one.
+put anew, is written like any other field. Then equal counters do not agree, either: each side may
+have added the same amount.
 
 In: the digests of two sides and their bases. Out: a `Settlement`, and the next base.
 """

@@ -1,7 +1,7 @@
 """See both sides of a family in the new shape, and make the items of one side of the other. Pure.
 
 In: items as they are stored. Out: their fields and digests, and items with what was carried. What
-follows from other fields, the keys of indexes, is no field: it is computed anew. On failure: any
+follows from other fields, the keys of indexes, is no field: it is computed again. On failure: any
 error of the migration's functions, or `TransformError` for an impossible result.
 """
 
@@ -108,7 +108,7 @@ class BothShapes:
     def spared(self, old: Items, lost: AbstractSet[str]) -> frozenset[Field]:
         """Return the fields that follow from others of several old items than those that are lost.
 
-        A field follows from an item if it is another one without it.
+        A field follows from an item if it would be different without that item.
         """
         if not lost or not self.is_merge:
             return frozenset()
@@ -222,7 +222,7 @@ class BothShapes:
         """Return an old item with what its parts make of it."""
         transform = self.transform
         reverse = transform.migration.reverse
-        assert reverse is not None  # noqa: S101 - nobody comes here without
+        assert reverse is not None  # noqa: S101 - without it nothing is carried back
         result = reverse(transform.entity(old), [self.reverse.entity(part) for part in parts])
         return rewritten(old, transform.interpret(result, plain(visible(old)), frozenset()))
 
@@ -230,7 +230,7 @@ class BothShapes:
 def _changed(
     item: WireItem | None, before: WireItem | None, after: WireItem | None
 ) -> WireItem | None:
-    """Return an item as it is after what led `before` to one item, and leads to another one now."""
+    """Return an item with the changes from `before`, which it has taken up already, to `after`."""
     if before == after:
         return item
     if item is None or after is None:

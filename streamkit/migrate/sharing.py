@@ -97,7 +97,7 @@ class Shares:
         if self._from is not None and asked - self._renewed > _LOST_SECONDS:
             self._from = None
         if self._from is None:
-            self._seen.clear()  # earlier looks prove nothing: others may have come and gone
+            self._seen.clear()  # earlier looks prove nothing: claims may have come and gone
         if self._from is None or asked - self._renewed > _RENEW_SECONDS:
             item = await self._renew(asked)
         else:

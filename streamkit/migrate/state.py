@@ -80,8 +80,8 @@ _KEYS = "keys "
 A release that knows no list keeps this text, also where it writes the state without the fields."""
 _CHOSEN: Final = ("digest", "keys_from", "keys_tag", "since")
 GATES: Final = 64
-"""Copies of what pairs are made under. Each transaction that makes one checks a copy, and two at
-one copy conflict; one transaction writes them all, together with the state."""
+"""Copies of the gate. Each transaction that makes a pair checks a copy, and two at one copy
+conflict; one transaction writes them all, together with the state."""
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """First words of the audit lines of operators' commands; lines of processes begin differently."""
 _AUDIT_MAX = 200
@@ -91,9 +91,9 @@ _AUDIT_MAX = 200
 class State:
     """The state of one migration; `run` grows when it begins again, `attempt` with each pass.
 
-    A pause stops the passes, and no more: changes are followed, or the stream would forget them. It
-    may be made at rest, too, and then the next command has to wait. The item says `desired`,
-    because processes of older releases read that.
+    A pause stops only the passes: changes are followed, or the stream would forget them. It may be
+    made at rest, too, and then the next command has to wait. The item says `desired`, because
+    processes of older releases read that.
 
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
@@ -138,7 +138,7 @@ class State:
 
     @property
     def consumer(self) -> str:
-        """The part of its capture's consumer name that is its own."""
+        """The end of the name of the consumer that captures changes: every run has another one."""
         return f"{self.id}-{self.run}"
 
     @property
@@ -188,7 +188,7 @@ class State:
 
     @property
     def gate(self) -> str:
-        """Under what pairs are made; it changes when what may be made does. "" is no pair."""
+        """What a write that makes a pair checks: it names what may be made now; "" is nothing."""
         if self.mode not in MOVES or self.phase in ("new", "done", "rolled back"):
             return ""
         return f"{self.run} {self.direction} {'made' if self.can_return else 'ending'}"

@@ -57,7 +57,7 @@ class StateBook:
     def operation(
         self, migration: str, held: Callable[[State], bool] = lambda _: False
     ) -> Operation[State]:
-        """Return a migration's operation; a process that pauses make wait says when by `held`."""
+        """Return a migration's operation; `held` says when a pause makes it wait."""
         return Operation(self.store, partial(self.read, migration), self._writes, held)
 
     def _writes(self, before: State, after: State) -> Action:

@@ -1,8 +1,8 @@
 """Add up in the table what the passes of a migration have done.
 
 A segment adds its page's numbers in the commit that moves its position, so that each page counts
-once, whatever happens. The numbers are spread over a few items, because segments commit at the same
-time.
+once, also after a crash. The numbers are spread over a few items, because segments commit at the
+same time.
 """
 
 from dataclasses import dataclass, fields

@@ -104,7 +104,7 @@ class Transform:
         return self.interpret(result, shown, reads | self.schema.key_attributes)
 
     def of_several(self, items: Sequence[Mapping[str, Wire]]) -> Rewrite:
-        """Return what the old items of a family become that are there.
+        """Return what those old items of a family that exist become.
 
         Raises:
             TransformError: the result is impossible.

@@ -53,8 +53,8 @@ class VerificationState:
 
     `course` is the migration's when it began, and `chosen` are the segments that are read, of
     `total`. After the first pass come `rounds` that look for copies without a source, and `looks`
-    that look at these again, each with how the consumer stood before. The `report` is without its
-    differences, which are stored in `parts` items; it is None if there is none.
+    that look at these again, each with the state of the consumer before it. The `report` is without
+    its differences, which are stored in `parts` items; it is None if there is none.
     """
 
     number: int = 0
@@ -170,7 +170,7 @@ class VerificationBook:
     async def adding(self, segment: str, page: Findings) -> list[Action]:
         """Return the actions that add what was found on a page to what its segment has found.
 
-        They hold for the owner of the segment, and belong into the commit that moves it.
+        They hold for the owner of the segment, and belong in the commit that moves it.
         """
         item = await self.store.item("found", segment) or {}
         before, parts = _numbers_of(item), _int(item, "parts")

@@ -8,7 +8,7 @@ changed since, is wrong, and one that changes all the time is *unsettled*.
 
 Any number of processes share a verification, and each returns its report; if all of them stop,
 the next verification continues at the pages that they have left: see `verification_book`. One that
-was begun in another phase of the migration is given up, and begun anew, because what is right in
+was begun in another phase of the migration is given up, and begun again, because what is right in
 one phase may be wrong in the next.
 
 With `repair` what differs is brought into the new shape, as the migration itself would do it. In a

@@ -78,7 +78,7 @@ class MigrationView:
         return self.state.course != state.course
 
     async def renew(self) -> None:
-        """Read the state anew: what was refused shows that it may have changed."""
+        """Read the state again: a refused write shows that it may have changed."""
         async with self._reading:
             await self._read()
 

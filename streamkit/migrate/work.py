@@ -209,7 +209,7 @@ class MigrationWork:
         try:
             if check(self.transform.entity(now)):
                 return
-        except Exception as error:  # noqa: BLE001 - whatever the application's check raises
+        except Exception as error:  # noqa: BLE001 - the application's check may raise anything
             what = error
         await self.failed.note(key, tally, "check", what)
 
@@ -249,8 +249,8 @@ class MigrationWork:
     async def _note_written(self, key: Item, at: float) -> None:
         """Write down that old code has written at an old key, carried over or not.
 
-        Where nobody writes there any more, all was compared before: a write that is seen is later,
-        whatever change has led to it.
+        Where people have said that no code writes there any more, all was compared before. So a
+        write that is seen there is later, also if the change that led to it is older.
         """
         at = 0 if self.state.at_once else at
         if self.state.does in _OVERLAP and (not at or at >= self.state.switched):
@@ -290,7 +290,7 @@ class MigrationWork:
         elif key is None and table == self.schema.name and self.transform.matches(now):
             key = self.schema.key_of(now)
         if key is not None:
-            for _ in range(2):  # to a stub, and then it goes
+            for _ in range(2):  # the first time leaves a stub, the second one removes it
                 step = _STEPS.get(self.state.does, "")
                 await self.families.settle(key, Tally(), step=step, new=new)
 

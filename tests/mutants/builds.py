@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "build-without-capture",
         "kinds/aggregate/steps.py",
-        """            if generation.host != LAMBDA:  # functions see what those of before have passed over
+        """            if generation.host != LAMBDA:  # functions count what earlier ones have passed over
                 await capture(self.store, generation)
 """,
         "",

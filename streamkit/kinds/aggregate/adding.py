@@ -1,4 +1,4 @@
-"""The handler of an aggregate: the effects of one change, or the totals of many. Pure.
+"""Compute what an aggregate adds: the effects of one change, or the totals of many. Pure.
 
 Totals hold what the effects of the changes would come to, one after the other. They are there for
 speed: most changes of a page leave nothing but a number to add to.

@@ -1,4 +1,4 @@
-"""Extremes in a backfill: each group that has an item is computed from its items, once.
+"""Compute extremes in a backfill: each group that has an item, once, from its items.
 
 In: the key of a group, and the segment under whose lease it is computed. Out: the group holds the
 extremes of its items, IF nothing was contributed to it meanwhile; else it is computed again. On

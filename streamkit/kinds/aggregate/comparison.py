@@ -1,7 +1,7 @@
-"""The comparison of an aggregate's groups with what their items add up to.
+"""Compare an aggregate's groups with what their items add up to.
 
-In: the aggregate, its table, and how its consumer is caught up with. Out: which groups differ, and
-which could not be judged. The source is read completely and added up. A difference from what is
+In: the aggregate, its table, and a wait until its consumer has caught up. Out: which groups differ,
+and which could not be judged. The source is read completely and added up. A difference from what is
 stored may only mean that one was read later than the other, or that the consumer is behind. So a
 difference counts only if it was there before, and then, twice in a row,
 
@@ -201,7 +201,7 @@ class GroupComparison:
 
         keys = [self._keys.get(place) for place in places or ()]
         few = not first and len(keys) <= _QUERIES_MAX and None not in keys
-        # A query returns whole entities, and an item counts whose other fields do not fit.
+        # A query returns whole entities, but items whose other fields do not fit count, too.
         if few and fields is None and has_members(self.aggregate):
             async for item in self._members(keys):
                 add(item)

@@ -1,7 +1,7 @@
 """Count items that exist already: an aggregate's handler while a build of it is under way.
 
 The ledger says for each source item what is in the aggregate already. The first change of an item
-that is counted adds c(new) - ledger entry, whatever its old image was, and makes the entry *live*;
+that is counted adds c(new) - ledger entry, not c(new) - c(old), and makes the entry *live*;
 later changes add c(new) - c(old), as usual. The scan, which reads every item once, adds c(image)
 and writes the entry IF there is none. So the aggregate is always the sum of what the ledger says,
 and it does not matter whether a change or the scan reaches an item first.
@@ -11,9 +11,9 @@ comes after one that made the entry live: in both cases its old image contribute
 says. Such a change uses the image, because Lambda functions that count live already may run beside
 this.
 
-While the old contents are emptied, only functions use this handler, as long as invocations run that
-began then: an item without an entry is not counted, IF it still has none; handlers that count by
-the ledger beside them, or the scan, see everything that they have passed over.
+While the old contents are emptied, only functions use this handler, until the invocations that
+began then have ended. They do not count an item without an entry, IF it still has none: handlers
+that count by the ledger beside them, or the scan, count what they have passed over.
 
 The order of an item's changes matters during a build: a parked change queues the later changes of
 the item, and is retried by the same counting.

@@ -150,7 +150,7 @@ MEASURES = (Count, Sum, Avg, Distinct)
 
 
 def adds_up(measures: Mapping[str, Measure]) -> Callable[[str], bool]:
-    """Return a function: whether an attribute holds an amount of one of the measures."""
+    """Return a function that says whether an attribute holds an amount of a measure."""
     names = {
         stored
         for name, measure in measures.items()

@@ -96,7 +96,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
         segments: into how many segments the scan is cut; a process that joins a scan takes the
             segments that exist.
         at_once: segments that this process scans at a time.
-        lease_seconds: after which the segment of a silent process is taken by another.
+        lease_seconds: seconds of silence after which a process loses its segment to another.
         in_flight: the longest time-out of the functions, where functions run the consumer.
         stopping: an event that ends it early, in order.
         progress: called with the state and the counts, at each step and during the scan.
@@ -110,7 +110,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     if aggregate.__options__.approximate:
         raise ConfigurationError(
             f"{aggregate.__declaration__}: it is approximate, and what is written outside of"
-            " transactions cannot be counted anew exactly; leave out approximate= first"
+            " transactions cannot be counted again exactly; leave out approximate= first"
         )
     tables = await survey(app, aws)
     store = tables.store(app, aws)

@@ -1,4 +1,4 @@
-"""The steps of a rebuild, from the state of the build in the table to the next one.
+"""Take the steps of a rebuild, from the state of the build in the table to the next one.
 
     emptying ──► building ──► scanning ──► counting                          (see `builds`)
        │            │            │            └ the aggregate is right; shards go live one by one
@@ -13,7 +13,7 @@ the same command continues, on any machine, and several share the scan. Where La
 the consumer they take each step with their next batch; invocations that began before the first step
 are outlasted, and later ones check whether the ledger is used already.
 
-On failure: `ConfigurationError`, if another build has begun or the app was deployed anew.
+On failure: `ConfigurationError`, if another build has begun or other handlers were deployed.
 """
 
 from collections.abc import Callable, Sequence
@@ -189,7 +189,7 @@ class RebuildSteps:
                 return
             await self._empty(generation, build)
         elif build.state == "building":
-            if generation.host != LAMBDA:  # functions see what those of before have passed over
+            if generation.host != LAMBDA:  # functions count what earlier ones have passed over
                 await capture(self.store, generation)
             await self._take(generation, replace(build, state="scanning"))
         elif await self._count(generation, build):
@@ -216,7 +216,7 @@ class RebuildSteps:
             await self._take(generation, then, advance=True, along=scan.deletions())
 
     async def _captured(self, generation: Generation, build: Build) -> bool:
-        """Wait until all that count know of the build; return False if this has to stop before."""
+        """Wait until all that count changes know of the build; return False if stopped before."""
         if generation.host != LAMBDA:
             await capture(self.store, generation)
             return True

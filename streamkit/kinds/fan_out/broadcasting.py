@@ -1,4 +1,4 @@
-"""Broadcasting: fan-outs run in their parked queues, page by page, beside the shards.
+"""Run fan-outs in their parked queues, page by page, beside the shards.
 
 In: the first change of a queue, whose handler is a fan-out. Out: its audience is served, some
 recipients at a time: their handlers run, and a commit loop commits the results, fenced by the
@@ -95,7 +95,7 @@ class Broadcaster:
         """Continue serving the audience of a change: for a while, or (`whole`, by hand) to its end.
 
         Returns:
-            The progress, and in how many seconds to go on.
+            The progress, or the failure that stops it, and in how many seconds to go on.
         """
         name, queue = fanned.handler.name, fanned.queue
         until = math.inf if whole else self.clock.monotonic() + _SLICE_SECONDS

@@ -1,4 +1,4 @@
-"""The place of a fan-out: how far its audience is served, as the fence of its commits.
+"""Keep the place of a fan-out, which says how far its audience is served, and fences its commits.
 
 In: plans over recipients, each a pending change of its own. Out: transactions, each with effects
 for some recipients and the place that they reach, IF the fan-out's queue item is still at the place

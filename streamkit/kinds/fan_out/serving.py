@@ -1,4 +1,4 @@
-"""Serving: recipients of a fan-out as pending changes, for a commit loop.
+"""Make recipients of a fan-out pending changes, for a commit loop.
 
 In: the next recipients of an audience. Out: one pending change each, whose outcome has the effects
 for this recipient alone; and a planner that knows how one is parked.
