@@ -94,8 +94,8 @@ def _unfit_to_merge(migration: Migration) -> Iterator[str]:
     sources, target = migration.sources, migration.target
     if migration.reverse is None or len(migration.makes) != 1 or target in sources:
         yield (
-            "its return annotation names the one entity that they become, none of them, and"
-            " reverse= makes them of it again: it says what was meant where one is written later"
+            "its return annotation names the one entity that they become, another one; and"
+            " reverse= makes them again from it: it says what was meant where one is written later"
         )
     if migration.entity not in sources or not 1 < len({*sources}) == len(sources) <= _MERGED_MAX:
         yield (
