@@ -18,8 +18,8 @@ from streamkit.errors import PoisonChange, Unavailable
 from streamkit.sinks.outlets import SLOW_SECONDS
 
 _BLOCK_PAUSE_MAX = 30.0
-"""The longest pause between tries of a blocked change, in seconds; it bounds how late a
-downstream's recovery is noticed."""
+"""The longest pause between tries of a blocked change, in seconds, before a random factor of 0.5 to
+1.5; it bounds how late a downstream's recovery is noticed."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Attempts:
         shard_id: str,
         until: anyio.Event | None,
     ) -> None:
-        """Attempt it, with growing pauses.
+        """Run an attempt until it succeeds or the policy settles its failure, with growing pauses.
 
         The outcome still waits afterwards if the attempt cannot succeed now and `until` was set.
 

@@ -22,7 +22,7 @@ class Keyed(Protocol):
 
     @property
     def ties(self) -> frozenset[Hashable]:
-        """Return what it shares with runs that must come before or after it; empty: nothing."""
+        """Return what it shares with runs that must come before or after it; empty if nothing."""
         ...
 
 

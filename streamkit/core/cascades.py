@@ -68,7 +68,7 @@ class Cascades:
     def fed(self) -> frozenset[type[Entity]]:
         """Return the entities that handlers listen to and may write: origins are read for them.
 
-        These are all entities, if a handler does not say what it writes.
+        If a handler does not say what it writes, these are all entities that handlers listen to.
         """
         listened = {handler.entity for handler in self.handlers}
         if any(handler.writes is None for handler in self.handlers):
@@ -104,7 +104,7 @@ class Cycle:
 
 
 def cycles(handlers: Iterable[Handler], same: Same) -> list[Cycle]:
-    """Find cycles, the shortest through each handler that is on one; each set of handlers once.
+    """Return the shortest cycle through each handler that is on one; each set of handlers once.
 
     Handlers that declare that they come to an end, and those in shadow mode, are left out.
     """

@@ -162,7 +162,7 @@ class Dispatcher:
         return Block(self._adders, pending, as_run, apart, self.marks)
 
     def apart(self, pending: Iterable[PendingChange], shard_id: str) -> list[PendingChange]:
-        """Return pending changes; those of blocks are pending changes of their own."""
+        """Return pending changes, with each block replaced by pending changes for its changes."""
         found = []
         for change in pending:
             found += [] if change.block else [change]
@@ -253,7 +253,7 @@ class Dispatcher:
                 resolve(outcome, effects, (), change.position, self.schema)
         except RetryableError:
             return  # the outcome still waits, and runs again before its commit
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+        except Exception as error:  # noqa: BLE001 - what user code raises is its failure
             self.failures.raised(outcome.handler, error)
             if outcome.handler.shadow:
                 self.shadows.failed(outcome, error)

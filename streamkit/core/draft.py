@@ -17,16 +17,16 @@ from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.progress.fold import join_read, merge
 
 CLAUSES_MAX = 250
-"""Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
-each."""
+"""The most attributes that one update may change: its expression may have 4 KB, and each attribute
+takes up to 15 bytes of it."""
 
 
 @dataclass(slots=True)
 class Draft:
     """A batch that is being filled; `offer` takes all of some actions, or none.
 
-    It has `room` for so many actions. `marked` are the items whose high-water marks have taken
-    theirs. `written` says which runs of handlers write each item.
+    `room` is how many actions it may hold. `marked` are the items whose high-water marks have taken
+    a part of that already. `written` says which runs of handlers write each item.
     """
 
     room: int = ITEMS_MAX
@@ -72,7 +72,7 @@ class Draft:
         return True
 
     def batch(self, cursor: Cursor, changes: int, **then: Any) -> Batch:
-        """Return the transaction, which moves the cursor to `then`, behind so many changes."""
+        """Return the transaction of so many changes; `then` are the cursor's fields after it."""
         chunks = cursor.chunks | {key.chunk for key in self.queued.values()}
         return Batch(
             replace(cursor, chunks=chunks, **then),

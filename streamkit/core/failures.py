@@ -111,7 +111,7 @@ class Failures:
             self.settle(outcome, failure, shard)
 
     def end_loop(self, outcome: Outcome, hops: int, shard: str) -> None:
-        """Park a change that came through too many handlers, for good and whatever the policy."""
+        """Park a change that came through too many handlers, for good and under every policy."""
         text = f"{hops} handlers' effects led to this change, one after the other"
         self._park(outcome, Failure.of(TooManyHops(text), 0), shard)
 
@@ -122,7 +122,7 @@ class Failures:
         outcome.fail(failure)
 
     def too_large(self, outcome: Outcome, shard: str) -> None:
-        """Park a change whose result is too large for this host's commits, whatever the policy.
+        """Park a change whose result is too large for this host's commits, under every policy.
 
         It is tried again from its parked queue, where a commit has room for it.
         """

@@ -32,7 +32,7 @@ Shadow = bool | Literal["log"]
 """Whether a handler only shows what it would do: its effects are compared, or logged."""
 
 Delivery = Literal["exactly_once", "at_least_once"]
-"""What a handler says of what it does outside the table: nothing, or more than once if need be."""
+"""What a handler says about I/O of its own: it does none, or what it does may be repeated."""
 
 Migrations = Literal["default", "deliver", "suppress"]
 """Whether a handler sees the changes that a migration makes.
@@ -64,7 +64,7 @@ class Policy:
     least 20 within a minute and more than half of them.
 
     `hops_max` ends loops: a change that results from so many handlers' effects in a row is parked
-    for good, whatever `on_failure` says.
+    for good, under every `on_failure`.
 
     Raises:
         DeclarationError: a value is out of its range.
@@ -152,7 +152,7 @@ class Totals(Protocol):
 
 
 class Adder(ABC):
-    """The `run` of a handler whose results only add up, whatever lies between two changes."""
+    """The `run` of a handler whose results only add up, also if other changes lie in between."""
 
     @abstractmethod
     def __call__(self, change: Change[Any], /) -> Result:
@@ -160,7 +160,7 @@ class Adder(ABC):
 
     @abstractmethod
     def totals(self) -> Totals:
-        """Return totals of no changes yet, which end in the same as the effects of each."""
+        """Return empty totals; their effects do the same as those of each change, one by one."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ class Handler:
 
     `in_build(build)` makes the handler that replaces it while that build of it is under way; that
     one has the number in `build`, and parks and retries under the same name. `contested` replaces
-    it for a change once a condition of its result did not hold: it may read what a first run need
-    not, and returns effects of the same handler.
+    it for a change once a condition of its result did not hold: it may read what a first run does
+    not have to read, and returns effects of the same handler.
     """
 
     name: str
@@ -225,7 +225,7 @@ class Handler:
 
     @property
     def delivered(self) -> Delivery:
-        """Return how often it takes effect; one whose effects write nothing is for sinks."""
+        """Return how often it takes effect; if its effects write nothing, they are for sinks."""
         tells_sinks = self.effects and self.writes is not None and not self.writes
         return self.delivery or ("at_least_once" if tells_sinks else "exactly_once")
 

@@ -233,7 +233,7 @@ class CommitLoop:
             await self._wait()
 
     def _take_apart(self) -> bool:
-        """Replace blocks by their changes, so that the one at fault is found; return whether any.
+        """Replace blocks by their changes, to find the one at fault; return whether there were any.
 
         A block ends where its last change does: an earlier plan that still wins ends there, too.
         """

@@ -21,7 +21,7 @@ class Narrowing:
     split: bool = False
 
     def narrow(self, changes: int) -> bool:
-        """Take less than the commit of so many changes that was invalid; False if that is it."""
+        """Take less than an invalid commit of so many changes; return False if it was the least."""
         if changes > 1:
             self.most = changes // 2
         elif self.split:

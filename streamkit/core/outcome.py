@@ -40,12 +40,12 @@ class Outcome:
     """What one handler made of one change.
 
     `waiting` means that the handler must run (again) before the change can be committed. `run`
-    numbers the runs, so that a result that saw an earlier run's pending effects is found out.
-    `sent` says that its `sends` are delivered. `deferred` moves the change to its
-    parked queue without a failure: it is parked, due at once, and continues there beside the shard.
-    `trial` is what a shadow handler would have written. `trace` is the
-    `traceparent` of the handler's last run, if its change was traced. `to` names the recipient, in
-    a fan-out. `times` is how many changes it sums up.
+    numbers the runs, so that a result that saw the pending effects of an earlier run is recognised
+    as stale. `sent` says that its `sends` are delivered. `deferred` moves the change to its parked
+    queue without a failure: it is parked, due at once, and continues there beside the shard.
+    `trial` is what a shadow handler would have written. `trace` is the `traceparent` of the
+    handler's last run, if its change was traced. `to` names the recipient, in a fan-out. `times` is
+    how many changes it sums up.
     """
 
     handler: Handler
@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it only writes items, whatever is there, and nothing can refuse that."""
+        """Return whether it only writes items, without conditions: nothing can refuse it."""
         if self.waiting or self.parks or self.sends or self.reads:
             return False
         return not any(a.guards or a.plain or a.is_control for a in self.actions.values())
@@ -151,7 +151,7 @@ def resolve(
     position: str,
     schema: TableSchema,
 ) -> None:
-    """Fill in a successful run: its effects become at most one action per item.
+    """Fill in the outcome of a successful run: its effects become at most one action per item.
 
     Raises:
         ValueError: an effect cannot be stored, two effects contradict each other, or the result is

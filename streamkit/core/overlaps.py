@@ -31,7 +31,7 @@ def undecided(
 def most_specific(
     entities: Iterable[type[Entity]], *, has_sort_key: bool
 ) -> Iterator[type[Entity]]:
-    """Yield those of the entities, all possible for a key, that no other is more specific than."""
+    """Yield the most specific of the entities that are possible for a key."""
     left = [(entity, _templates(entity, has_sort_key=has_sort_key)) for entity in entities]
     for place, (entity, mine) in enumerate(left):
         others = [(n, theirs) for n, (_, theirs) in enumerate(left) if len(theirs) == len(mine)]
@@ -54,12 +54,12 @@ def _templates(entity: type[Entity], *, has_sort_key: bool) -> list[KeyTemplate]
 
 
 def _includes(wide: KeyTemplate, narrow: KeyTemplate) -> bool:
-    """Return whether every key of the one template has the shape of the other, too."""
+    """Return whether every key of the template `narrow` also has the shape of `wide`."""
     return wide.matches(_ANY.join(narrow.shape))
 
 
 def _meet(one: KeyTemplate, other: KeyTemplate) -> bool:
-    """Return whether a key may have both shapes: between its ends both middles have room."""
+    """Return whether a key may have both shapes, because their beginnings and ends agree."""
     if not one.placeholders or not other.placeholders:
         return _includes(one, other) or _includes(other, one)
     starts, ends = (one.shape[0], other.shape[0]), (one.shape[-1], other.shape[-1])

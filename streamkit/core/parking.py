@@ -65,7 +65,7 @@ def chunk_of(queue: str, chunks: Sequence[str]) -> str:
 
 
 _DETAIL_LENGTH = 1000
-"""An error's text and place are cut to this length, the text before the place."""
+"""An error's text and place together are cut to this length; the text is cut first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def _parked(
     change: PendingChange, outcome: Outcome, shard: str, now: float, generation: int
 ) -> ParkedRecord:
     if change.record is None or change.entity is None:
-        raise InvariantError("a high-water mark cannot be parked")
+        raise InvariantError("the end of a page cannot be parked")
     policy, failure = outcome.handler.policy, outcome.failure
     # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
     lasts = outcome.deferred or outcome.handler.broadcast is not None

@@ -45,9 +45,9 @@ def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: Ta
 
 
 def contended(outcome: Outcome) -> bool:
-    """Give up on an outcome that was refused too often; return whether.
+    """Give up on an outcome if it was refused too often; return whether it was.
 
-    An audience is deferred instead, because its change has not failed.
+    The outcome of a fan-out is deferred instead, because its change has not failed.
     """
     if not outcome.waiting or outcome.refusals <= REFUSALS_MAX:
         return False

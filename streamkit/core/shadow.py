@@ -41,11 +41,11 @@ _NAMES_MAX = 20
 
 @dataclass(slots=True)
 class ShadowCounts:
-    """Counts of a shadow handler's results: `same` and `different` count items, the others changes.
+    """Counts of a shadow handler's results: `same` and `different` count items, `runs` changes.
 
     `same` and `different` say whether an item was as the effect would have left it. `failed` counts
-    runs and comparisons. `sent` counts results that would have been sent; `missed` those that were
-    not compared.
+    runs and comparisons. `sent` counts the `Send`s that were left out; `missed` the results that
+    were not compared.
     """
 
     runs: int = 0
@@ -67,10 +67,10 @@ class Shadows:
     _lines: dict[str, deque[float]] = field(default_factory=dict)
 
     async def attempt(self, attempt: Callable[[], Awaitable[None]], outcome: Outcome) -> None:
-        """Run a handler once, whatever its policy says about failures."""
+        """Run a handler once; its policy for failures does not apply."""
         try:
             await attempt()
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+        except Exception as error:  # noqa: BLE001 - what user code raises is its failure
             self.failed(outcome, error)
         else:
             self.ran(outcome)

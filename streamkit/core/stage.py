@@ -153,7 +153,7 @@ class CommitStage:
         self._timer.note_written(traffic=bool(self.pending))
 
     def advanced(self, then: Cursor) -> Cursor:
-        """Reset the counts of vanished owners when the position moves on, and drop old marks."""
+        """Return a cursor; if it moves on, without counts of vanished owners and old joins."""
         if then.position == self.cursor.position and then.done == self.cursor.done:
             return then
         joined = then.joined and then.joined_after(then.position)

@@ -1,6 +1,6 @@
 """Totals: changes in a row whose handlers add up, or write plainly, become one pending change.
 
-What an aggregate makes of a thousand changes is a few sums. Each for itself, the changes would have
+What an aggregate makes of a thousand changes is a few sums. One by one, the changes would have
 outcomes, effects and actions that are folded into the same few actions at the commit. A handler
 that does not add up joins the same block, the pending change, with results that only write items.
 
@@ -30,8 +30,8 @@ _Place = tuple[type[Entity], Kind]
 _ITEMS_MAX, _BYTES_MAX = ITEMS_MAX // 3, BYTES_MAX // 3
 """Size of a block. A commit ends between two blocks, and should be nearly full all the same."""
 _MARKED_MAX = ITEMS_MAX - 5
-"""With marks a block fills a commit but for what its last change adds: each further block would sum
-up the same groups again."""
+"""With marks a block may fill a commit, except for what its last change adds, because each further
+block would sum up the same groups again."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Adders:
         failures: Failures,
         meters: Meters,
     ) -> "Adders":
-        """Find them among the listeners of an app.
+        """Return the adders among the listeners of an app.
 
         A change of an entity that handlers write may carry an origin, which belongs to it alone.
         """
@@ -150,7 +150,7 @@ class Block:
         return [outcome for outcome in change.outcomes if outcome.handler.name not in adding]
 
     def joins(self, change: PendingChange, beside: Sequence[Outcome]) -> bool:
-        """Add a change with what its handlers `beside` those that add up have written.
+        """Add a change, with what its handlers that do not add up have written (`beside`).
 
         False if a result is not plain, or two of them write one item: it goes its own way.
         """
@@ -182,7 +182,7 @@ class Block:
                 ended = now()
                 found.append((sums, deltas, ended - began))
                 began = ended
-        except Exception:  # noqa: BLE001 - whatever user code raises
+        except Exception:  # noqa: BLE001 - the user code that runs here may raise anything
             return False
         self._records.append((record, entity))
         for sums, deltas, seconds in found:

@@ -122,6 +122,6 @@ class TypedChanges:
 
 def source_of(change: PendingChange) -> tuple[Record, type[Entity]]:
     """Return the record and the entity of a pending change that has outcomes."""
-    assert change.record is not None  # noqa: S101 - marks have no outcomes
+    assert change.record is not None  # noqa: S101 - the end of a page has no outcomes
     assert change.entity is not None  # noqa: S101
     return change.record, change.entity

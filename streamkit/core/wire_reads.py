@@ -215,4 +215,4 @@ class WireReads:
 
 
 _matcher = lru_cache(maxsize=1_000)(Matcher)
-"""That of an entity, for all runs of handlers, each of which has its own tables."""
+"""Returns the matcher of an entity; it is kept, because each run of a handler has its own reads."""

@@ -70,7 +70,7 @@ def assemble(
         tables: the app's tables.
         dispatcher: runs the handlers.
         settings: durations and bounds.
-        place: among the workers of this process; its name is this worker's.
+        place: the worker's place among those of its process; its name is the worker's.
         group: everything runs in it.
         objects: its app's archive, open, if there is one.
     """
@@ -111,7 +111,7 @@ def _reading(
     lineage: StreamLineage,
     use: ArchiveUse | None,
 ) -> Reading:
-    """Build what the shards share to be read."""
+    """Build the means of reading that the shards share."""
     return Reading(
         PollingPool(settings.readers),
         ByteBudget(settings.prefetch_bytes),

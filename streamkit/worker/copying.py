@@ -32,7 +32,7 @@ from streamkit.worker.pipeline import ShardPipeline
 log = get_logger("streamkit.archive")
 
 _MEMORY_BYTES = 64_000_000
-"""The compressed bytes that the tails of all shards of a worker take together, about."""
+"""About how many compressed bytes the tails of all shards of a worker may take together."""
 
 
 class CopyStage(CommitStage):
@@ -151,7 +151,7 @@ class CopyPipeline(ShardPipeline):
         self._go_on(0.0)
 
     async def _settle(self, lost: RetentionLost) -> None:
-        """Record a hole; this decides it for all readers."""
+        """Record a hole; this decides for all readers that the records are lost."""
         await self.stage.until_quiet()
         await self.stage.store()
         await self.reading.losses.settle(lost)

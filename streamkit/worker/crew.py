@@ -34,8 +34,8 @@ class ProcessPlace:
 
     `reads` are shared by the `consumers` of the same stream, None if there is only one.
     `co_location` returns the shards that the first consumer holds. `metrics` receives the counts
-    of all workers of the process. `hurried`: positions are written at once, because an app waits
-    for them that takes the handler over.
+    of all workers of the process. `hurried`: positions are written at once, because the app that
+    takes the handler over waits for them.
     """
 
     name: str = field(default_factory=new_worker_name)
@@ -102,7 +102,7 @@ class Crew:
         """Return whether there is nothing to do here, as far as this worker knows.
 
         This is false while a shard is about to be taken, or has ended without a listed child, and
-        while there may be a newer generation: there what this one has passed over is read again.
+        while there may be a newer generation: that one reads again what this one has passed over.
         """
         coordinator, lister = self.coordinator, self.leadership.lister
         enabled = self.shards.enabled and (lister is None or lister.enabled)

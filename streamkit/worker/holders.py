@@ -15,10 +15,10 @@ class Holder:
     """A shard of this worker: its parked queues, and callbacks for emptied and new ones.
 
     `queues` returns its parked queues now. A queue that begins again has a new `QueuedKey` object.
-    `emptied` is called with a queue that is not in the table any more; only while the shard's
-    `QueuedKey` is the same as before that was found out, so that it may be forgotten. `begun` is
-    called with new queues of the shard: those of recipients for whom a fan-out has parked its
-    change.
+    `emptied` is called with a queue that is not in the table any more; but only if the shard's
+    `QueuedKey` is still the one from before the look at the table, so that the queue may be
+    forgotten. `begun` is called with new queues of the shard: those of recipients for whom a
+    fan-out has parked its change.
     """
 
     queues: Callable[[], Mapping[str, QueuedKey]]

@@ -39,9 +39,10 @@ log = get_logger("streamkit.worker")
 
 
 class Workers:
-    """Runs apps with their listeners; `run` may be called once. `errors` ended workers.
+    """Runs apps with their listeners; `run` may be called once.
 
-    `metrics` receives the workers' counts, beside the hooks of the apps themselves.
+    `errors` are those that ended workers. `metrics` receives the workers' counts, beside the hooks
+    of the apps themselves.
     """
 
     def __init__(

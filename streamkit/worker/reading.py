@@ -1,4 +1,4 @@
-"""What the shards of one worker share to be read."""
+"""The means of reading that the shards of one worker share."""
 
 from dataclasses import dataclass, field
 

@@ -138,7 +138,7 @@ class ShardSet:
     def silence(self) -> float:
         """Return for how many seconds no page was read, although there are shards to read.
 
-        A shard whose page is still with slow handlers is not to be read.
+        A shard whose page is still with slow handlers does not count.
         """
         if self.paused or not any(pipeline.reads for pipeline in self.running.values()):
             self._read_at = self.machine.clock.monotonic()

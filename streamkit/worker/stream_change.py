@@ -25,7 +25,7 @@ class StreamChange:
     table: TableSchema
 
     async def look(self) -> None:
-        """Say that the stream is disabled; call it when nothing is written to it any more.
+        """Log it if the stream is disabled; call this when nothing is written to it any more.
 
         Raises:
             ConfigurationError: the table has another stream now, or does not exist any more.

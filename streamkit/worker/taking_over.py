@@ -104,7 +104,7 @@ class TakeOver:
             log.info("handler.given_back", handler=name, shard=self.stage.shard)
 
     async def ahead_of_all(self, checkpoints: Checkpoints) -> float:
-        """Return in how many seconds to look again; 0 if the app has no parked changes of it."""
+        """End the wait if the app has parked nothing of the handler; return the seconds to wait."""
         if await self._has_parked(*app_store(self.store)):
             return _PARKED_SECONDS
         # If the process dies before this, the next owner looks again: it may take long.
@@ -155,7 +155,7 @@ class TakeOver:
                 near = near or max(there.dated, there.seen) >= here.dated - _NEAR_SECONDS
             elif await _is_whole(own, there):
                 # If the process dies before this, H's consumer goes on; after it, the next owner
-                # of the app's cursor runs H behind the mark.
+                # of the app's cursor runs H after the mark.
                 with_it = partial(self._with, name, there.position)
                 near = not await checkpoints.along(with_it, [_handed_over(own, there)]) or near
         if won := {name for name, mark in self.apart.items() if mark in self.stage.cursor.live}:

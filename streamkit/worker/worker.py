@@ -12,7 +12,7 @@
     leave   delete the heartbeat item
 
 Any number of workers share a consumer's shards; each shard has one owner at a time. The table
-refuses a commit under a lease that was lost, whatever this process believes.
+refuses a commit under a lease that was lost, also if this process does not know of the loss.
 """
 
 import random
