@@ -36,7 +36,7 @@ async def capture(
         newest: the generation, as it was read or begun.
         read: whether a consumer that has not read the stream yet is an error.
         stopped: whether no worker is alive, as far as is known. Then many cursors are raised in
-            one transaction; while workers commit, each commit would make that begin anew.
+            one transaction; while workers commit, each commit would make that start again.
 
     Raises:
         ConfigurationError: no worker of the consumer has ever run.

@@ -46,7 +46,7 @@ class CatchUp:
         self._clock = clock
 
     async def with_all_until_now(self) -> bool:
-        """Wait; return whether everything that was written before this call is processed.
+        """Wait, and return whether everything written before this call is processed.
 
         A parked change counts as processed. A consumer that has never run processes nothing.
         """

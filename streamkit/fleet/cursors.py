@@ -35,11 +35,11 @@ async def every_cursor(store: CursorStore) -> dict[str, Cursor]:
 
 
 async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
-    """Delete every cursor of a generation below this one, the lister's too; return how many.
+    """Delete every cursor of a generation before `below`; return how many shards had one.
 
     Args:
         store: the consumer's control items.
-        below: a generation.
+        below: a generation's number. The lister's cursor is deleted too, and not counted.
         send: sends a transaction, IF the consumer is the one that has these cursors.
     """
     # The lister first: its commits need its cursor, so none of them creates a cursor behind this.

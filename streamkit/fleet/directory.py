@@ -42,7 +42,7 @@ def enter(space: ControlSpace, table: str) -> Action:
 
 
 def leave(schema: TableSchema, entry: ConsumerEntry) -> Action:
-    """Return the action that removes a consumer."""
+    """Return the action that removes a consumer's entry."""
     action = directory_of(schema).update("index")
     action.subtractions["names"] = {"SS": [entry.text]}
     return action

@@ -1,4 +1,4 @@
-"""Founding: where a consumer begins that has no generation yet.
+"""Founding: where a consumer that has no generation yet begins.
 
 In: what its app declares, and the moment of the founding. Out: from when on changes count, and in
 which shards of an archive it begins to read them. On failure: what is missing since its start is a
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from streamkit.archive.completeness import Beginning
 
 Past = Callable[[float, float], Awaitable["Beginning"]]
-"""A function that says where an archive is read since a moment, of a stream that was created
-then."""
+"""A function of two times, in epoch seconds: it returns where an archive is read from the first one
+on; its stream was created at the second."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Founding:
 
     `past` asks the app's archive, if it has one. `exact` says that the consumer must have every
     change since its start; without it and without an archive, a start older than the stream's
-    retention is the oldest record. `listeners` are the names of those that the app declares.
+    retention means the oldest record. `listeners` are the names of those that the app declares.
     """
 
     table: str
@@ -153,7 +153,7 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
 
 
 def created_of(label: str) -> float:
-    """Return when a stream was created: its label is that moment. Without one it is not known."""
+    """Return when a stream was created, by its label; minus infinity if that says no time."""
     try:
         return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
     except ValueError:

@@ -81,7 +81,7 @@ class Generation:
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """The mark of each operation that waits if it is paused, by its name.
+        """Return the mark of each operation that can be paused now, by its name.
 
         A mark is never used twice. Otherwise the next operation of the name would begin paused.
         """
@@ -106,11 +106,11 @@ class Generation:
 
     @property
     def commands(self) -> int:
-        """How often people have paused or resumed something."""
+        """Return how often people have paused or resumed something."""
         return self.turns
 
     def commanded(self, said: AuditEntry) -> "Generation":
-        """Return it with one more pause, or one more end of a pause."""
+        """Return the generation with one more pause, or end of a pause, counted."""
         return replace(self, turns=self.turns + 1).noted(said)
 
     def noted(self, entry: AuditEntry | None) -> "Generation":

@@ -53,7 +53,8 @@ Ask = Callable[[], Facts]
 class Heartbeat:
     """This worker's member item; each heartbeat collects the facts that are not written at once.
 
-    After a late heartbeat, the item says *late* for as long as a lease of `lease_seconds` becomes.
+    After a late heartbeat, the item says *late* for as long as a lease of `lease_seconds` becomes
+    in a starved fleet.
     """
 
     member_list: MemberList
@@ -67,7 +68,7 @@ class Heartbeat:
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Set the silence in seconds after which the member counts as dead."""
+        """Set for how long the item says *late*, and the lease that it reports."""
         self._starved_seconds = longest(self.lease_seconds) * self.lease_seconds
         if math.isfinite(self.lease_seconds):
             self.me = replace(self.me, lease=self.lease_seconds)

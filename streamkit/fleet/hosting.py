@@ -37,7 +37,7 @@ JOINED: Final = "joined its app"
 TAKEN: Final = "taken over by its app"
 REPLAYING: Final = "replaying to the end"
 ENDED: Final = (JOINED, TAKEN)
-"""What the item of a consumer says that has nothing to do any more: its app runs its handler."""
+"""The hosts of a consumer that has nothing to do any more, because its app runs its handler."""
 
 FUNCTION_SECONDS = 900.0
 """The longest that Lambda lets a function run."""

@@ -44,7 +44,7 @@ async def join_generation(
     founding: Founding | None = None,
     host: str = "",
 ) -> Generation | None:
-    """Join the newest generation or start one; None for an older roll-out, or one taken over.
+    """Join the newest generation or start one; None for an old roll-out or a consumer taken over.
 
     Args:
         store: the consumer's control items.

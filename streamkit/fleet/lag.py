@@ -218,7 +218,7 @@ async def measure(
 
 
 async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clock) -> list[Lag]:
-    """Return the lags of the shards of a consumer that it has not read for the longest.
+    """Return the lags of the shards that a consumer has not read for the longest time.
 
     Every record of the application counts: which of them its handlers wait for is not known here.
     """
@@ -241,7 +241,7 @@ async def has_read(
     moment: float,
     founded: float = 0.0,
 ) -> bool:
-    """Return whether every change before `moment`, by AWS's clock, that is wanted is processed.
+    """Return whether every wanted change before `moment` (AWS's clock) is processed.
 
     Only the stream is asked: the times in a cursor come from the clock of the process that wrote
     it, which may be minutes wrong.
@@ -257,9 +257,10 @@ async def has_read(
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """When the first record that is wanted and unread was made, by AWS's clock, if there is one.
+    """When the first record that is wanted and unread was made, by AWS's clock; None without one.
 
-    If it is not `known`, there may be one that is not older than this; None says nothing then.
+    If that is not `known`, none was found so far: one may follow that is not older than this time,
+    and None says nothing.
     """
 
     created_at: float | None

@@ -98,7 +98,8 @@ class Leadership:
 
     async def _take(self) -> Cursor | None:
         cursor = await self.store.read(LISTER) or await self._create()
-        # No shard may be left whose cursor names a generation that began after the leader's death.
+        # A generation may have begun after the leader's death, and perhaps no shard is left whose
+        # cursor names it.
         self.coordinator.rollout.hear(cursor.generation)
         place = (cursor.owner, cursor.epoch)
         members = self.coordinator.members

@@ -1,4 +1,4 @@
-"""Liveness: whether any worker of a consumer is alive, for processes of which it has none.
+"""Liveness: whether any worker of a consumer is alive, for processes that run none of them.
 
 In: a consumer's control items. Out: the names of workers that send heartbeats, or none after
 watching for a lease. A worker that left in order is gone at once; one that was killed is watched
@@ -55,7 +55,7 @@ class Liveness:
     async def is_over(self) -> bool:
         """Return whether no worker was alive at any look of this process for two leases.
 
-        A worker may only just begin, or be replaced.
+        One lease is not enough: a worker may only just begin, or be replaced.
         """
         now = self.clock.monotonic()
         if await self.alive() != []:

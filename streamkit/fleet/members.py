@@ -53,9 +53,9 @@ class Member:
     `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
     consumer in its process decides which shards it holds, see `sharing`. `late` says that one of
     its heartbeats was late lately, see `starvation`. `used` is the capacity its calls have used,
-    and `lately` what that was a while ago, see `usage`; a shared item has no room for it. `lease`
-    is after how many seconds of silence it counts as dead by its own settings; 0 if it does not
-    say.
+    and `lately` what that was a while ago, see `usage`; a shared item has no room for `lately`.
+    `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
+    not say.
     """
 
     name: str
@@ -84,7 +84,8 @@ _LASTING = (
     *("fingerprint", "generation", "state", "weight", "leads", "follows", "late"),
     *("held", "news", "claims", "childless", "lease"),
 )
-"""What members report that other workers act on. Workers that wait until all are `idle` ask for it.
+"""What members report that other workers act on. `idle` is not among it: a worker that waits until
+all are idle does not rely on cheap reads.
 """
 
 
@@ -192,7 +193,7 @@ class MemberList:
         return (await self.look()).members
 
     def pausing(self, since: int) -> Action:
-        """Return the action that stops every worker's reading since a moment; 0 resumes it."""
+        """Return the action that pauses every worker's reading; `since` is when, 0 resumes it."""
         space = self.store.space
         if self._has_rows:
             ref = item_ref(space.schema, space.row("members", 0))

@@ -1,4 +1,4 @@
-"""Pausing: a consumer, or one of its operations, waits until it is resumed, whatever host runs it.
+"""Pausing: a consumer, or one of its operations, waits until it is resumed, on every host.
 
 Workers see a consumer's pause beside the members, functions in the consumer's item; one transaction
 writes both. The processes of an operation see its pause in that item with their next step. The item
@@ -20,7 +20,7 @@ from streamkit.progress.operation import AuditEntry, Operation, Step
 
 
 async def set_paused(store: CursorStore, since: int, said: AuditEntry) -> str:
-    """Stop a consumer's reading since a moment (epoch seconds); 0 lets it continue.
+    """Pause a consumer's reading; `since` is when (epoch seconds), and 0 lets it continue.
 
     Returns:
         The consumer's host.

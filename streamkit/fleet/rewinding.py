@@ -146,8 +146,8 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
 async def _drop_parked(store: CursorStore, newest: Generation) -> None:
     """Drop the queues that began before this generation; their changes are read again.
 
-    The cursors name the queues, so the queues go first. A queue's tag is checked when each of its
-    changes leaves: one that this generation has begun stays, whatever finds it.
+    The cursors name the queues, so the queues go first. A queue's generation is checked when each
+    of its changes leaves, so that a queue that began in this generation stays.
     """
     rng, schemas = random.Random(), {store.space.schema.name: store.space.schema}
     for queue in await parked_queues(store, await every_cursor(store)):

@@ -150,7 +150,7 @@ class Rollout:
         self.doubted = True
 
     async def refresh(self, every: float, *, leads: bool) -> None:
-        """Read the state of the builds, if this worker leads, doubts, or while there are builds.
+        """Read the newest generation, if this worker leads or has doubts, or while builds go on.
 
         Args:
             every: seconds between two looks.
@@ -173,9 +173,9 @@ class Rollout:
             self._begin_anew()
 
     def _misses(self, newest: Generation | None) -> bool:
-        """Return whether a generation takes over a handler that this version declares, or this one.
+        """Return whether a generation takes over a listener of this app, or this consumer itself.
 
-        The worker then begins anew with that handler, or ends.
+        The worker then starts again with that handler, or ends.
         """
         if newest is None or not newest.joins:
             return newest is not None and newest.host == TAKEN
@@ -183,14 +183,14 @@ class Rollout:
         return bool(marks_of(newest.joins).keys() & self.founding.listeners - mine)
 
     async def _takes_over(self) -> bool:
-        """Ask once for each generation of another version whether it takes a handler over."""
+        """Return whether another version's generation takes a handler over; read each once."""
         if self._asked == self.newest:
             return False
         self._asked = self.newest
         return self._misses(await newest_generation(self.store))
 
     def _begin_anew(self) -> None:
-        """Mark this worker superseded: there is a newer generation of the same handlers."""
+        """Mark this worker superseded: it has to start again, under a new name."""
         if not self.superseded:
             self.superseded = True
             log.info("generation.superseded", newest=self.newest)

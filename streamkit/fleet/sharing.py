@@ -7,9 +7,9 @@
 The owner of a shard follows from which workers are active in the newest generation, see
 `assignment`. Where a process runs several consumers of one stream, the shards are co-located: the
 first consumer shares as above, and the others (the *followers*) want the shards that it holds in
-this process, whatever their share is. So one process reads a shard for all of them. Shards that no
-first consumer holds are assigned as usual, after a lease. A worker that follows none claims nothing
-from a worker that follows one.
+this process, independent of their share. So one process reads a shard for all of them. Shards that
+no first consumer holds are assigned as usual, after a lease. A worker that follows none claims
+nothing from a worker that follows one.
 
 In: the members alive, what is known of the shards, the shards of this worker. Out: takes, claims.
 """
@@ -146,7 +146,7 @@ class Sharing:
         return self._targets.get(cursor.root)
 
     async def _update_view(self) -> bool:
-        """Compute the assignment again, if the fleet or its shards have changed; return whether."""
+        """Compute the assignment again after a change; return whether to look at all shards."""
         peers = {
             member.name: member.weight
             for member in self.view.members.values()
@@ -263,7 +263,8 @@ class Sharing:
     async def _claim(self) -> None:
         """Claim the shards that this worker lacks from workers that hold more than their share.
 
-        Only once it knows which shards are free, and has read the owners of all shards lately.
+        It claims only once it knows which shards are free, and has read the owners of all shards
+        lately.
         """
         weights = {
             member.name: member.weight

@@ -26,8 +26,9 @@ _LEAST, _MOST = 4, 7
 """How many times longer a lease may become: even in a starved fleet a dead worker is replaced."""
 
 _STARVED_SECONDS = 28.0
-"""How long a lease is to become: a worker without CPU stands still for as long, whatever its lease
-is, and a worker that looks so seldom judges no other one by a lease that is shorter."""
+"""How long a lease becomes in a starved fleet, within these limits. A worker without CPU may stand
+still for as long, also if its lease is shorter; and a worker that looks so seldom must not judge
+other workers by a shorter lease."""
 
 
 def longest(lease_seconds: float) -> int:
@@ -49,7 +50,7 @@ class _Beats:
 class Starvation:
     """Watches the heartbeats of a fleet; one is late after `late_seconds`.
 
-    That of a member with another lease is late after as much longer or shorter.
+    For a member with another lease, this time is longer or shorter in proportion.
     """
 
     lease_seconds: float

@@ -54,7 +54,7 @@ def reaches(there: Cursor, here: Cursor) -> bool:
     """Return whether a handler has done all that its app has read, and all that the app drops.
 
     The app drops what was made before its own start, and the handler what was before its start. So
-    the handler has to be behind both.
+    the handler has to be past both.
     """
     begins = max(there.since, here.since)
     if begins and max(there.dated, there.seen) < begins:

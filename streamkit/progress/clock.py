@@ -2,8 +2,8 @@
 
 Code that needs the time asks a `Clock`; code that waits uses anyio, whose time is the event loop's.
 A simulation replaces both together: a virtual loop and a clock that follows it. Durations are
-measured with `monotonic`; `time` only labels things for people, because the clocks of two machines
-are never compared.
+measured with `monotonic`; `time` dates what is stored and shown. No lease depends on it, because
+the clocks of two machines may differ.
 """
 
 import time

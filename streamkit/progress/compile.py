@@ -22,7 +22,7 @@ def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> 
     """Turn an effect into an action on the table that `schema` describes.
 
     Raises:
-        ValueError: a field is unknown or its value cannot be stored; names the field.
+        ValueError: a field is unknown or its value cannot be stored; the message names it.
         TypeError: it is not an effect of this module's kinds, or its condition is not one.
     """
     action = _compile(effect, schema)

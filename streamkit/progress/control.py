@@ -13,10 +13,10 @@ restored table brings the control items of another stream. None has an attribute
     holds      names of parked queues, referenced by cursors
     queue      a parked queue: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
-    mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
-    trial      how often a function was begun with a record and did not end
-    left       how many items a build of an aggregate has left out
-    ledger     what of one source item an aggregate holds, while it is rebuilt; see `ledger`
+    mark       how far one source item is done, where Lambda functions run the consumer trial
+    how often a function was begun with a record and did not end left       how many items a build
+    of an aggregate has left out ledger     what of one source item an aggregate holds, while it is
+    rebuilt; see `ledger`
 """
 
 import hashlib

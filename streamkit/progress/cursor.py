@@ -1,9 +1,9 @@
 """Leased cursors: read, create, take, release. Only this code changes a cursor's owner.
 
-A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above mine.
-The take raises epoch and generation. The epoch is never reset, not even by a release, so that a
-commit sent under an earlier lease can never be accepted under a later one. Commits are in `commit`;
-they carry the same owner and epoch in their condition.
+A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above the
+taker's. The take raises epoch and generation. The epoch is never reset, not even by a release, so
+that a commit sent under an earlier lease can never be accepted under a later one. Commits are in
+`commit`; they carry the same owner and epoch in their condition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -171,7 +171,7 @@ class CursorStore:
         """Become the owner of a cursor as it was read, with the next epoch.
 
         Raises:
-            LeaseLost: another worker changed its lease since, or its generation is above mine.
+            LeaseLost: another worker changed its lease since, or its generation is above this one.
         """
         action = self.space.update("cursor", cursor.name)
         action.sets |= {

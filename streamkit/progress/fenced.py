@@ -46,7 +46,7 @@ class Fenced:
             Whether they were applied: False if one of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the item has changed.
+            LeaseLost: the item has changed, or DynamoDB finds an action invalid.
         """
         return await self.send(actions, self.rng) is None
 
@@ -54,7 +54,7 @@ class Fenced:
         """Apply actions like `apply`, and return which of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the item has changed.
+            LeaseLost: the item has changed, or DynamoDB finds an action invalid.
         """
         item = self.store.space.ref(*self.names)
         mine = [action for action in actions if action.ref == item]
@@ -70,7 +70,8 @@ class Fenced:
     async def apply_all(self, actions: Sequence[Action]) -> None:
         """Apply any number of actions without conditions, at most `TOGETHER` per transaction.
 
-        One after the other: transactions that share the fence's item refuse each other.
+        They go one after the other, because transactions that share the fence's item refuse each
+        other.
 
         Raises:
             LeaseLost: the item has changed.
@@ -89,7 +90,7 @@ class Fenced:
         return len(keys)
 
     async def delete_there(self, keys: Sequence[dict[str, Wire]]) -> int:
-        """Delete those of these items that exist; return how many they are.
+        """Delete those of these items that exist; return how many there were.
 
         Raises:
             LeaseLost: the item has changed.

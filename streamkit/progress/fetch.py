@@ -1,7 +1,7 @@
 """Fetch many items by their keys.
 
 In: keys, each once. Out: the items that exist, in wire form and in any order. On failure: what the
-client raises, unless it is told to be patient.
+client raises; if `patient`, calls that are throttled are repeated.
 """
 
 from collections.abc import Sequence

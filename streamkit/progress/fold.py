@@ -7,7 +7,7 @@ A condition looks at the item as it is when its effect's turn comes. So an actio
 can only be the first of its item in a commit: `merge` returns None, and the caller begins a new
 commit there. One condition is an exception: whether the item exists follows from the action before.
 What a handler *read* is different: those conditions describe the item in the table before the
-commit, and join the action whatever comes before them (`join_read`).
+commit, and join the action also if others come before them (`join_read`).
 """
 
 from collections.abc import Iterable

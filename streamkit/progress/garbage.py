@@ -24,7 +24,7 @@ def collect_seldom(*, first: bool = True) -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import modules without looking for garbage in what is imported already; keep that out later.
+    """Import modules without looking for garbage in older objects; exclude them from then on.
 
     Imports leave garbage, 0.8 MB of the SDK's, but it is young: the collections that look at old
     objects find none, and took a tenth of the CPU time of a cold start's imports.

@@ -86,7 +86,7 @@ class LeaseWatch:
         return self.times * (self.leases.get(name) or self.lease_seconds)
 
     def silences(self, now: float) -> list[float]:
-        """Return the seconds of each silence that a reading would show now, in the owner's leases.
+        """Return each silence that a reading would show now, as a part of its owner's lease.
 
         A reading that completes a silence must be strongly consistent: an older one may lack the
         last heartbeat. The reading that begins it need not be: the counter has moved before it.

@@ -106,12 +106,12 @@ class Commanded(Protocol):
 
     @property
     def audit(self) -> Audit:
-        """The audit trail of the state, oldest entry first."""
+        """Return the audit trail of the state, oldest entry first."""
         ...
 
     @property
     def commands(self) -> object:
-        """What differs after each command, and after nothing else."""
+        """Return a value that changes with each command, and with nothing else."""
         ...
 
     def commanded(self, said: AuditEntry) -> Self:
@@ -218,10 +218,10 @@ class Operation(Generic[S]):
         change: Callable[[C], Awaitable[Step[C]]],
         said: AuditEntry,
     ) -> C:
-        """Do what a person says, unless another command came between its read and its write.
+        """Do what a person says, unless another command came between its read and write.
 
-        Steps of processes in between do not matter. Otherwise a command that stood still would undo
-        a later one. A command that changes nothing writes nothing.
+        Without this, a command that stood still would undo a later one. Steps of processes in
+        between do not matter. A command that changes nothing writes nothing.
 
         Args:
             change: returns the step to the state as the person wants it, or raises an error.
@@ -269,7 +269,7 @@ class Operation(Generic[S]):
     async def run(
         self, act: Callable[[S], Awaitable[bool]], stopping: anyio.Event | None = None
     ) -> S:
-        """Act on the state, whatever it is, until nothing is left to do; return it.
+        """Act on one state after the other until nothing is left to do; return the last.
 
         Args:
             act: does what a state asks for, takes the step, and returns whether to look again. If

@@ -1,9 +1,10 @@
 """Writes at a rate: how many write units a second something long may use.
 
 In: clients, and a rate in write units a second. Out: pauses before commits, measured by what AWS
-says that the commits before them have used. What catches up with a stream waits only with old
-changes, so that it gets there however much is written meanwhile. On failure: nothing waits any more
-while a worker ends, so that it gives its shards back within its grace period.
+says that the commits before them have used. A worker that catches up with a stream waits only
+before it commits old changes, so that it gets to the end, however much is written meanwhile. On
+failure: nothing waits any more while a worker ends, so that it gives its shards back within its
+grace period.
 """
 
 from collections.abc import Iterator

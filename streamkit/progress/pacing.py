@@ -108,7 +108,7 @@ class CheckpointTimer:
         self._traffic = True
 
     def note_written(self, *, traffic: bool) -> None:
-        """Record that a commit has carried the position; `traffic` is what it did not carry."""
+        """Record that the position was written; `traffic` says that changes behind it are left."""
         self._written_at, self._traffic = self.clock.monotonic(), traffic
 
     def soon(self) -> None:
@@ -116,7 +116,7 @@ class CheckpointTimer:
         self._written_at = -math.inf
 
     def due(self, *, moved: bool) -> float:
-        """Return the seconds until it must be written; `moved` says that the table has another."""
+        """Return the seconds until the position must be written; `moved`: the table lacks it."""
         quiet = self.pacing.quiet_seconds
         if not moved:
             return quiet

@@ -34,7 +34,10 @@ async def blamed(
 
 
 async def failing(dynamodb: Any, schema: TableSchema, action: Action) -> list[GuardSource]:
-    """Return the sources whose conditions do not hold; none if the item has changed meanwhile.
+    """Return the sources of an action's conditions that do not hold.
+
+    Several conditions are checked on the item as it is now: none is left if it has changed. A
+    single one is not checked again.
 
     Raises:
         ClientError: the credentials may not check items.

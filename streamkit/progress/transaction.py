@@ -43,7 +43,7 @@ async def transact(
     actions: Sequence[Action],
     rng: random.Random,
 ) -> RefusedCommit | Invalid | None:
-    """Apply all actions or none.
+    """Apply all actions or none; return None once they are applied, or why they cannot be.
 
     Raises:
         ConfigurationError: the credentials may not write, or a table is missing.

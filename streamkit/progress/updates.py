@@ -15,7 +15,11 @@ _ZERO = Decimal(0)
 
 
 def apply(action: Action, item: dict[str, Wire] | None) -> dict[str, Wire] | None:
-    """Return the item after `action`; key attributes of a new item are not included."""
+    """Return the item after `action`; if an update creates it, its key is not included.
+
+    Raises:
+        ValueError: an update does not fit the item's attribute types.
+    """
     if action.verb is Verb.CHECK:
         return item
     if action.verb is Verb.DELETE:

@@ -5,7 +5,7 @@
         await segment.advance(reply.get("LastEvaluatedKey"))
 
     scan = TableScan(store, "0003.1.scan", 64, clock, rng)
-    await scan.run(Pages(dynamodb.scan, "Shop"), visit, owner, at_once=4)
+    await scan.run(ScanPages(dynamodb.scan, "Shop"), visit, owner, at_once=4)
 
 In: a name, which is the pass, and a number of segments, which never changes for a name. Out: every
 page of every segment is visited, and its segment moves behind it, in one commit with what belongs
@@ -144,7 +144,7 @@ class TableScan:
         at_once: int = 4,
         stopping: anyio.Event | None = None,
     ) -> bool:
-        """Visit pages until all processes together have finished every segment; return whether so.
+        """Visit pages until every segment is finished, by any process; return whether all are.
 
         Args:
             pages: how the table is read.
@@ -154,7 +154,7 @@ class TableScan:
             stopping: ends it early, once every segment here is given back.
 
         Raises:
-            Exception: whatever a visit raises; the other segments are given back.
+            Exception: what a visit raises; the other segments are given back.
             LeaseLost: the scan is over, and has a fence.
         """
         serve = partial(pages.visit, visit=visit)
@@ -222,7 +222,7 @@ class TableScan:
     ) -> None:
         """Take segments until as many are served as allowed.
 
-        Segments that others serve are read only while one more could be taken, some at a time.
+        Other processes' segments are read only while one more could be taken, some at a time.
         """
         async with self._filling:  # else two tasks of this process would take one segment
             free = [n for n in self.names if n not in self._finished and n not in self._running]

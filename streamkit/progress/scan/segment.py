@@ -106,7 +106,7 @@ class LeasedSegment(Segment):
         """Move like `commit`, with actions that carry no condition.
 
         Raises:
-            LeaseLost: another process has the segment.
+            LeaseLost: another process has the segment, or an action is invalid.
         """
         verdict = await self.commit(last, actions)
         if not isinstance(verdict, Applied):
