@@ -101,7 +101,7 @@ class Claims:
         return given
 
     def is_late(self, cursor: Cursor, now: float) -> bool:
-        """Return whether a lease that another worker claims need not be waited for any longer."""
+        """Return whether to wait no longer for a lease that another worker claims."""
         lease = token(cursor)
         seen, since = self._awaited.get(cursor.name, ("", now))
         if seen != lease:

@@ -3,8 +3,9 @@
 Its one write is the whole decision. A generation before it asks for the rewind, and every cursor is
 raised to that one: then no commit is under way any more, and parked changes can be counted. A
 worker that joins withdraws the question. A worker of an older streamkit does not know such
-questions. So a fingerprint that no handlers have is stored meanwhile, and that worker stands by as
-for any other roll-out. If it starts a generation of its own in the end, the decision is refused.
+questions. So, until it is decided, a fingerprint that no handlers have is stored, and that worker
+stands by as for any other roll-out. If it starts a generation of its own in the end, the decision
+is refused.
 
 The deciding write starts a generation that is `rewinding`. The next process, worker or operator's,
 then deletes the parked changes and cursors of older generations. Nothing is read before that, so

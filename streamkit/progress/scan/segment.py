@@ -103,7 +103,7 @@ class LeasedSegment(Segment):
     async def advance(
         self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
     ) -> None:
-        """Move like `commit`, with actions that carry no condition.
+        """Move to the last key of a page like `commit`, with actions that carry no condition.
 
         Raises:
             LeaseLost: another process has the segment, or an action is invalid.
