@@ -3,9 +3,9 @@
 In: the pending changes of a shard, in order, and its cursor. Out: a `Batch` that ends between two
 changes and holds at most 99 items and 4 MB (with high-water marks, 100 including the mark of each
 item); or a `Rerun`, when a handler must run (again) before anything behind it can go; or
-`TooLarge`, for a result that has no room; or `Blocked`, when a change that failed has to stay. When
-the handlers of *one* change do not fit together, they go in several commits, and the cursor names
-the ones that are done.
+`TooLarge`, for a result without room; or `Blocked`, when a failed change stays. When the handlers
+of *one* change do not fit together, they go in several commits, and the cursor names the ones that
+are done.
 
 Two things are decided here, because they depend on everything before: whether a change meets a
 queued key and queues, and whether what a handler read is still what the changes before it leave.
@@ -44,9 +44,8 @@ class Rerun:
 class TooLarge:
     """This result alone does not fit into a commit of this host, so it must be parked.
 
-    A result that no host has room for has failed earlier; a commit during a move of the consumer
-    also holds the move's token. A block is taken apart instead, also where one of its changes has
-    to queue.
+    A result that no host has room for has failed earlier; a commit during a move also holds the
+    move's token. A block is taken apart instead, also where one of its changes has to queue.
     """
 
     outcome: Outcome

@@ -4,8 +4,7 @@ In: a `Batch`. Out: a verdict. The transaction's first action moves the cursor I
 generation, position and last commit id are as this worker believes; the other actions are effects.
 This one condition refuses a zombie's commit, and makes a repeated commit harmless for ever (the
 client token only lasts ten minutes). After a time-out, the commit id in the cursor tells *which* of
-the plans sent since the last known position won; that one is adopted, also if others were planned
-later.
+the plans sent since the last known position won; that one is adopted, even after later plans.
 
 On failure: another owner or an unknown commit id raises `LeaseLost`. A failed condition of an
 effect, an invalid action, a conflict and throttling are verdicts; the caller plans again.
