@@ -37,7 +37,7 @@ WRITERS = 8
 _SHOWN = 10
 
 SETTINGS = Settings(
-    # Shorter than the defaults of 3 and 7 seconds: a demo should not wait long for a dead lease.
+    # Shorter than the defaults of 2 and 4.25 seconds: a demo should not wait long for a dead lease.
     heartbeat=0.5,
     lease=1.5,
     poll_ceiling=0.3,
@@ -121,7 +121,7 @@ class Show:
         """Let new workers read the stream to its end, until nothing is left that has expired.
 
         Returns:
-            When that was.
+            When nothing was left that had expired.
         """
         while True:
             await self.stage.start_worker(self.system.app, SETTINGS, until_idle=True).ended.wait()
@@ -154,7 +154,7 @@ SCRIPT: tuple[tuple[float, Callable[[Show], Awaitable[None]]], ...] = (
     (0.70, Show.split),
     (0.85, Show.roll),
 )
-"""What happens when which part of the writes is done."""
+"""What happens, and after which part of the writes."""
 
 
 @dataclass
@@ -199,7 +199,7 @@ class Writers:
 
 
 async def direct(show: Show, writers: Writers) -> None:
-    """Let everything happen at its time, until the writers are done and it has."""
+    """Play the script while the writers write, until both are done and the shards are shared."""
     script = list(SCRIPT)
     while script or not writers.done:
         await anyio.sleep(0.1)
@@ -265,7 +265,7 @@ def items_of(engine: Engine, table: str) -> list[dict[str, object]]:
 
 
 def report(show: Show, writes: int, results: list[Comparison], seconds: float) -> None:
-    """Print what came of it."""
+    """Print the comparisons, and what was done at which cost."""
     stage = show.stage
     lines = ["", "Compared with what the table says it must be:"]
     for result in results:

@@ -24,7 +24,7 @@ from streamkit.worker.process import Workers
 from streamkit.worker.worker import Worker
 
 Death = Literal["before", "after"]
-"""Whether the commit that a worker dies in reaches the table. The worker hears of neither."""
+"""Whether the commit that a worker dies in reaches the table. The worker gets no reply at all."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Stage:
 
     @property
     def changes(self) -> int:
-        """How many changes all workers have handled; what one died over is handled again."""
+        """How many changes all workers have handled; those a worker died in are handled again."""
         return sum(process.changes for process in self.processes)
 
 

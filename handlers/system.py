@@ -12,7 +12,7 @@ class System:
     """One of the examples, ready to be played or tried.
 
     Attributes:
-        app: what runs.
+        app: the app that runs.
         traffic: makes the application of one run.
         shape: of the app's table.
         others: the shapes of other tables, by name.

@@ -44,7 +44,7 @@ class App(Recognition):
     Args:
         name: names the consumer; its positions are kept under this name.
         table: the table whose stream is read and which effects are written to.
-        type_attribute: the attribute that tells items' types apart; key templates do without one.
+        type_attribute: the attribute that says an item's type; without it, key templates tell.
         control_table: where streamkit keeps its own items, instead of in `table`; it needs a
             string partition key.
         entities: entities without a handler that share key shapes with others.
@@ -59,9 +59,9 @@ class App(Recognition):
             `resume` at the oldest one there is, or an async function that is called with a `Loss`
             and a `Table` first.
         telemetry: hooks for metrics and traces, and where writers leave their trace.
-        require_migrations: the last migration, or several, that the code needs. Workers and
-            functions do not start before these are done, and all of lower numbers, and what they
-            need.
+        require_migrations: the last migration that the code needs, or several. Workers and
+            functions start only when these are done, with all of lower numbers and all that they
+            depend on.
         archive: where the stream's changes are kept for longer than a day: a `BucketArchive` or a
             `DirectoryArchive`. A consumer of its own, `APP.archive`, writes it.
         shape: what entities do not say of `table`: names and types of its keys, and its TTL
@@ -69,7 +69,7 @@ class App(Recognition):
             the table's description.
 
     Raises:
-        DeclarationError: the name, `start` or `on_loss` cannot be.
+        DeclarationError: the name or another argument is not valid.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name, and each may be left out

@@ -38,8 +38,8 @@ call does not lose the lease."""
 _PAUSE_MAX = 10.0
 """The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
 BEAT_SECONDS = 1.5
-"""Time for one reply to a heartbeat, or to a look at those of others: after a call that hangs there
-is time for another one within a lease."""
+"""Time for one reply to a heartbeat, or to a look at those of other workers: after a call that
+hangs there is time for another one within a lease."""
 
 
 class ErrorKind(Enum):
@@ -47,8 +47,8 @@ class ErrorKind(Enum):
 
     CANCELED = "canceled"  # a transaction with reasons
     CONDITION = "condition"  # a single write's condition did not hold
-    CONFLICT = "conflict"  # another transaction holds the item: soon again
-    THROTTLED = "throttled"  # later, and slower
+    CONFLICT = "conflict"  # another transaction holds the item: try again soon
+    THROTTLED = "throttled"  # try again later, and slower
     UNKNOWN = "unknown"  # the call may have been applied or not: send the same again
     INVALID = "invalid"  # the request can never succeed
     EXPIRED = "expired"  # the iterator is older than 15 minutes
@@ -132,8 +132,8 @@ async def until_known(
     """Repeat a call until it returns, or its error has a final meaning; return that.
 
     Args:
-        call: a call that may be made again whatever became of it: a read, or a write whose own
-            success makes its condition false.
+        call: a call that may be made again, whether it was applied or not: a read, or a write
+            whose own success makes its condition false.
         meaning: returns what an error means, or None if another try may succeed; it may raise.
         rng: random numbers, for simulations.
         first: the first pause in seconds; each is twice as long as the one before, give or take.

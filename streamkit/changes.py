@@ -102,7 +102,7 @@ class _Lazy:
     """Reads fields of a change when they are asked for: most handlers need few of them.
 
     An image that does not fit its entity raises where it is asked for. `_failure` keeps that error,
-    because the handler's code may catch it, and the change would pass for handled.
+    because the handler's code may catch it, and the change would count as handled.
     """
 
     __slots__ = ("_failure", "_source")

@@ -128,7 +128,7 @@ class Set(_FieldEffect[E_co]):
     """Set the named fields, creating the item if it does not exist; `None` removes the attribute.
 
     Keys of indexes are not recomputed: use `Put` for a field that an index template uses. Fields of
-    the item's key are written along, so that a new item can be read; a change to one of them fails
+    the item's key are written, too, so that a new item can be read; a change to one of them fails
     like an error of the handler.
 
     In a migration the key is left out: the effect sets fields, or attributes by their names in the
@@ -210,7 +210,7 @@ class Completed(Effect):
         object.__setattr__(self, "until", int((change.created_at + keep).timestamp()))
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
-        """Refuse: a change is completed whatever an item looks like."""
+        """Refuse: whether a change is completed does not depend on an item."""
         raise TypeError("a Completed has no condition; leave it out of the result instead")
 
     def to(self, table: str) -> Self:  # noqa: ARG002
@@ -232,7 +232,7 @@ class Send(Effect):
 
     Deliveries of one item come in order while one worker owns its shard. After a crash, or if a
     condition of the same result does not hold at the commit, the delivery may come again, or
-    without the result's other effects. Its idempotency key is the same then.
+    without the result's other effects. Its idempotency key is then the same.
 
     Args:
         sink: what `App.sink` returned.
@@ -264,7 +264,7 @@ class Send(Effect):
         object.__setattr__(self, "recipient", "")
 
     def addressed(self, recipient: str) -> Self:
-        """Return the same for one recipient of a fan-out: its name is part of key and group."""
+        """Return this send for one recipient of a fan-out, whose name is part of key and group."""
         return self._with("recipient", recipient)
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002

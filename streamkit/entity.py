@@ -264,7 +264,7 @@ def spec_of(entity: type[Entity]) -> EntitySpec:
 
 
 def built_key(item: Entity) -> tuple[str, str | None]:
-    """Return the texts of the key that an item's fields build, whatever key it was read with."""
+    """Return the texts of the key that an item's fields build, even if it was read with another."""
     return spec_of(type(item)).build(item)
 
 

@@ -58,7 +58,7 @@ class UndeclaredWrite(StreamkitError):
 
 
 class UnknownTable(RetryableError):
-    """An effect or a read goes to a table that is not described yet; it is tried again then."""
+    """An effect or a read goes to a table that is not described yet; it is tried again later."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f"table {table!r} is not known yet; name it in App(tables=[...])")

@@ -75,7 +75,7 @@ class Table(WireReads):
         return None if item is None else self.entity_of(key.entity, item)
 
     async def look(self, key: Key[Any]) -> Sight:
-        """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
+        """Return an item with all its attributes, as pending effects leave it; empty if it is gone.
 
         It is read once for all runs between which this shard commits nothing, and checked only in
         the attributes given to `Sight.check`.
@@ -91,7 +91,11 @@ class Table(WireReads):
         return Table(self._dynamodb, self.schema, tables=self._tables, counting=True)
 
     async def batch_get(self, keys: Iterable[Key[E]], *, check: bool = True) -> dict[Key[E], E]:
-        """Return the items that exist, by key."""
+        """Return the items that exist, by key.
+
+        Raises:
+            DecodeError: an item does not fit its entity.
+        """
         found: dict[Key[E], E] = {}
         for key, parts in (await self._read_parts(keys, check=check)).items():
             if parts:
@@ -146,6 +150,9 @@ class Table(WireReads):
         """Yield every item of an entity, by reading the whole table (or index).
 
         Items of other types are skipped, but they are read and cost money.
+
+        Raises:
+            DecodeError: an item does not fit the entity.
         """
         found = self._scanned(entity, index)
         if entity.__parts__ is not None:
@@ -195,4 +202,4 @@ class Table(WireReads):
 
 
 _decoder = lru_cache(maxsize=1_000)(ImageDecoder)
-"""That of an entity, for all runs of handlers, each of which has its own tables."""
+"""Keeps the decoder of an entity for all runs of handlers, which have tables of their own."""

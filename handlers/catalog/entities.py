@@ -1,7 +1,7 @@
 """The entities of the catalogue: what the items of its table look like.
 
-Written by the handlers alone are a product's `stock` and `brand_name`, and the counts, which stand
-beside their handlers.
+Only the handlers write a product's `stock` and `brand_name`, and the counts, which stand beside
+their handlers.
 """
 
 from datetime import datetime
@@ -51,7 +51,7 @@ class Product(Listed, pk="P#{product_id}", sk="METADATA", type="product"):
 
 
 class ProductCard(Listed, pk="P#{product_id}", sk="METADATA", type="product"):
-    """A product as an index shows it: for reads of indexes, where the rest of it is not."""
+    """A product as an index shows it: for reads of indexes, which do not have the rest of it."""
 
 
 class Purchase(
@@ -59,7 +59,7 @@ class Purchase(
 ):
     """Somebody has bought some of a product. It may be corrected, or cancelled by deleting it.
 
-    When `expires` is over it leaves the table; the goods do not come back for that.
+    When `expires` is over it leaves the table; the goods do not come back then.
     """
 
     product_id: str
@@ -72,7 +72,7 @@ class Purchase(
 class Shipment(
     Entity, pk="P#{product_id}", sk="SHIPMENT#{at:%Y-%m-%dT%H:%M:%S}#{shipment_id}", type="shipment"
 ):
-    """Some of a product has come in. It expires likewise."""
+    """Some of a product has come in. It expires as a purchase does."""
 
     product_id: str
     shipment_id: str

@@ -1,8 +1,8 @@
 """The shop behind the catalogue, and what must follow from what it does.
 
 Purchases and shipments expire while it goes on, so the stock is computed from what was written, not
-from what is left. Whoever corrects or cancels a purchase has it for itself meanwhile, so that the
-order of the log is that of the table.
+from what is left. A writer that corrects or cancels a purchase has it for itself meanwhile, so that
+the order of the log is that of the table.
 """
 
 import random
@@ -23,7 +23,7 @@ from streamkit.testing import Comparison, Final, Writer
 
 Act = Callable[[Writer], Awaitable[None]]
 OPENING = 20
-"""What comes in of each product before anything else happens."""
+"""How many of each product come in before anything else happens."""
 
 
 class Traffic:
@@ -207,7 +207,7 @@ def _counts(final: Final) -> Iterator[Comparison]:
 
 
 def _orders(final: Final) -> Comparison:
-    """Compare the orders: each is of a fall below the threshold, and none is missing or too many.
+    """Compare the orders: each follows a fall below the threshold; none is missing or too many.
 
     How often the stock has fallen depends on how changes were folded into one; but what is low now
     has fallen or was new, and between two falls something must have come in or been given back.

@@ -1,7 +1,7 @@
 """The entities of the chat: what the items of its table look like.
 
-Written by the handlers alone are the login items and a membership's `user_name`; the counts stand
-beside their handlers.
+Only the handlers write the login items and a membership's `user_name`; the counts stand beside
+their handlers.
 """
 
 from datetime import datetime
@@ -63,7 +63,7 @@ class Membership(Entity, pk="SERVER#{server_id}", sk="USER#{user_id}"):
 
 
 class Message(Entity, pk="CHAT#{chat_id}", sk="MSG#{sent_at:%Y-%m-%dT%H:%M:%S.%f}#{number}"):
-    """Somebody has said something. Who knows the number alone finds it in the index."""
+    """Somebody has said something. A reader that knows only the number finds it in the index."""
 
     chat_id: str
     sent_at: datetime

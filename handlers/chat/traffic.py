@@ -1,6 +1,6 @@
 """The users of the chat, and what must follow from what they do.
 
-Who joins a server writes the name that was read a moment before, which may be an old one by then.
+A user who joins a server writes the name that was read a moment before, which may be old by then.
 """
 
 import random
@@ -74,7 +74,7 @@ class Traffic:
         self._messages.append(message.item_key)
 
     async def _unsay(self, writer: Writer) -> None:
-        """Delete one of the latest messages, of which one is the last of its chat."""
+        """Delete one of the latest messages; one of these is the last of its chat."""
         if self._messages:
             latest = range(len(self._messages))[-8:]
             await writer.delete(self._messages.pop(writer.rng.choice(latest)))

@@ -1,8 +1,8 @@
 """The entities of Big Time Deals: what the items of its table look like.
 
-Keys and index keys are built from fields. Written by the handlers alone are the set of all brands,
-messages (until their reader opens them), what pages a deal is on, the recent deals, and the
-aggregates, which stand beside their handlers.
+Keys and index keys are built from fields. Only the handlers write the set of all brands, messages
+(until their reader opens them), what pages a deal is on, the recent deals, and the aggregates,
+which stand beside their handlers.
 """
 
 from datetime import datetime

@@ -251,7 +251,7 @@ class Traffic:
         yield from _copies(final)
 
     def _brands(self, final: Final) -> Comparison:
-        """The counts on brands; what came before a brand did is not on it, so only steady ones."""
+        """Compare counts on steady brands: what came before its brand is not counted on it."""
         likes = Counter(like.brand for like in final[BrandLike])
         watches = Counter(watch.brand for watch in final[BrandWatch])
         found = {b.brand: (b.likes_count, b.watch_count) for b in final[Brand]}
@@ -339,7 +339,7 @@ def _copies(final: Final) -> Iterator[Comparison]:
 
 
 async def _replace(writer: Writer, item: Entity) -> bool:
-    """Put an item if there is one; say whether there was."""
+    """Put an item if there is one; return whether there was."""
     return await writer.write(Put(item).only_if(present))
 
 

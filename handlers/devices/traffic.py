@@ -81,7 +81,7 @@ class Traffic:
         return self._keys.pop(writer.rng.randrange(len(self._keys)))
 
     def _date(self, writer: Writer) -> datetime:
-        """Return a moment of the last days, or from where hours of warnings are just forgotten."""
+        """Return a moment of the last days, or near the time after which warnings are forgotten."""
         rng = writer.rng
         if rng.random() < 0.2:
             return writer.now - WARNINGS_KEPT - rng.uniform(-1, 1) * HOUR
@@ -106,7 +106,7 @@ class Traffic:
 
 
 def _warnings(final: Final) -> Comparison:
-    """Compare the hours that are kept; later ones than that are gone, or will be."""
+    """Compare the hours that are still kept; older ones are gone, or will be."""
     counts = Counter(
         (log.operator, bucket(log.date, "hour", tz="UTC"))
         for log in final[DeviceLog]
@@ -121,7 +121,7 @@ def _warnings(final: Final) -> Comparison:
 
 
 def _seen(device: str, logs: list[DeviceLog]) -> Seen:
-    """Say what must be known of a device; of logs of one second the larger key is the later."""
+    """Return what must be known of a device; in one second the larger key counts as later."""
     ordered = sorted(logs, key=lambda log: (log.date, log.state))
     first, last = ordered[0], ordered[-1]
     return Seen(

@@ -1,6 +1,6 @@
 """The entities of documents: a pointer, the parts that it points to, its history, and settings.
 
-Written by the handlers alone are `Version`, `SettingsCopy` and the field `version` of `Document`.
+Only the handlers write `Version`, `SettingsCopy` and the field `version` of `Document`.
 """
 
 from typing import Annotated
@@ -53,7 +53,7 @@ class Document(Composed, pk="DOCUMENT#{document_id}", sk="V0"):
 class Version(Composed, pk="DOCUMENT#{document_id}", sk="V{number}"):
     """A change of a document: what it pointed to since, by whom and when.
 
-    Of a document that was deleted there is neither title nor author, but the moment.
+    The version of a deletion has a moment, but neither title nor author.
     """
 
     number: Annotated[int, Field(ge=1)]

@@ -68,9 +68,9 @@ async def version_of(change: Edited | Gone, table: Table) -> Version:
 async def next_number(document_id: str, table: Table) -> int:
     """Return the number after the latest version's.
 
-    The document says it, unless it was deleted, or put anew since; then its history is looked at.
-    Nothing here is checked at the commit, which a busy document would hold up: that there is no
-    version of this number yet says it all.
+    The document says it, unless it was deleted, or put again since; then its history is looked at.
+    These reads are not checked at the commit, because a busy document would hold it up: it is
+    enough that there is no version of this number yet.
     """
     document = await table.get(Document.key(document_id=document_id), check=False)
     number = 1 + (document.version if document else 0)

@@ -25,7 +25,7 @@ class Traffic:
         self._keys: list[LogLine] = []
 
     async def open(self, writer: Writer) -> None:
-        """Take down the month."""
+        """Note the month."""
         self._month = writer.now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
     async def act(self, writer: Writer) -> None:

@@ -83,7 +83,7 @@ def keep(change: Expired[Order]) -> Send:
 
 @analytics.on
 def onward(change: Change[Order]) -> tuple[Send, Send]:
-    """Pass every change on to Kinesis, for whoever watches, and to the lake, for later."""
+    """Pass every change on to Kinesis, for live views, and to the lake, for later."""
     return Send(live, change.new), Send(lake, change.new)
 
 
@@ -103,7 +103,7 @@ def follow_rows(change: Change[Order]) -> Send:
 
 @search.on
 def follow_documents(change: Change[Order]) -> Send:
-    """Keep a document for each order, likewise."""
+    """Keep a document for each order; without an order there is no document."""
     return Send(documents, change.new, id=name_of(change))
 
 
@@ -112,7 +112,7 @@ def follow_documents(change: Change[Order]) -> Send:
 
 @notices.on
 def pick(change: Change[Order]) -> Send:
-    """Tell the warehouse of every change, of each order in its order."""
+    """Tell the warehouse of every change; those of one order arrive in order."""
     return Send(queue, change.new)
 
 

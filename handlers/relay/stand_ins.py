@@ -64,7 +64,7 @@ class StandIns:
 
     @property
     def transport(self) -> httpx.MockTransport:
-        """What HTTP requests of the sinks go through."""
+        """Return the transport of the sinks' HTTP requests."""
         receivers = {_HOOK_HOST: self.hook.answer, _SEARCH_HOST: self.index.answer}
         return httpx.MockTransport(lambda request: receivers[request.url.host](request))
 

@@ -25,7 +25,7 @@ class Traffic:
     """Customers and a shop.
 
     Args:
-        outside: returns what has arrived in real places; else the recorders tell.
+        outside: returns what has arrived in real places; without it, the recorders are read.
     """
 
     def __init__(self, outside: Callable[[], Arrived] | None = None) -> None:
@@ -104,7 +104,7 @@ class Traffic:
 class _History:
     """What became of each order, as the application's log and the table at the end say.
 
-    Every write is one of the revision before, so that counting them gives the revisions.
+    Every write is based on the revision before, so that counting the writes gives the revisions.
     """
 
     def __init__(self, final: Final) -> None:
@@ -132,9 +132,9 @@ class _History:
 
 
 def _by_order(arrived: Arrived, name: str, *, sort: bool) -> Counter[tuple[Any, ...]]:
-    """Count the orders that a place was told the same revisions of, in the same order.
+    """Count the orders by the revisions that a place was told of, in their order.
 
-    A deletion has no body, so that it says of which order it is by its id alone.
+    A deletion has no body, so that only its id says of which order it is.
     """
     revisions: dict[str, list[Any]] = defaultdict(list)
     arrivals = arrived.once(name)

@@ -31,7 +31,7 @@ class Star(Entity, pk="REPO#{owner}#{name}", sk="STAR#{user}"):
 
 
 class Issue(Entity, pk="REPO#{owner}#{name}", sk="ISSUE#{number:08d}"):
-    """An issue of a repository. Whoever deletes one takes it out of the counts."""
+    """An issue of a repository. One that is deleted leaves the counts."""
 
     owner: str
     name: str

@@ -38,7 +38,7 @@ class Traffic:
             await self._work_on_issue(writer, names)
 
     def expected(self, final: Final) -> Iterator[Comparison]:
-        """Count stars and issues again; numbers have no gaps but where one was deleted."""
+        """Count stars and issues again; the numbers that were given have no gaps."""
         stars = Counter((star.owner, star.name) for star in final[Star])
         yield final.compare(
             StarCount, [StarCount(owner=o, name=n, stars=count) for (o, n), count in stars.items()]

@@ -1,7 +1,6 @@
 """The entities of the school: what the items of its table look like.
 
-Written by the handlers alone are the two names on an enrolment; the counts stand beside their
-handlers.
+Only the handlers write the two names on an enrolment; the counts stand beside their handlers.
 """
 
 from typing import ClassVar

@@ -26,12 +26,12 @@ def student_of(enrolment: Enrolment) -> Key[Student]:
 
 @app.mirror(copies=enrolments_of_student, source=student_of, when=changed("name"), gone="delete")
 def copy_student_name(student: Student, enrolment: Enrolment) -> Set[Enrolment]:
-    """Keep the student's name on every enrolment; a student who leaves takes them along."""
+    """Keep the student's name on every enrolment; when the student leaves, these are deleted."""
     return Set(enrolment.item_key, student_name=student.name)
 
 
 def enrolments_of_sport(sport: Sport) -> Query[Enrolment]:
-    """Return who is enrolled for a sport; from the index, which trails the table."""
+    """Return the enrolments for a sport; from the index, which trails the table."""
     return Enrolment.query(index=Enrolment.by_sport, sport=sport.sport)
 
 
@@ -42,7 +42,7 @@ def sport_of(enrolment: Enrolment) -> Key[Sport]:
 
 @app.mirror(copies=enrolments_of_sport, source=sport_of, when=changed("name"))
 def copy_sport_name(sport: Sport, enrolment: Enrolment) -> Set[Enrolment]:
-    """Keep the sport's name on every enrolment; of a sport that is given up the name stays."""
+    """Keep the sport's name on every enrolment; the name of a sport that is given up stays."""
     return Set(enrolment.item_key, sport_name=sport.name)
 
 

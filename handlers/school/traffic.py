@@ -1,6 +1,6 @@
 """The school's office, and what must follow from what it does.
 
-Who is enrolled gets the names that were read a moment before, or none: either parent may have been
+An enrolment gets the names that were read a moment before, or none: either parent may have been
 renamed by then, or be gone.
 """
 

@@ -87,7 +87,7 @@ async def active_sessions(table: Table, username: str, now: datetime) -> int:
 
 @app.on
 def note_end(change: Removed[Session] | Expired[Session]) -> Put[SessionEnd]:
-    """Write down how a session ended: a deletion by TTL is told from any other."""
+    """Write down how a session ended: a deletion by TTL is told apart from others."""
     end = SessionEnd(
         token=change.old.token,
         username=change.old.username,
@@ -107,7 +107,7 @@ def sessions_of(change: Inserted[LogoutRequest] | Modified[LogoutRequest]) -> Qu
 def log_out_everywhere(
     change: Inserted[LogoutRequest] | Modified[LogoutRequest], to: Key[Session]
 ) -> Delete[Session]:
-    """End a session that is as old as the request; the index only knew its key.
+    """End a session that was made no later than the request; the index gives only its key.
 
     The condition looks at the session itself, so that one made since then stays, and no read is
     needed.
@@ -122,8 +122,9 @@ async def log_out_late(
 ) -> Delete[Session] | None:
     """End a session that the log-out has missed, because the index trails the table.
 
-    The read comes after the session was written. So whoever asks after the read finds the session
-    in the index, if that trails less than the stream; nothing has to be checked at the commit.
+    The read comes after the session was written. So a request that is made after the read finds
+    the session in the index, if that trails less than the stream; nothing has to be checked at the
+    commit.
     """
     request = await table.get(LogoutRequest.key(username=change.new.username), check=False)
     if request is None or request.at < change.new.created_at:

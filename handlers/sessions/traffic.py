@@ -165,7 +165,7 @@ def _lives(final: Final) -> dict[str, _Life]:
 
 
 def _one(possible: list[Reason], found: Reason | None) -> Reason:
-    """Return what was found if it may be: an expired one that is logged out ends either way."""
+    """Return what was found if it is possible: a session may have two possible ends."""
     return found if found in possible else possible[0]
 
 

@@ -138,7 +138,8 @@ class Chain:
     async def tip(self, position: str) -> Link | None:
         """Return the last link behind a position; None if none follows it.
 
-        Normally none follows, or one, if its writer died before it wrote its cursor.
+        Normally none follows, or one, if its writer died before it wrote its cursor. If none
+        follows `BEYOND`, the end of a shard that is gone, an empty link is returned.
         """
         if await self.objects.read(self.name(position)) is None:
             return self.link(position, position) if position == BEYOND else None

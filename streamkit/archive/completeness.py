@@ -133,7 +133,7 @@ async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> Arch
 def _created(shard: str) -> float:
     """Return when a shard was created, as its name says; a name of another form is always new.
 
-    One that is older than a moment needs no parent since then.
+    A shard that was created before a moment needs no parent since then.
     """
     found = _NAMED.match(shard)
     return int(found[1]) / 1000 if found else math.inf

@@ -37,7 +37,7 @@ class Contents:
     read: Callable[[int, int], Awaitable[bytes]]
 
     async def chunks(self, at: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes from one on."""
+        """Yield the bytes from an offset on, up to the end."""
         while at < self.size:
             chunk = await self.read(at, min(self.size, at + _CHUNK))
             if not chunk:
@@ -149,7 +149,7 @@ async def unzipped(file: Contents) -> AsyncGenerator[bytes, None]:
     """Yield what is in a gzip file, which may be several in a row.
 
     Raises:
-        ConfigurationError: it is none, or its end is missing.
+        ConfigurationError: it is no gzip file, or its end is missing.
     """
     unzip = zlib.decompressobj(wbits=31)
     try:
@@ -158,7 +158,7 @@ async def unzipped(file: Contents) -> AsyncGenerator[bytes, None]:
                 left = chunk
                 while left:
                     unzip = zlib.decompressobj(wbits=31) if unzip.eof else unzip
-                    yield unzip.decompress(left, _CHUNK)  # what is alike packs a thousandfold
+                    yield unzip.decompress(left, _CHUNK)  # repetitions are packed a thousandfold
                     left = unzip.unconsumed_tail or unzip.unused_data
         said = "" if unzip.eof else "its end is missing"
     except zlib.error as error:

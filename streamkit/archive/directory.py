@@ -127,7 +127,7 @@ class _Files:
 
 
 def _unless_missing(error: OSError) -> None:
-    """Raise why a folder cannot be listed; nothing was stored yet in one that is missing."""
+    """Raise why a folder cannot be listed; if it is missing, nothing was stored in it yet."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

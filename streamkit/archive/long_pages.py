@@ -169,7 +169,7 @@ class LongPages:
         )
 
     async def _judge(self, position: str, text: str) -> None:
-        """Say what it means that the archive does not lead on from a position.
+        """Decide what it means that the archive does not lead on from a position.
 
         Args:
             position: the archive has no link there, or one that cannot be read.
@@ -231,7 +231,7 @@ class LongPages:
         Raises:
             NotDecided: it was not found yet.
         """
-        iterator, self._look = self._look, ""  # if a call fails, the next look begins anew
+        iterator, self._look = self._look, ""  # if a call fails, the next look begins again
         iterator = iterator or await self._iterator(ShardIteratorType="TRIM_HORIZON")
         for _ in range(_LOOK_PAGES):
             page = await self._source.get_records(iterator)

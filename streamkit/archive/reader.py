@@ -27,7 +27,7 @@ _UNDECIDED_SECONDS = 30.0
 
 
 class LongReader(ShardReader):
-    """Reads a shard from wherever it is: the stream, or an archive that reaches further back."""
+    """Reads a shard from its stream, or from an archive that reaches further back."""
 
     def __init__(self, pages: LongPages, *parts: Any) -> None:
         super().__init__(pages, *parts)

@@ -28,7 +28,7 @@ class ReadLink:
     lines: Lines
 
     def behind(self, position: str) -> "ReadLink":
-        """Return what is behind a position up to which others have stored."""
+        """Return what is behind a position up to which other workers have stored."""
         if position <= self.link.after:
             return self
         last = max(self.link.last, position)

@@ -3,7 +3,7 @@
     forwards     from the shard's beginning       what an archive has, the history of an item
     backwards    from the end of the chain        a table as it was
 
-In: a chain. Out: its links. A walk decides nothing: what a gap means, its caller says. Memory holds
+In: a chain. Out: its links. A walk decides nothing: its caller says what a gap means. Memory holds
 the records of one link.
 """
 

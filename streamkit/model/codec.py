@@ -166,7 +166,7 @@ _IMAGE = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
 def is_short(value: int) -> bool:
-    """Return whether DynamoDB keeps all digits of an integer, whatever its trailing zeros."""
+    """Return whether an integer has so few digits that DynamoDB keeps all of them."""
     return -_FAR < value < _FAR
 
 

@@ -18,7 +18,7 @@ FROM: Final = "_sk_from"
 """On an item that a migration moved or made: which one, and a hash of its source's key."""
 PAIR: Final = "_sk_pair"
 """On an item that a migration moves, and on what became of it: which family, and which side. An
-update keeps it; what other code puts anew lacks it."""
+update keeps it; an item that other code puts again lacks it."""
 
 _NAME = f'"{COPY}"'.encode()
 _names = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -1,7 +1,7 @@
 """Items as they were read: a model that remembers the key that its item was read with.
 
 Copies remember it too, as long as the fields in the key stay the same. So an update goes to the
-item that was seen, whatever key its fields would build.
+item that was seen, even if its fields would build another key.
 """
 
 from collections.abc import Callable, Mapping

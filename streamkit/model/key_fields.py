@@ -32,7 +32,7 @@ class KeyFields:
         """Return the fields of these names.
 
         Raises:
-            DeclarationError: no key consists of them, whatever the entity is.
+            DeclarationError: they cannot be a key of any entity.
         """
         names = tuple(names)
         if not 1 <= len(names) <= MOST_FIELDS:

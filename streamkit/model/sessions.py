@@ -109,7 +109,7 @@ class HttpSession(AIOHTTPSession):  # type: ignore[misc]
     """The SDK's connections; those without a proxy or a certificate of their own share trust."""
 
     def _create_connector(self, proxy_url: str | None) -> Any:
-        """Return a connector, or from aiobotocore 3 on what has to be awaited for one."""
+        """Return a connector; from aiobotocore 3 on, something that returns it when awaited."""
         certificates = get_cert_path(self._verify) if self._verify else None
         if proxy_url or not certificates or self._cert_file:
             return super()._create_connector(proxy_url)

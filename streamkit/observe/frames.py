@@ -26,7 +26,7 @@ user's folder may have the name of one."""
 
 
 Note = Callable[[str, BaseException], None]
-"""Is told the name of a handler, and what it raised."""
+"""A function that is told the name of a handler, and what it raised."""
 
 _watcher: ContextVar[Note | None] = ContextVar("_watcher", default=None)
 

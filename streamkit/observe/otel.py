@@ -4,8 +4,8 @@ The SDK that the program sets up, as `opentelemetry-instrument` does, exports th
 the API's own instruments do nothing.
 
 Names follow OpenTelemetry's semantic conventions: dots for namespaces, and neither `_total` nor a
-unit in a name. Prometheus' own rules for OTLP add both again, so that the names there are those of
-`METRICS`, whichever way they took; the rules and dashboards of `deploy/` fit both.
+unit in a name. Prometheus' own rules for OTLP add both again, so that the names there are always
+those of `METRICS`; the rules and dashboards of `deploy/` fit both ways.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -55,7 +55,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _holds_data(value: Any) -> bool:
-    """Return True if a value is a model, a record or an attribute value, whatever its name is."""
+    """Return True if a value is a model, a record or an attribute value, under any name."""
     if isinstance(value, Mapping):
         return len(value) == 1 and not _TYPES.isdisjoint(value)
     kind = type(value)

@@ -110,7 +110,7 @@ def often(
 def _courses_of(loop: asyncio.AbstractEventLoop) -> dict[_Key, _Course]:
     courses = _courses.get(loop)
     if courses is None:
-        # A timer refers to its loop, and fields to what a handler was at: nothing would be freed.
+        # A timer refers to its loop, and fields to a handler's data: nothing would be freed.
         for closed in [one for one in _courses if one.is_closed()]:
             del _courses[closed]
         courses = _courses[loop] = {}

@@ -1,7 +1,7 @@
 """Compare a sample of the latest archived images with the table: is the archive what was written?
 
 In: an archive with the stream behind its end, and how many items. Out: how many were compared, and
-which differ. The sample are the keys with the smallest hashes, so every item has the same chance,
+which differ. The sample is the keys with the smallest hashes, so every item has the same chance,
 and one pass over all changes needs memory for the sample alone. Items that differ are looked at
 again with the changes that have come meanwhile: a table that is written to is no difference.
 """

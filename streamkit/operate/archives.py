@@ -73,8 +73,8 @@ async def verify_archive(
         app: the app.
         aws: open clients.
         since: epoch seconds; 0 for the whole archive.
-        sample: so many items are compared with the table, by their latest archived images.
-        show_keys: name those that differ by their keys, and not by hashes.
+        sample: how many items are compared with the table, by their latest archived images.
+        show_keys: name items that differ by their keys, and not by hashes of these.
         clock: for simulations.
 
     Raises:

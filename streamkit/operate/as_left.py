@@ -3,7 +3,7 @@
 In: a change of an archive. Out: one transaction with its effects, and with two conditions: each
 attribute of the change's new image is as it was, and the entity's other fields are still missing;
 and no changes of the item are parked for this handler. An item that has changed since has a later
-change, whose effects are in the table already: the old ones would go over them.
+change, whose effects are in the table already: the old ones would overwrite them.
 
 On failure: `passed` says why nothing was written. A second attempt is harmless, because the effects
 of a replay only say what is to be, and do not add up.

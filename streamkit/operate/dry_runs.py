@@ -1,4 +1,4 @@
-"""Say what handlers would make of a change, without running any that may do more than return it.
+"""Find what handlers would make of a change; those that may do more than return it are not run.
 
 In: an app with its listeners, and a record. Out: a text for each handler that listens: the effects
 that it returns, by their kinds, entities and fields, never their values. Handlers that are async or

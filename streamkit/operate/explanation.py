@@ -138,8 +138,9 @@ async def explain_item(
         history: read its changes in the app's archive, too: every object.
 
     Raises:
-        ConfigurationError: the table has a sort key and none is given, or the other way round; it
-            is missing or has no stream, or may not be described.
+        ConfigurationError: the table has a sort key and none is given, or the other way round; a
+            key is to be a number and is none; or the table is missing or has no stream, or may not
+            be described.
     """
     app, tables = await app_as_run(app, aws), await survey(app, aws)
     looking = _Looking(app, aws, tables, _wire(tables.table, pk, sk))

@@ -36,10 +36,11 @@ class FanOutStatus(JsonFields):
     """One fan-out; `waiting` counts later changes of the item, `since` is in epoch seconds.
 
     `parked` counts the `served` recipients for which the change was parked in queues of their own.
-    `failed`: it is retried later without help; `stuck`: it waits for a person. `share` of the
-    recipients are served, 0 to 1, `speed` are those of a second, `left` about how many seconds the
-    rest takes; None where that is not known: of a generator, of a mirror's copies, of an audience
-    that takes many calls to count; `speed` of a change that has waited for others of its item.
+    `failed`: it is retried later without help; `stuck`: it waits for a person. `share` is the part
+    of the recipients that are served, 0 to 1; `speed` is how many are served in a second; `left` is
+    about how many seconds the rest takes. They are None where that is not known: `share` and `left`
+    if the audience is a generator or a mirror's copies, or takes many calls to count; `speed` and
+    `left` if the change has waited behind others of its item.
     """
 
     queue: str
@@ -125,7 +126,7 @@ class Audiences:
         speed = queue.served / seconds if seconds > 0 else None
         if not size:
             return replace(one, served=queue.served, speed=speed)
-        rest = max(0, size - queue.served)  # others may have joined the audience meanwhile
+        rest = max(0, size - queue.served)  # more may have joined the audience meanwhile
         left_seconds = rest / speed if speed else None
         share = queue.served / (queue.served + rest) if queue.served + rest else None
         return replace(one, served=queue.served, share=share, speed=speed, left=left_seconds)

@@ -155,7 +155,7 @@ def _read_by(handler: Handler) -> Iterator[type[Entity]]:
 
 
 def _names_read(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
-    """Yield the names in `Order.key(...)`, `Order.query(...)` and `scan(Order)`, but in effects."""
+    """Yield the names in `Order.key(...)`, `Order.query(...)` and `scan(Order)`, not in effects."""
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and _is_effect(known.get(node.func.id)):
             return

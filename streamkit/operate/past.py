@@ -41,7 +41,7 @@ from streamkit.stream.reader import StreamPages
 _AT_ONCE = 4
 """Shards that are read side by side: each holds a link of its chain in memory."""
 TAIL_MAX = 50_000
-"""So many records behind the end of a chain are held in memory, to be read backwards."""
+"""At most so many records behind the end of a chain are held in memory, to be read backwards."""
 _EMPTY_MAX = 10
 """So many empty pages in a row are the tip: sparse shards were seen to need five."""
 _UNDECIDED_MAX = 4

@@ -1,7 +1,7 @@
 """Read what an idle consumer has still not done, and whether a worker of it is alive.
 
 In: an app and clients. Out: how many changes are parked, whether the consumer is paused, whether a
-worker of it sends heartbeats. All is read from the table, whichever process parked or paused.
+worker of it sends heartbeats. All is read from the table: any process may have parked or paused.
 """
 
 from collections.abc import Sequence

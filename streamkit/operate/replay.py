@@ -1,7 +1,7 @@
 """Replay: run handlers again for the changes of some time, from an archive, into the live table.
 
     bounded      `replayer`: some changes, each IF its item is still as the change left it
-    to the end   `replay_to_end`: all changes since a moment, in order, until it has done whatever
+    to the end   `replay_to_end`: all changes since a moment, in order, until it has done all that
                  the app has done; beside the live handlers
 
 In: an app with an archive, handlers, a range of time. Out: counts, and a list of what was passed

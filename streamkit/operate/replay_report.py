@@ -34,7 +34,7 @@ class ReplayWish:
 
     `allow` names handlers that may do what their declarations do not show to be harmless.
     `revision` is an attribute that never has the same value twice, such as a version: it is
-    compared like the others, and makes handlers right that look at the old image. With `keys` only
+    compared like the others, and allows handlers that look at the old image. With `keys` only
     items with these partition keys are replayed. `show_keys` lists keys as they are, and not as
     hashes. `to_end` runs all changes since then, in order, and not only until a moment. `units` are
     the write units a second that it may use; None is no limit.

@@ -194,7 +194,7 @@ def is_reached(position: str, live: Cursor | None) -> bool:
         return True
     if live.finished:
         return False  # the replay reads on to the end of the shard
-    # Of the change behind its position the app may have done the handler already.
+    # The app may have run the handler already for the change behind its position.
     begun = [mark.partition(":")[0] for mark in live.done]
     upto = max(begun, default=live.position)
     return upto == START or (position != START and position >= upto)

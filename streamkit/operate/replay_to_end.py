@@ -1,6 +1,6 @@
 """Replay to the end: all changes since a moment run again, in order, beside the live handlers.
 
-    begin    a consumer of its own, with a cursor for each shard; whichever process goes on raises
+    begin    a consumer of its own, with a cursor for each shard; a process that goes on raises
              its generation and takes the cursors, so that what an earlier one has sent is refused
     run      each shard's changes in order, parents first; effects and cursor in one transaction
     end      a shard is done once its cursor is nowhere behind the app's, which is read after the
@@ -9,12 +9,13 @@
 On the way a target may go back to what an older change made of it. It is right again at the end,
 because the last change of each item then ran here after it ran live, or will still run live. So it
 must not be given up half way (model `old_changes`): the consumer stays until the end is reached,
-`status` shows it, and the same command goes on with it. From whatever change it goes on, it ends
+`status` shows it, and the same command goes on with it. It may go on from any change: it ends
 right, as long as it gets to the end.
 
 In: handlers that say what is to be, and an app that workers run, in this version. Out: counts. On
-failure: see `replay_run`, which runs the changes. Nothing is passed over but records that nobody
-can read, and mirrors' changes with too many copies, which mirrors do not need to be right.
+failure: see `replay_run`, which runs the changes. Only two kinds of changes are passed over:
+records that cannot be read, and mirrors' changes with too many copies, which mirrors do not need
+to be right.
 """
 
 import uuid
@@ -116,7 +117,7 @@ class ReplayToEnd:
             return founded
         if newest.host != REPLAYING or newest.start != asked:
             raise ReplayRefused(self._other(newest))
-        # Other code begins anew: what the code before has done is gone over, change by change.
+        # Other code begins again: change by change, it overwrites what the code before has done.
         anew = newest.rewinding or newest.fingerprint != wanted
         begun = replace(newest, number=newest.number + 1, fingerprint=wanted, known=(wanted,))
         begun = replace(begun, rewinding=anew).noted(said)

@@ -2,9 +2,10 @@
 
 In: a handler. Out: why it may not, or the handler as a replay runs it: what cannot be seen in its
 declaration is seen when it runs, and refused then. A handler that only says what is to be (`Put`,
-`Set`, `Delete`, `AddToSet`, `RemoveFromSet`) may run for the change that its item still is of. What
-adds up is counted again by a rebuild. Results that follow from the old image, too, are wrong for an
-item that came back to an earlier image, unless an attribute that never repeats is compared as well.
+`Set`, `Delete`, `AddToSet`, `RemoveFromSet`) may run for a change whose item is still as that
+change left it. What adds up is counted again by a rebuild. Results that follow from the old image,
+too, are wrong for an item that came back to an earlier image, unless an attribute that never
+repeats is compared as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ LOOKS_BACK = "it looks at the old image: give --revision ATTRIBUTE, or --allow i
 
 
 NoteLarge = Callable[[str, Change[Any]], None]
-"""Is told of a handler and a change whose recipients do not fit in one transaction."""
+"""A function that is told of a handler and a change with recipients for several transactions."""
 
 
 class LooksBack(PoisonChange):

@@ -7,7 +7,7 @@ In: pages of old changes, and what a replay needs of its app (`ReplayParts`). Ou
 `writes` commits what handlers return; `dry-run` only counts it; `shadow` compares it with the
 table. Every change runs by itself: through the dispatcher and the commit loop of workers, with a
 fence of its own. Mirrors run for all changes, because they read the latest state and check it. A
-look at a replay to the end runs here, too: then no change is passed over.
+dry run of a replay to the end runs here, and `shadow`, too: then no change is passed over.
 
 On failure: a change that fails is counted, and the next one runs. A replay has no position: what
 was done may be done again, so one that was stopped is begun again. Memory holds a page of each

@@ -1,7 +1,7 @@
 """Restore a table as it was at a moment, into another table, from an archive.
 
     base       items as they are somewhere else: the app's table now, or an export; or nothing
-    changes    the new image of each change up to the moment, in order       (not above the table)
+    changes    the new image of each change up to the moment, in order       (not onto the table)
     undoing    the old image of each change after it, in the opposite order
 
 What is written last for an item is the old image of its first change after the moment; else the new
@@ -12,7 +12,7 @@ In: an app with an archive, the moment, and an empty table. Out: counts. Memory 
 items. On failure: nothing but the target is changed. A restore that was stopped is begun again with
 the same command: a mark in the target (or beside the app's control items) says what is being
 restored into it, and each transaction checks that the mark still names this run, so that one that
-stood still can write nothing later.
+was frozen can write nothing later.
 """
 
 import random

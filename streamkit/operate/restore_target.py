@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 class RestoreRefused(Refusal):
-    """A table cannot be restored so; nothing was changed. `reasons` are for people."""
+    """A table cannot be restored in this way; nothing was changed. `reasons` are for people."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RestoreWish:
 def check_wish(
     past: PastChanges, source: TableSchema, target: TableSchema, wanted: RestoreWish
 ) -> None:
-    """Refuse what would end wrong.
+    """Refuse a restore whose result would be wrong.
 
     Raises:
         RestoreRefused: with the reasons.
@@ -76,7 +76,7 @@ def check_wish(
 async def begin_restore(
     aws: Aws, tables: AppTables, target: TableSchema, stream: str, wanted: RestoreWish
 ) -> Fenced:
-    """Mark the target as this run's; continue a restore of the same that was stopped.
+    """Mark the target as this run's; continue the same restore if it was stopped.
 
     A target whose partition key is no string cannot hold a mark. Then it is in the table that holds
     the app's control items, under the target's name.

@@ -182,7 +182,7 @@ def _of_parked(queues: int, host: str) -> list[str]:
     if host == LAMBDA:
         text += (
             " (`streamkit parked redrive`, `streamkit parked discard`): functions park without a"
-            " generation, so --drop-parked could not tell old changes from those that are read anew"
+            " generation, so --drop-parked could not tell old changes from those read again"
         )
     else:
         text += ", or --drop-parked"

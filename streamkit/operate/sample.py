@@ -24,7 +24,7 @@ from streamkit.stream.decode import ImageDecoder
 from streamkit.stream.decode.keyed import trouble_of_key
 
 SAMPLE = 200
-"""Items at most that are read: one request."""
+"""At most this many items are read: one request."""
 
 
 _OF_BOTH = (

@@ -51,13 +51,13 @@ def _index(said: IndexShape, declared: IndexSchema, there: IndexSchema) -> Itera
     if types or (named and declared.keys != there.keys):
         yield (
             f"the keys {_text(declared.keys)} of the index {there.name}, and the table has"
-            f" {_text(there.keys)}: correct IndexShape(...), or make the index anew"
+            f" {_text(there.keys)}: correct IndexShape(...), or make the index again"
         )
     carried = (declared.projection, declared.included)
     if carried != (there.projection, there.included):
         yield (
             f"that the index {there.name} carries {_carries(declared)}, and it carries"
-            f" {_carries(there)}: correct project= in IndexShape(...), or make the index anew"
+            f" {_carries(there)}: correct project= in IndexShape(...), or make the index again"
         )
 
 

@@ -112,7 +112,7 @@ def worst_lag(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float |
     """Return the largest lag; None if there is no shard, or the lag of one is unknown."""
     seconds = [lags[name].seconds for name, cursor in cursors.items() if not is_over(cursor)]
     if cursors and not seconds:
-        return 0.0  # its app has taken its handler over on all of them
+        return 0.0  # the app has taken this consumer's handler over on all of them
     known = [value for value in seconds if value is not None]
     return max(known) if known and len(known) == len(seconds) else None
 

@@ -38,13 +38,12 @@ class Sighting:
     """A change of the item in the stream, or in the archive.
 
     `states` says for each consumer what became of it: `parked for` or `stuck for` some handlers;
-    `done`, if the written position, or on Lambda the item's high-water mark, is past it; `before
-    its start`; `its app's`, if the app has taken its handler over there; `to come`, if they are not
-    past it; `unknown`. A position without effects is written
-    a minute later, on a quiet shard an hour later. `origin` says what wrote it, such as `handler`,
-    or `origin only`: no handler receives such a change. `runs` are the handlers of the app as it is
-    now that listen to such a change, as `consumer/handler`. `makes` says what each would make of
-    it, if that was asked for.
+    `done`, if the written position, or on Lambda the item's high-water mark, is past it; `to come`,
+    if that is not past it; `before its start`; `its app's`, if the app has taken its handler over
+    there; `unknown`. A position without effects is written a minute later, on a quiet shard an hour
+    later. `origin` says what wrote it, such as `handler`, or `origin only`: no handler receives
+    such a change. `runs` are the handlers of the app as it is now that listen to such a change, as
+    `consumer/handler`. `makes` says what each would make of it, if that was asked for.
     """
 
     shard: str

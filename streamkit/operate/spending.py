@@ -29,7 +29,7 @@ _SURE = 2.0
 class Spending:
     """What one consumer uses; `units` are units a day, by kind: `read`, `write` and `stream`.
 
-    `seconds` is how long the sample of the worker that has counted longest is. `error` is the share
+    `seconds` is the length of the longest sample of a worker. `error` is the share
     by which the dollars may be off, as the parts of the samples differ; None if there is one part.
     """
 

@@ -42,7 +42,7 @@ from streamkit.progress.operation import Audit
 from streamkit.worker.joined_app import app_as_run
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
-"""Ten heartbeats by default; whether a worker is dead is judged by other workers' own clocks."""
+"""Fifteen heartbeats by default; other workers judge by their own clocks which one is dead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ UNREAD = "unread"
 """The state of a shard that has no cursor."""
 _SHARDS_AT_ONCE = 8
 _ASKED_MAX = 50
-"""Parents whose children are listed; of any further parent it is known only that it has some."""
+"""At most this many parents are asked for their children; any other is only known to have some."""
 _ASK_SECONDS = 0.25
 
 

@@ -1,7 +1,7 @@
 """Remember the newest sequence of each id that one open sink delivered lately. Pure.
 
 Some receivers cannot tell all sequences apart. With this memory, what one worker sends stays in
-order even so, also when handlers or parked changes overtake each other.
+order nevertheless, also when handlers or parked changes overtake each other.
 """
 
 from streamkit.sinks.sink import Delivery

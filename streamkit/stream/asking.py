@@ -49,7 +49,7 @@ class AskRate:
     _not_before: float = 0.0
 
     def may_ask(self) -> bool:
-        """Take a turn now, if there is one; return whether."""
+        """Take a turn now, if there is one; return whether there was."""
         now = anyio.current_time()
         while self._asked and now - self._asked[0] >= _WINDOW_SECONDS:
             self._asked.popleft()

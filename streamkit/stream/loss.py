@@ -80,7 +80,7 @@ async def settle_loss(lost: RetentionLost, policy: OnLoss, table: "Table") -> bo
     """Apply the policy once; return whether to go on.
 
     Raises:
-        Exception: whatever the app's hook raises.
+        Exception: the error of the app's hook.
     """
     if policy == "halt":
         return False
@@ -105,15 +105,15 @@ class Losses:
     _pauses: dict[str, float] = field(default_factory=dict)
 
     async def settle(self, lost: RetentionLost) -> float | None:
-        """Settle a loss; return None to go on, or seconds after which a failed hook is asked again.
+        """Settle a loss; return None to go on, or the seconds until a failed hook is called again.
 
         The caller that goes on writes `lost` into the cursor with its next commit, which makes it
         durable.
 
         Raises:
-            RetentionLost: the same, if the policy is to halt.
+            RetentionLost: the loss itself, if the policy is to halt.
         """
-        try:  # A hook is the app's code: the shard waits for it, whatever the hook raises.
+        try:  # A hook is the app's code: the shard waits for it, whichever error it raises.
             goes_on = await settle_loss(lost, self.policy, self.table)
         except Exception:
             first, longest = _PAUSE_SECONDS

@@ -139,7 +139,7 @@ class ReadProgress:
         return self.position == START and not self.seen and self._is_fresh() and not had_time
 
     def loss(self, text: str, *, gone: bool = False) -> RetentionLost:
-        """Return the error of a loss; `gone` says that the stream has the shard no more."""
+        """Return the error of a loss; `gone` says that the stream no longer has the shard."""
         certain = gone and self.half_done
         known, now = self._read_up_to, self.clock.time()
         early = self._is_young() and not gone

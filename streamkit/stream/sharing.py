@@ -1,8 +1,8 @@
 """Shared reads: the consumers of one process read a shard's pages once for all of them.
 
-After one consumer has read with an iterator, others that hold it get the page from memory. A reader
-that opens a shard gets a shared iterator instead of a new one if everything after its position is
-in memory, or still to be read at the *tail*.
+After one consumer has read with an iterator, the other ones that hold it get the page from memory.
+A reader that opens a shard gets a shared iterator instead of a new one if everything after its
+position is in memory, or still to be read at the *tail*.
 
       page ──► page ──► page ──► tail        the tail is read by the first reader that comes,
        ▲                 ▲                   one call at a time; a reader that waits there is

@@ -211,7 +211,7 @@ class Harness(Rig):
             self._run(redrive(one, self._aws))
 
     def _judge(self, parks: bool | str) -> None:
-        """Compare what is parked anew with what the test expects."""
+        """Compare what was parked since the last look with what the test expects."""
         if self._lenient:
             return
         new = [one for one in self.parked() if (one.queue, one.position) not in self._known]

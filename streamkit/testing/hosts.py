@@ -171,7 +171,7 @@ class Function:
             self.quiet = 0 if counts["done"] else self.quiet
 
     async def _waits_for_a_try(self, environment: Environment) -> bool:
-        """Return whether a parked queue is tried again soon, by whichever process's clock."""
+        """Return whether a parked queue is tried again soon, by the clock of any process."""
         soon = self.world.clock.time() + _SOON_SECONDS
         queues = await parked_queues(environment.store)
         return any(not queue.stuck and queue.due <= soon for queue in queues)

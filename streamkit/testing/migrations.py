@@ -68,7 +68,7 @@ class Fire:
 
     Attributes:
         crash: a process that runs the migration is told to die at one of its next calls.
-        freeze: a process is frozen for a minute.
+        freeze: a process is frozen; it thaws some thirty acts later, on average.
         split: a shard splits.
         roll: every shard is closed and followed by a child.
         pause: seconds between two acts, at most.

@@ -20,7 +20,7 @@ complete before the host's name lets a worker take one.
 
 **To Lambda.** A new mapping begins at the oldest record, and an event does not contain its shard.
 (1) While the workers run, the mover reads what they have done, and raises the mark of each item to
-its last change that lies before its shard's position: this stays true, whatever follows. (2) The
+its last change that lies before its shard's position: this stays true in any case. (2) The
 workers are stopped. The mover begins a new generation and takes every cursor in it; this shuts out
 workers that only seemed to be dead: the positions are final. (3) The marks are raised to these
 positions. If only some handlers are done with a change, its mark names them, as its cursor did; a

@@ -73,7 +73,7 @@ async def join_handler(
     lease_seconds: float = 7.0,
     clock: Clock | None = None,
 ) -> Joined:
-    """Let an app go on with a handler where that has come to as a consumer of its own.
+    """Let an app take over a handler at the point that it has reached as a consumer of its own.
 
     Args:
         app: the version of the app that declares the handler without a start.
@@ -163,7 +163,7 @@ class _Join:
             MoveRefused: the handler is behind, or something of it is parked or half done.
             LeaseLost: one of the consumers has changed meanwhile.
         """
-        # Also where a run before this one stood still: its decision is refused from here on.
+        # Also if an earlier run has done this already: its decision is refused from here on.
         theirs = await begin_move(self.own, theirs, JOINING, self._said("stands still"))
         try:
             await capture(self.own, theirs, read=False, stopped=True)
@@ -185,7 +185,7 @@ class _Join:
             await withdraw_rewind(self.store, asked)
             raise MoveRefused(reasons)
         ahead = await self._mark(asked, mine, done)
-        # One write of both consumers. Before it, the version of before may go on; after it, the
+        # One write of both consumers. Before it, the old version may go on; after it, the
         # handler's consumer never runs again, and the app runs the handler.
         started = next_generation(asked, self.app.fingerprint(), self.app.handlers)
         started = started.noted(self._said("joined"))
@@ -242,11 +242,12 @@ class _Join:
 
 
 def apart(mine: Mapping[str, Cursor], done: Mapping[str, Cursor]) -> tuple[list[str], list[str]]:
-    """Return in which shards a handler is behind its app, or half done, and ahead by all of one.
+    """Return the shards in which a handler is behind its app, and those of which it is ahead.
 
-    Both must know the same shards: the app would read all of a shard that the handler alone knows,
-    and no process would read for the handler what the app alone has finished. A shard that is
-    older than all that the other one knows does not count.
+    Half done counts as behind; ahead means by the whole shard. Both must know the same shards: the
+    app would read all of a shard that the handler alone knows, and no process would read for the
+    handler what the app alone has finished. A shard that is older than all that the other consumer
+    knows does not count.
 
     Args:
         mine: the app's cursors.

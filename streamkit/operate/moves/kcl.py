@@ -61,6 +61,7 @@ async def import_leases(
 
     Raises:
         MoveRefused: the result would be wrong; nothing has changed.
+        ConfigurationError: a table is missing or may not be read, or `leases` holds no leases.
     """
     clock = clock or SystemClock()
     tables = await survey(app, aws)

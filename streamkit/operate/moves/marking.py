@@ -208,6 +208,9 @@ class Marking:
         """Name, in its item's mark, the handlers that are done with the change after a cursor.
 
         Such a change was committed for some of its handlers only.
+
+        Raises:
+            MoveRefused: the shard does not have the change, or another mover is the current one.
         """
         shard, (position, *_) = self._shard(cursor.name), _positions(cursor.done)
         while not shard.ahead and await self._read(shard, position):

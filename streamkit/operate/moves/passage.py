@@ -20,7 +20,7 @@ from streamkit.stream.listing import is_gone, list_shards
 from streamkit.stream.reader import ShardReader, StreamPages
 
 TIP_PAGES = 10
-"""So many empty pages in a row count as the tip; see `stream.reader`."""
+"""So many empty pages in a row count as the tip; see `stream.read_progress`."""
 _EMPTY_PAUSE = 0.25
 """All readers of a shard together may make five calls a second."""
 _AT_ONCE = 16
@@ -29,7 +29,7 @@ Take = Callable[[Sequence[Record]], Awaitable[None]]
 
 
 def open_reader(aws: Aws, arn: str, shard: str, clock: Clock, rng: random.Random) -> ShardReader:
-    """Return a reader of a shard that begins at its oldest record, whatever was trimmed before."""
+    """Return a reader of a shard that begins at its oldest record; trimmed ones are no loss."""
     return ShardReader(StreamPages(aws), arn, Cursor(shard), clock, rng)
 
 

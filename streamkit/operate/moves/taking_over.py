@@ -67,6 +67,7 @@ async def take_over(
 
     Raises:
         MoveRefused: the handler cannot be taken over.
+        ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
     store = await open_store(app, aws)
@@ -99,7 +100,7 @@ class _Run:
             if theirs.host == TAKEN:
                 return
             if self.name in marks_of(newest.joins):
-                # Workers of the generations before are shut out: they know nothing of the join.
+                # Workers of earlier generations are shut out: they know nothing of the join.
                 # After a death some go on until their leaders notice. Their shards are not taken.
                 await capture(self.own, theirs, read=False)
                 await capture(self.store, newest, read=False)
@@ -179,11 +180,11 @@ class _Run:
         return replace(found, ended=True)
 
     def _turns(self, theirs: Generation, then: Generation, lister: Cursor) -> list[Action]:
-        """Return the actions that turn H's consumer, IF its lister has made nothing since.
+        """Return the actions that change the handler's consumer, IF its lister made nothing since.
 
-        A worker of the generation before may lead it, which knows nothing of this. Its lister is
-        shut out from here on. Otherwise it would make the cursor of a new root on which the app
-        runs H from its birth.
+        Its leader may be a worker of the generation before, which knows nothing of the join. So its
+        lister is shut out from here on. Otherwise it would make the cursor of a new root, on which
+        the app runs the handler from the beginning.
         """
         shut_out = self.own.space.update("cursor", LISTER)
         shut_out.sets["generation"] = {"N": str(then.number)}

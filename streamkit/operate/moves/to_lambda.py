@@ -64,6 +64,7 @@ async def move_to_lambda(
 
     Raises:
         MoveRefused: the result would be wrong, or workers are still alive; nothing has changed.
+        ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables = await survey(app, aws)

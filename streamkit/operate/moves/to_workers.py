@@ -63,6 +63,7 @@ async def move_to_workers(
     Raises:
         MoveRefused: the result would be wrong; nothing has changed.
         RetentionLost: the stream was trimmed faster than it was read.
+        ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables = await survey(app, aws)

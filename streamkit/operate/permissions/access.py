@@ -57,8 +57,9 @@ Patterns = frozenset[str] | None
 class Access:
     """What is needed on the app's table, on other tables, and on indexes.
 
-    It includes what migrations read and write; `migrated` has the keys of that in tables that they
-    copy to: a worker does for new changes what the migration does for items that exist already.
+    It includes what migrations read and write. `migrated` has, for each table that they copy to,
+    the keys there: a worker does for new changes what the migration does for items that exist
+    already.
     `completions`: records of completed changes are read and written; `notes` is what could not be
     narrowed.
     """

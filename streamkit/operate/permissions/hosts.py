@@ -69,8 +69,8 @@ def policy_for(
             commands do, redrives included.
         place: the account and Region.
         function: the name of the Lambda function, for its log group.
-        leading_keys: restrict partition keys to patterns; without, any item is allowed, as where
-            partition keys are binary.
+        leading_keys: restrict partition keys to patterns; if false, any item is allowed, which is
+            needed where partition keys are binary.
         leases: the lease table of a KCL, for an operator that will import it.
         keys_from: what says which items are chosen, for a migration that will read it.
     """

@@ -1,4 +1,4 @@
-"""Compute what a delivery to each kind of sink needs, an archive, and a list of keys. Pure.
+"""Compute the permissions for each kind of sink, for an archive, and for a list of keys. Pure.
 
 In: a sink, and the account and Region of the app. Out: a statement for a sink of AWS; None for a
 sink that IAM does not protect, or that is the user's own.

@@ -38,7 +38,7 @@ class BrowserRequest:
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Return form fields; of a field that is given twice the last one, of too many none."""
+    """Return form fields; the last one of two with one name; none if there are too many."""
     try:
         found = parse_qs(text, max_num_fields=_FIELDS_MAX)
     except ValueError:
@@ -53,7 +53,7 @@ class Gate:
     token: str | None = None
 
     def admits(self, request: BrowserRequest) -> bool:
-        """Return whether a request may see the page; the comparison takes the same time always."""
+        """Return whether a request may see the page; the comparison always takes the same time."""
         if self.token is None:
             return True
         given = _token_of(request.headers.get("authorization", ""))

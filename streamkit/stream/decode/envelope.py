@@ -102,7 +102,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def sequence_number(self) -> str:
-        """Return the sequence number as it was sent: `AFTER_SEQUENCE_NUMBER` takes it so."""
+        """Return the sequence number as it was sent: `AFTER_SEQUENCE_NUMBER` takes this form."""
         return self.dynamodb.sequence_number
 
     @property
@@ -155,7 +155,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 class Page(Struct, frozen=True):
     """One `GetRecords` reply; without a next iterator the shard is read to its end.
 
-    `read_at` is when it was read, in epoch seconds; 0 for a moment ago. `marked` is false if no
+    `read_at` is when it was read, in epoch seconds; 0 means just now. `marked` is false if no
     item in it carries an origin or is a copy. `flawed` says that a record cannot be read.
     """
 

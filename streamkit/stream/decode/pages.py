@@ -1,4 +1,4 @@
-"""Pages: records from `GetRecords` and Lambda, whatever is wrong with one of them.
+"""Pages: records from `GetRecords` and Lambda, even if some of them cannot be read.
 
 In: a reply's body, or records in JSON. Out: records in their order. All are read in one pass. If
 that fails, or the result makes no sense, they are read one by one; a record that cannot be read
@@ -151,7 +151,7 @@ def _unreadable(piece: Raw, flaw: str) -> Record:
             new_image=piece,
         ),
         event_name="UNREADABLE",
-        # streamkit's own writes must not lead to more writes, whatever AWS calls them.
+        # streamkit's own writes must not lead to more writes, even if they cannot be read.
         flaw="" if own else flaw,
     )
 

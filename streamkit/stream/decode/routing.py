@@ -85,8 +85,8 @@ class Router:
         entities: the app's entities.
         schema: the table's keys, and its type attribute if it has one.
         control_prefix: the prefix of control items' partition keys.
-        named: entities that are only written or read: their items are told from those of others,
-            but if one has the keys, or the type, of another, its items belong to the other.
+        named: entities that are only written or read. Their items are told apart, too; but if one
+            of them has the keys, or the type, of another entity, its items belong to the other.
 
     Raises:
         DeclarationError: two entities cannot be told apart.
@@ -173,7 +173,7 @@ def _by_keys(
             pk = keys[pk_name][pk_type]
         except KeyError:  # not a record of this table
             text = keys[pk_name].get("S", "") if pk_name in keys else ""
-            # Taken for the application's, each heartbeat would be traffic, and no shard quiet.
+            # As the application's, each heartbeat would count as traffic, and no shard as quiet.
             return CONTROL if text.startswith(control_prefix) else None
         if has_bytes:
             pk = key_text(keys[pk_name])
