@@ -171,7 +171,7 @@ class Writers:
 
     @property
     def made(self) -> int:
-        """How many writes are made; those that fill the table at the beginning do not count."""
+        """Return how many writes are made, without those that fill the table at the beginning."""
         return 0 if self._opening is None else len(self.log) - self._opening
 
     @property

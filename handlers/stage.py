@@ -85,7 +85,7 @@ class Process:
 
     @property
     def changes(self) -> int:
-        """How many changes its handlers were run for."""
+        """Return how many changes its handlers were run for."""
         workers = getattr(self.worker, "workers", [self.worker])
         dispatchers = [worker.dispatcher for worker in workers if worker]
         return sum(dispatcher.counts.changes for dispatcher in dispatchers if dispatcher)
@@ -156,7 +156,7 @@ class Stage:
 
     @property
     def changes(self) -> int:
-        """How many changes all workers have handled; those a worker died in are handled again."""
+        """Return how many changes all workers handled; those a worker died in are handled again."""
         return sum(process.changes for process in self.processes)
 
 

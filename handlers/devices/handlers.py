@@ -89,7 +89,7 @@ class Seen(Aggregate[DeviceLog], pk="SEEN#{device}", sk="SEEN#{device}"):
 def notify(
     change: Inserted[DeviceLog] | Modified[DeviceLog],
 ) -> Put[Notification] | None:
-    """Tell a supervisor of a log that was escalated to them; of each one once."""
+    """Tell a supervisor of a log that was escalated to them, once for each log."""
     log = change.new
     if log.escalated_to is None:
         return None

@@ -117,5 +117,5 @@ class OrderItem(Entity, pk="ORDER#{order_id}#ITEM#{item_id}", sk="ORDER#{order_i
 
     @property
     def amount(self) -> Decimal:
-        """What the line costs."""
+        """Return what the line costs."""
         return self.price * self.quantity

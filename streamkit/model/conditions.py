@@ -113,7 +113,7 @@ class AsRead:
 
     @property
     def terms(self) -> list[ConditionBase]:
-        """The same as one condition for each attribute."""
+        """Return the same as one condition for each attribute."""
         there = {name: self.item[name] for name in self.names if name in self.item}
         return as_it_was(self.names, decode_item(there))
 

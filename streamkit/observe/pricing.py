@@ -53,27 +53,27 @@ class Rates(Protocol):
 
     @property
     def heartbeat(self) -> float:
-        """Seconds between two heartbeats."""
+        """Return the seconds between two heartbeats."""
 
     @property
     def look_interval(self) -> float:
-        """Seconds between two readings of the other workers' heartbeats."""
+        """Return the seconds between two readings of the other workers' heartbeats."""
 
     @property
     def list_interval(self) -> float:
-        """Seconds between two listings; directories are read once in ten of them."""
+        """Return the seconds between two listings; directories are read once in ten of them."""
 
     @property
     def checkpoint_interval(self) -> float:
-        """Seconds until a position without effects is written."""
+        """Return the seconds until a position without effects is written."""
 
     @property
     def poll_floor(self) -> float:
-        """The pause after a page with changes."""
+        """Return the pause after a page with changes."""
 
     @property
     def poll_ceiling(self) -> float:
-        """The longest pause, on a quiet shard."""
+        """Return the longest pause, on a quiet shard."""
 
 
 class Flushes(Protocol):
@@ -81,11 +81,11 @@ class Flushes(Protocol):
 
     @property
     def seconds(self) -> float:
-        """The seconds after which a link is stored although it is not full."""
+        """Return the seconds after which a link is stored although it is not full."""
 
     @property
     def size(self) -> int:
-        """The compressed bytes after which it is stored at once."""
+        """Return the compressed bytes after which it is stored at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class Cost:
 
     @property
     def dollars_each(self) -> float:
-        """Dollars a month for one of them, without the free tier."""
+        """Return the dollars a month for one of them, without the free tier."""
         return self.units * HOURS * _PRICES[self.kind]
 
     @property
     def dollars(self) -> float:
-        """Dollars a month for all of them, without the free tier."""
+        """Return the dollars a month for all of them, without the free tier."""
         return self.dollars_each * self.count
 
 
@@ -127,17 +127,17 @@ class CostEstimate:
 
     @property
     def dollars(self) -> float:
-        """Dollars a month in total, before the free tier."""
+        """Return the dollars a month in total, before the free tier."""
         return sum(cost.dollars for cost in self.costs)
 
     @property
     def dollars_a_day(self) -> float:
-        """Dollars a day in total, before the free tier."""
+        """Return the dollars a day in total, before the free tier."""
         return self.dollars * 24 / HOURS
 
     @property
     def free(self) -> float:
-        """Dollars a month that the free tier takes off, if nothing else in the account uses it."""
+        """Return the dollars a month that the free tier saves, if nothing else in the account uses it."""
         calls = sum(c.units * c.count for c in self.costs if c.kind == "stream") * HOURS
         return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 

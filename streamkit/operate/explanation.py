@@ -109,7 +109,7 @@ class Explanation(JsonFields):
 
     @property
     def waiting(self) -> tuple[Listening, ...]:
-        """The handlers for which changes of the item are parked."""
+        """Return the handlers for which changes of the item are parked."""
         return tuple(one for one in self.listening if one.state in ("parked", "stuck"))
 
 

@@ -41,7 +41,7 @@ class Spending:
 
     @property
     def dollars(self) -> float:
-        """Dollars a day, without the free tier."""
+        """Return the dollars a day, without the free tier."""
         return sum(units * DOLLARS[kind] for kind, units in self.units.items())
 
     def to_dict(self) -> dict[str, Any]:

@@ -102,12 +102,12 @@ class Status:
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
-        """The shards that have lost records, or may have, whether passed over or not."""
+        """Return the shards that have lost records, or may have, passed over or not."""
         return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
 
     @property
     def undecided_shards(self) -> tuple[str, ...]:
-        """The shards of which the archive has not decided yet whether records are lost."""
+        """Return the shards of which the archive has not decided yet whether records are lost."""
         return tuple(s.name for s in self.shards if s.lag == "undecided")
 
     def to_dict(self) -> dict[str, Any]:

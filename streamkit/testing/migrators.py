@@ -34,7 +34,7 @@ class Migrators:
 
     @property
     def alive(self) -> list[Process]:
-        """The processes that have not died, in the order in which they were started."""
+        """Return the processes that have not died, in the order in which they were started."""
         return list(self._alive.values())
 
     def fill(self, group: anyio.abc.TaskGroup, processes: int) -> None:

@@ -45,17 +45,17 @@ class RigWorker:
 
     @property
     def runs(self) -> bool:
-        """Whether a worker was started, and neither stopped nor dropped since."""
+        """Return whether a worker was started, and neither stopped nor dropped since."""
         return self._task is not None
 
     @property
     def has_ended(self) -> bool:
-        """Whether no worker runs any more, because it was killed or has raised an error."""
+        """Return whether no worker runs any more: it was killed, or has raised an error."""
         return self._task is None or self._task.done()
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the worker's process is frozen."""
+        """Return whether the worker's process is frozen."""
         return self.process.frozen is not None
 
     def is_idle(self, pages: int) -> bool:

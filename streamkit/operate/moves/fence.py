@@ -86,7 +86,7 @@ class MoveFence:
 
     @property
     def refusal(self) -> MoveRefused:
-        """The error to raise when another mover is the current one, or none is."""
+        """Return the error to raise when another mover is the current one, or none is."""
         return MoveRefused([OVERTAKEN])
 
     @property

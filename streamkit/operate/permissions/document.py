@@ -52,7 +52,7 @@ class IamPolicy:
 
     @property
     def size(self) -> int:
-        """Its characters as IAM counts them for its quotas."""
+        """Return the number of its characters as IAM counts them for its quotas."""
         return len(msgspec.json.encode(self.to_dict()).decode())
 
 

@@ -195,7 +195,7 @@ class _Building:
 
     @property
     def _sweeps(self) -> bool:
-        """Whether this host deletes the items that rebuilds of aggregates leave.
+        """Return whether this host deletes the items that rebuilds of aggregates leave.
 
         The leading worker does, the scheduled function, and an operator that deletes a consumer.
         """
