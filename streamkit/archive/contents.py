@@ -37,7 +37,11 @@ class Contents:
     read: Callable[[int, int], Awaitable[bytes]]
 
     async def chunks(self, at: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes from an offset on, up to the end."""
+        """Yield the bytes from an offset on, up to the end.
+
+        Raises:
+            ConfigurationError: it cannot be read, has changed or has become shorter.
+        """
         while at < self.size:
             chunk = await self.read(at, min(self.size, at + _CHUNK))
             if not chunk:
@@ -74,7 +78,11 @@ class Contents:
 
 
 async def lines_of(chunks: AsyncIterable[bytes], source: str) -> AsyncGenerator[bytes, None]:
-    """Yield the lines in chunks of bytes."""
+    """Yield the lines in chunks of bytes.
+
+    Raises:
+        ConfigurationError: a line is longer than any line may be.
+    """
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")

@@ -122,7 +122,12 @@ def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
 
 
 def decode_number(text: str) -> int | Decimal:
-    """Return an `int` when the number is integral, else a `Decimal`; never rounded."""
+    """Return an `int` when the number is integral, else a `Decimal`; never rounded.
+
+    Raises:
+        ValueError: the text is not a number that DynamoDB stores.
+        ArithmeticError: it has more than 38 digits, or is out of range.
+    """
     # DynamoDB nearly always sends one of the first two cases; they only save time.
     if len(text) < _DIGITS:
         digits = text.removeprefix("-")

@@ -80,7 +80,11 @@ class When:
 
 
 def changed(*fields: str) -> When:
-    """Hold if any of the fields differs between the images, or if there is only one image."""
+    """Hold if any of the fields differs between the images, or if there is only one image.
+
+    Raises:
+        DeclarationError: no field is named.
+    """
     if not fields:
         raise DeclarationError(f"{Declaration.here('changed()')}: name the fields")
 
@@ -112,6 +116,9 @@ def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
 
     `below` or `above` is a number, a date, or any value that is ordered like the field. A field
     without a value is neither below nor above.
+
+    Raises:
+        DeclarationError: not exactly one of `below` and `above` is given.
     """
     if (below is None) == (above is None):
         here = Declaration.here(f"crossed({field!r})")

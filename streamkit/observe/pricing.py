@@ -137,7 +137,7 @@ class CostEstimate:
 
     @property
     def free(self) -> float:
-        """Return the dollars a month that the free tier saves, if nothing else in the account uses it."""
+        """Return the dollars a month that the free tier saves, if nothing else uses it."""
         calls = sum(c.units * c.count for c in self.costs if c.kind == "stream") * HOURS
         return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 

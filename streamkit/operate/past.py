@@ -182,7 +182,12 @@ class PastChanges:
         return LongReader(pages, self.arn, begin, self.clock, self._rng)
 
     async def read(self, reader: LongReader) -> AsyncIterator[Page]:
-        """Yield the pages of a reader that have records, up to the tip or the end of its shard."""
+        """Yield the pages of a reader that have records, up to the tip or the end of its shard.
+
+        Raises:
+            RetentionLost: the archive lacks records, and losses are not allowed.
+            NotDecided: the archive does not say what became of trimmed records.
+        """
         empty = undecided = 0
         while not reader.ended and empty < _EMPTY_MAX:
             try:

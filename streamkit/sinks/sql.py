@@ -105,6 +105,9 @@ class SqlTable:
         """Return the statement that creates the table, for use in a migration tool.
 
         `dialect` is `postgresql` or `sqlite`.
+
+        Raises:
+            ConfigurationError: SQLAlchemy is not installed, or the dialect is another one.
         """
         with needs("sql"):
             from sqlalchemy.dialects import postgresql, sqlite

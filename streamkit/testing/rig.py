@@ -235,7 +235,11 @@ class Rig:
         self.world.control.roll(self.app.table)
 
     def archive(self) -> MemoryArchive:
-        """Return the app's archive, which is in memory here, even if it is declared as another."""
+        """Return the app's archive, which is in memory here, even if it is declared as another.
+
+        Raises:
+            ConfigurationError: the app has no archive.
+        """
         if not isinstance(self.app.archive, MemoryArchive):
             raise ConfigurationError(f"{self.app.declared} has no archive=")
         return self.app.archive
