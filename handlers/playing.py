@@ -295,7 +295,7 @@ def play(system: System, *, writes: int, seed: int = 1) -> int:
     Args:
         system: which one.
         writes: how many writes the application makes, beside those that fill the table first.
-        seed: of what the writers do; how calls interleave depends on the machine.
+        seed: decides what the writers do; how calls interleave depends on the machine.
 
     Returns:
         0 if the table is as it must be, and something was compared for each claim; else 1.

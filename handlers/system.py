@@ -13,8 +13,8 @@ class System:
 
     Attributes:
         app: the app that runs.
-        traffic: makes the application of one run.
-        shape: of the app's table.
+        traffic: a function that makes the application of one run.
+        shape: the shape of the app's table.
         others: the shapes of other tables, by name.
     """
 

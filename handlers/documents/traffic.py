@@ -17,7 +17,7 @@ PARTS = ("INTRO", "SUMMARY", "VIEWS")
 AUTHORS = ("ann", "bob", "zoe")
 
 State = tuple[str | None, str | None, tuple[tuple[str, int], ...], datetime | None]
-"""Title, author, parts and moment of a version; of a deletion the moment is not compared."""
+"""Title, author, parts and moment of a version; the moment of a deletion is not compared."""
 
 
 class Traffic:

@@ -30,7 +30,7 @@ from streamkit import (
 )
 
 SHAPE = TableShape(ttl="expires")
-"""Of a month's table; the tables of errors have the same keys, and nothing in them expires."""
+"""The shape of a month's table; tables of errors have the same keys, and nothing there expires."""
 
 
 def month_table(day: date) -> str:

@@ -37,8 +37,8 @@ class StandIns:
     """What plays the outside.
 
     Attributes:
-        endpoint: of moto's server.
-        folder: of the SQLite database.
+        endpoint: the address of moto's server.
+        folder: the folder of the SQLite database.
     """
 
     endpoint: str

@@ -37,7 +37,7 @@ class Signer:
 
         Args:
             headers: those that are signed, such as `X-Amz-Target`.
-            body: of the request.
+            body: the body of the request.
             credentials: an access key, its secret key, and perhaps a token.
             moment: now, as `20260131T235959Z`.
         """

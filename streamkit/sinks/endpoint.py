@@ -95,7 +95,7 @@ class Endpoint:
     """One server, with an open client.
 
     Attributes:
-        name: of the sink, for messages.
+        name: the name of the sink, for messages.
         client: keeps its connections.
         timeout: seconds for a whole call.
         pause_max: the longest pause, in seconds, that is granted when the server asks for one.
@@ -156,7 +156,7 @@ class HttpSink(ABC):
     """A sink whose server is reached by HTTP; a subclass names the extra that it needs.
 
     Args:
-        name: of the sink.
+        name: the name of the sink.
         url: the server's address.
         headers: sent along, such as `Authorization`.
         auth: authentication for httpx, such as a pair of user and password.

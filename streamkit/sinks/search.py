@@ -38,7 +38,7 @@ class Search(HttpSink):
     """Write to a search index; needs the extra `search`.
 
     Args:
-        name: of the sink.
+        name: the name of the sink.
         url: the cluster's address.
         index: the index, or an alias with one write index.
         headers: sent along, such as `Authorization`.

@@ -34,11 +34,11 @@ class Delivery:
         id: what the delivery is about, such as a document's id; the group, unless `Send` sets it.
         group: order is kept within a group: the item's key, hashed (32 hex digits); in a fan-out
             each recipient of an item has a group of its own.
-        sequence: of the change in the stream, 40 digits; it orders the deliveries of a group.
+        sequence: that of the change, 40 digits; it orders the deliveries of a group.
         body: what to deliver: JSON's types, with decimals and moments; None for a deletion.
         attributes: text beside the body, as far as the sink can carry it.
         created_at: when the change was made, to the second.
-        traceparent: of the handler's run (W3C Trace Context); empty if its change was not traced.
+        traceparent: that of the handler's run (W3C Trace Context); empty if it was not traced.
     """
 
     key: str

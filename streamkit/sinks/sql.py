@@ -43,7 +43,7 @@ class SqlTable:
     """Write to a SQL table; needs the extra `sql`, and a driver, asyncpg or aiosqlite.
 
     Args:
-        name: of the sink.
+        name: the name of the sink.
         database: SQLAlchemy's URL, such as `postgresql+asyncpg://…`, or an `AsyncEngine` of yours.
         table: the table's name.
         columns: SQLAlchemy types by the names of the body's fields, each a column of its own; other

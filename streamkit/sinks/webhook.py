@@ -50,7 +50,7 @@ class Webhook(HttpSink):
     """Post to a webhook; needs the extra `webhook`.
 
     Args:
-        name: of the sink.
+        name: the name of the sink.
         url: the address to post to.
         secret: signs each request; without it there is no signature.
         headers: sent along, such as `Authorization`; they may replace `Content-Type`.

@@ -1,4 +1,4 @@
-"""Turns: of the readers of a shard that fell behind, one reads at a time.
+"""Turns: the readers of a shard that fell behind read one at a time.
 
 In: the reader that wants to read. Out: nothing, if it may. On failure: `TurnAwaited`. If other
 readers wait, a turn lasts some seconds, and they follow in the order in which they came. A reader

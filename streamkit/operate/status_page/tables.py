@@ -245,7 +245,7 @@ def operations_table(view: ConsumerView) -> Markup:
 
 
 def explanation_table(found: Explanation) -> Markup:
-    """Draw what became of an item; of the item only its hash."""
+    """Draw what became of an item, which is shown only by its hash."""
     what = found.entity or ("streamkit's own" if found.kind == "control" else "no known entity")
     there = f"{len(found.attributes)} attributes" if found.exists else "it does not exist now"
     rows = [

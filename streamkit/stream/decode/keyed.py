@@ -68,7 +68,7 @@ class KeyedFields:
         for attribute in self._expected:
             if attribute not in values:
                 break
-        else:  # as nearly always
+        else:  # this is nearly always so
             return key
         pk, sk, _ = key
         said = self._key_reader.read(pk, sk)
