@@ -278,7 +278,7 @@ MUTANTS = (
     Mutant(
         "taken-and-runs-on",
         "fleet/rollout.py",
-        "            return newest is not None\n",
+        "            return newest is not None and newest.host == TAKEN\n",
         "            return False\n",
         "the workers of a consumer that was taken over go on without a shard",
         test="tests/simulation/test_taken_over.py::test_the_workers_of_a_consumer_that_is_taken_over_end_and_their_process_stays_ready",
