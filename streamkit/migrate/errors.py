@@ -52,7 +52,8 @@ class ItemError(Reason):
     item is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed
     each time), `ping_pong` (other code reverts each rewrite; people say when that is over),
     `conflict` (old and new code have written the same), `early` (new code wrote what a rollback
-    cannot bring back; `key` is the old item's).
+    cannot bring back; `key` is the old item's), `late` (old code wrote after the end), `check`
+    (a check of the function's result does not hold).
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
     is written later. `since` is when the item first failed, `at` when it did last; the
@@ -86,7 +87,7 @@ class ErrorGroup:
 
 
 def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
-    """Return failed items by the reason, most items first; `errors` are the oldest first."""
+    """Return failed items by the reason, most items first."""
     found: dict[tuple[str, str, str], list[ItemError]] = {}
     for one in errors:
         found.setdefault((one.kind, one.text, one.short_place), []).append(one)
@@ -96,7 +97,7 @@ def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
             items=len(ones),
             waived=sum(bool(one.waived) for one in ones),
             since=min(one.since for one in ones),
-            example=ones[0].id,
+            example=min(ones, key=lambda one: one.since).id,
         )
         for why, ones in found.items()
     ]

@@ -203,7 +203,7 @@ class SampleLook:
         for target, one in zip(rewrite.targets, there, strict=True):
             place = place_is(self.migration, mark, target, one)
             needs = needs or place != "right"
-            if place in ("taken", "late"):
+            if place == "taken":
                 self.problems.fault("conflict", "another item is where it belongs", name)
             elif self.targets.setdefault(place_text(target.key), name) != name:
                 self.problems.fault("collision", "two items would become one", name)

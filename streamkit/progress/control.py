@@ -7,16 +7,16 @@ restored table brings the control items of another stream. None has an attribute
     consumer   generation, fingerprints of the handlers seen so far
     cursor     a shard's position, lease and state; the lister is a cursor too, and so is each
                segment of a scan
-    dir        string sets of cursor names: directories are items, never scans; finished cursors
-               with children are left out, they are found as the parents of their children
+    dir        sets of cursor names; finished cursors are found as the parents of their children
     members    the workers' heartbeats, one item each where the table has a sort key
     holds      names of parked queues, referenced by cursors
-    queue      a parked queue: head and tail of its parked changes
+    lane       a parked queue: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
-    mark       how far one source item is done, where Lambda functions run the consumer trial
-    how often a function was begun with a record and did not end left       how many items a build
-    of an aggregate has left out ledger     what of one source item an aggregate holds, while it is
-    rebuilt; see `ledger`
+    mark       how far one source item is done, where Lambda functions run the consumer
+    done       that a `Completed` effect was applied, until it expires
+    trial      how often a function was begun with a record and did not end
+    left       how many items a build of an aggregate has left out
+    ledger     what of one source item an aggregate holds, while it is rebuilt; see `ledger`
 """
 
 import hashlib

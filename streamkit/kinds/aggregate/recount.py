@@ -94,9 +94,6 @@ class Recount:
     def _best(self, name: str, entries: list[RankedEntry]) -> list[RankedEntry]:
         return extremes_of(self.aggregate)[name].ranking.best(entries)
 
-    def _is_wanted(self, key: Key[Any]) -> bool:
-        return self.only is None or place_of(key, self.schema) in self.only
-
     def _is_over(self, key: Key[Any]) -> bool:
         until = self.aggregate.__until__
         return until is not None and until[1].moment(dict(key.fields)) < datetime.fromtimestamp(
