@@ -280,8 +280,8 @@ MUTANTS = (
         "fleet/rollout.py",
         "            return newest is not None and newest.host == TAKEN\n",
         "            return False\n",
-        "the workers of a consumer that was taken over go on without a shard",
-        test="tests/simulation/test_taken_over.py::test_the_workers_of_a_consumer_that_is_taken_over_end_and_their_process_stays_ready",
+        "a worker that joins a consumer which was taken over stands by for ever",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_that_joins_a_consumer_which_was_taken_over_does_not_stand_by",
     ),
     Mutant(
         "taken-and-unread",

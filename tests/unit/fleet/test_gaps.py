@@ -24,6 +24,7 @@ from streamkit.fleet.generation import (
     stepped,
     write_generation,
 )
+from streamkit.fleet.hosting import TAKEN
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, MemberList
@@ -261,6 +262,17 @@ async def test_an_old_roll_out_waits_as_long_as_a_worker_of_the_newest_lives(sto
     rollout = await old_beside_new(store, Hands())
     me = await watched(rollout, old("joining"), {"n": NEW}, 5 * PATIENCE)
     assert me.state == "waiting"
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_worker_that_joins_a_consumer_which_was_taken_over_does_not_stand_by(store, taken):
+    """It begins again, is told that its app runs the handler, and ends."""
+    rollout = await old_beside_new(store, Hands())
+    if taken:
+        newest = await newest_generation(store)
+        await write_generation(store, newest, replace(newest, host=TAKEN))
+    await watched(rollout, old("joining"), {"n": NEW}, PATIENCE)
+    assert rollout.superseded is taken
 
 
 @pytest.mark.parametrize(("lost", "noticed"), [(True, True), (False, False)])
