@@ -172,7 +172,7 @@ MUTANTS = (
         "taken-not-by-children",
         "progress/control.py",
         "        live=parent.live,\n",
-        '        live=frozenset(m for m in parent.live if not m.endswith(":taken")),\n',
+        '        live=frozenset(m for m in parent.live if ":taken:" not in m),\n',
         "nobody runs a handler on the children of a shard on which the app has taken it over",
         "J9",
         test="tests/simulation/test_taking_over.py::test_shards_split_and_workers_die_while_an_app_takes_a_handler_over",
