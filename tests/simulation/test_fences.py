@@ -141,13 +141,13 @@ def stopped(fence, case):
 def test_a_host_that_is_killed_at_any_call_leaves_what_one_pass_does(fence):
     scenario = stopped(fence, "plain")
     made = lambda: make(fence, "plain")  # noqa: E731
-    assert list(every_crash(scenario, made, part="operation", sample=6))
+    assert list(every_crash(scenario, made, part="operation", sample=12))
 
 
 @pytest.mark.parametrize("fence", FENCES, ids=str)
 def test_a_host_that_stands_still_at_any_call_leaves_what_one_pass_does(fence):
     scenario = stopped(fence, "plain")
-    for _ in every_freeze(scenario, lambda: make(fence, "plain"), part="operation", sample=4):
+    for _ in every_freeze(scenario, lambda: make(fence, "plain"), part="operation", sample=8):
         pass
 
 

@@ -30,11 +30,11 @@ def rig():
 
 
 def test_a_join_killed_at_any_call_is_finished_by_the_same_command():
-    assert list(every_crash(once_joined, rig, part="operation", sample=4))
+    assert list(every_crash(once_joined, rig, part="operation", sample=12))
 
 
 def test_a_join_frozen_at_any_call_does_nothing_when_it_thaws():
-    assert list(every_freeze(once_joined, rig, part="operation", sample=5))
+    assert list(every_freeze(once_joined, rig, part="operation", sample=15))
 
 
 def once_deployed(harness):
@@ -63,7 +63,7 @@ def join_when_still(harness):
 
 
 def test_a_worker_killed_at_any_call_around_a_join_loses_nothing():
-    assert list(every_crash(once_deployed, rig, sample=5))
+    assert list(every_crash(once_deployed, rig, sample=15))
 
 
 def test_a_worker_frozen_at_any_call_before_a_join_does_nothing_when_it_thaws_behind_it():

@@ -205,8 +205,8 @@ def dropped(harness):
 
 
 def test_a_rewind_that_drops_and_is_killed_at_any_call_is_finished():
-    assert list(every_crash(dropped, rig, part="operation", sample=4))
+    assert list(every_crash(dropped, rig, part="operation", sample=8))
 
 
 def test_a_rewind_that_drops_and_stands_still_at_any_call_does_no_harm():
-    assert list(every_freeze(dropped, rig, part="operation", sample=4))
+    assert list(every_freeze(dropped, rig, part="operation", sample=8))
