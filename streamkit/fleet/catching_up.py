@@ -23,7 +23,8 @@ _PUBLISHED_SECONDS = 3.0
 """The seconds until a write can be read from the stream and a newer cursor tells so."""
 _MARGIN_SECONDS = 2.0
 """Records are stamped to the second, by a clock that is not this process's."""
-_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS, _LONGEST_SECONDS = 1.0, 5.0
+"""The pause before the shards are looked at again; it grows, because each look reads every one."""
 
 
 class CatchUp:
@@ -55,7 +56,7 @@ class CatchUp:
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
         generation = await newest_generation(self._store)
-        founded = generation.founded if generation else 0
+        founded, pause = generation.founded if generation else 0, _PAUSE_SECONDS
         while True:
             cursors = [c for c in (await every_cursor(self._store)).values() if not is_over(c)]
             past = [await self._is_past(cursor, moment, founded) for cursor in cursors]
@@ -63,7 +64,8 @@ class CatchUp:
                 return True
             if self._clock.monotonic() >= deadline:
                 return False
-            await anyio.sleep(_PAUSE_SECONDS)
+            await anyio.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_SECONDS)
 
     async def _is_past(self, cursor: Cursor, moment: float, founded: float) -> bool:
         try:
