@@ -2,7 +2,8 @@
 
 A process counts in memory, and adds its counts to the table with each report: a process that is
 killed loses those of the last ten seconds. So the counts say whether old code still runs, and how
-much it writes; they decide nothing.
+much it writes. For how long old items must be kept follows from the last write, where ten seconds
+of a day make no difference.
 
 In: changes that the migration's consumer has seen. Out: `OldWriteRate` for each phase.
 """
@@ -20,10 +21,10 @@ from streamkit.migrate.state import State
 from streamkit.progress.cursor import CursorStore
 
 _HOUR = 3600
-_PHASES = (
-    *("capturing", "scanning", "catching up", "verifying", "blocked"),
-    *("ready", "switching", "soaking", "contracting", "closing", "done"),
+_BEFORE_SWITCH = (
+    *("capturing", "scanning", "catching up", "verifying", "blocked", "ready", "switching"),
 )
+_PHASES = (*_BEFORE_SWITCH, "soaking", "contracting", "closing", "done")
 _COUNT = "h"
 
 
@@ -61,6 +62,7 @@ class OldWrites:
         self._migration = migration
         self._counted: Counter[tuple[int, str, int]] = Counter()
         self._last: dict[tuple[int, str], float] = {}
+        self._before_switch: dict[int, float] = {}
 
     def count(self, state: State, at: float) -> None:
         """Count a write that the application made at `at`, in epoch seconds."""
@@ -81,6 +83,13 @@ class OldWrites:
                 if (of, name) == (run, phase)
             }
             await self._store.write(action)
+
+    async def last_before_switch(self, run: int) -> float:
+        """Return when the application last wrote in the old shape by then; epoch seconds, or 0."""
+        if not self._before_switch.get(run):  # it is asked for again and again, and stays as it is
+            rates = [rate for rate in await self.read(run) if rate.phase in _BEFORE_SWITCH]
+            self._before_switch[run] = max((rate.last for rate in rates), default=0.0)
+        return self._before_switch[run]
 
     async def read(self, run: int) -> list[OldWriteRate]:
         """Return the counts of a run by phase, in the order of the phases."""

@@ -1,10 +1,12 @@
 """Find reasons against deleting old items while old code may still write at their keys.
 
 In: a migration's errors, and the time. Out: a sentence that names the items and the command that
-shows them, or None.
+shows them, or None. Code that has written at old keys five minutes before the switch may do so
+again tomorrow, so writes before the switch count, too.
 """
 
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.state import State
 
 QUIET_SECONDS = 24 * 3600.0
@@ -12,11 +14,12 @@ QUIET_SECONDS = 24 * 3600.0
 _NAMED = 5
 
 
-async def objection(errors: ErrorBook, now: float, state: State) -> str | None:
+async def objection(errors: ErrorBook, counted: OldWrites, now: float, state: State) -> str | None:
     """Return the reason against deleting old items, if there is one.
 
     Args:
         errors: the errors of the migration.
+        counted: what was written in the old shape.
         now: the time in epoch seconds.
         state: the state of the migration; if people have said that no old code writes any more,
             only what it wrote after that counts.
@@ -33,21 +36,30 @@ async def objection(errors: ErrorBook, now: float, state: State) -> str | None:
             f" migrate errors list APP {number}` shows them: mend each and `errors retry`, or"
             " decide with `errors retry ITEM --take old` or `--take new`"
         )
-    last = await last_write(errors, now)
+    last = await last_write(errors, counted, now, state.run)
     if last is not None and last[1] >= state.declared:
         name, at = last
+        what = f"item {name} at its old key" if name else "at old keys, before the switch,"
         return (
-            f"old code wrote item {name} at its old key {_ago(now - at)} ago (`streamkit migrate"
-            f" errors list APP {number}` shows what was not carried over); stop old code: old items"
-            " go when it has written none for 24 h"
+            f"old code wrote {what} {_ago(now - at)} ago (`streamkit migrate errors list APP"
+            f" {number}` shows what was not carried over); stop old code: old items go when it has"
+            " written none for 24 h, or now with `contract --old-code none` if you know that none"
+            " runs"
         )
     return None
 
 
-async def last_write(errors: ErrorBook, now: float) -> tuple[str, float] | None:
-    """Return which item old code wrote last, and when, if that was within 24 hours."""
+async def last_write(
+    errors: ErrorBook, counted: OldWrites, now: float, run: int
+) -> tuple[str, float] | None:
+    """Return which item old code wrote last, and when, if that was within 24 hours.
+
+    Writes before the switch are counted, and not told apart: then the item's name is empty.
+    """
     last = await errors.last_written()
-    return last if last is not None and now - last[1] < QUIET_SECONDS else None
+    if last is None or now - last[1] >= QUIET_SECONDS:
+        last = "", await counted.last_before_switch(run)
+    return last if now - last[1] < QUIET_SECONDS else None
 
 
 async def broken_word(errors: ErrorBook, state: State) -> str | None:

@@ -95,7 +95,8 @@ class PhasePass:
         return complete
 
     async def _objection(self) -> str | None:
-        return await objection(self.opened.errors, self.opened.clock.time(), self.part.present())
+        opened, state = self.opened, self.part.present()
+        return await objection(opened.errors, opened.old_writes, opened.clock.time(), state)
 
     async def _said_of(self, left: int) -> str:
         said = self.part.present().phase in _ENDING and await self._objection()

@@ -261,9 +261,9 @@ class Runner:
 
     async def _rests(self, state: State) -> bool:
         """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
-        watches = state.phase == "closing" and not state.at_once
-        watches = watches and await last_write(self.opened.errors, self.clock.time()) is not None
-        return not self.stopping.is_set() and (watches or state.phase in RESTING)
+        about = self.opened.errors, self.opened.old_writes, self.clock.time(), state.run
+        watches = state.phase == "closing" and not state.at_once and await last_write(*about)
+        return not self.stopping.is_set() and (bool(watches) or state.phase in RESTING)
 
     async def _next_change(self) -> None:
         self._changed = anyio.Event()

@@ -24,6 +24,7 @@ from streamkit.migrate.course import first_of
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.indexes import unreadable_indexes
 from streamkit.migrate.limits import Limit, limited
+from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
@@ -183,8 +184,8 @@ async def contract(
     state = await book.read(migration.id)
     declared = 0.0 if old_code else entry.at
     if state.phase == "soaking":
-        errors = ErrorBook(book.store, migration.id)
-        found = await objection(errors, entry.at, replace(state, declared=declared))
+        seen = ErrorBook(book.store, migration.id), OldWrites(book.store, migration.id)
+        found = await objection(*seen, entry.at, replace(state, declared=declared))
         if found is not None:
             raise ConfigurationError(f"migration {number}: {found}")
         await require_this_release(app, aws, anyway)

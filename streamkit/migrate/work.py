@@ -253,7 +253,7 @@ class MigrationWork:
         write that is seen there is later, also if the change that led to it is older.
         """
         at = 0 if self.state.at_once else at
-        if self.state.does in _OVERLAP and (not at or at >= self.state.switched):
+        if self.state.does in _OVERLAP:
             await self._book.written(key, at or self._clock.time())
 
     # -- what was late -------------------------------------------------------------------------

@@ -116,6 +116,11 @@ class VirtualClock:
         """Return the loop's seconds."""
         return (self._loop or asyncio.get_running_loop()).time()
 
+    def spend(self, seconds: float) -> None:
+        """Let time pass while everything stands still, as in a call that blocks the loop."""
+        loop: Any = self._loop or asyncio.get_running_loop()
+        loop.spend(seconds)
+
 
 class SkewedClock(VirtualClock):
     """The clock of one process, whose time of day is wrong by some seconds, and steps.

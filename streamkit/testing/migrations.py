@@ -13,7 +13,7 @@ changes them: `Writer` is in `streamkit.testing.traffic`.
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -27,11 +27,11 @@ from streamkit.core.matching import Matcher
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
-from streamkit.migrate import commands
+from streamkit.migrate import commands, steps
+from streamkit.migrate.overlap import QUIET_SECONDS
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.rewrites import visible
 from streamkit.migrate.state import RESTING, State
-from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.activity import task_group
@@ -48,6 +48,7 @@ E = TypeVar("E", bound=Entity)
 Step = Literal["apply", "switch", "contract", "rollback"]
 
 _PATIENCE = 6 * 3600.0
+_DAY = QUIET_SECONDS + 60
 _LAST_SECONDS = 150.0
 _ACTS_AT_REST = 10
 
@@ -141,7 +142,8 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
         app: the app of the migration.
         number: the migration's number.
         application: the application that writes.
-        steps: the commands of operators, in order; each begins when the migration rests.
+        steps: the commands of operators, in order; each begins when the migration rests. A day
+            without writes comes before `contract`.
         seed: the seed of all chance.
         acts: how often the application acts in each step, at least; ten of these acts, or all if
             there are fewer, come while the migration rests.
@@ -170,7 +172,11 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                 migrators = Migrators(app, number, world, rng, partial(trouble.faults, rng), pace)
                 ran = MigrationRan(world, tables.table)
                 blaze = _Blaze(app, number, application, aws, rng, trouble, ran, migrators)
-                return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
+                days = _DAY * steps.count("contract")
+                with anyio.fail_after(_PATIENCE * max(1, len(steps)) + days):
+                    await blaze.run(steps, acts, processes, segments, worker=worker)
+                ran.tables.update({name: world.items(name) for name in shapes})
+                return ran
 
         return run_virtually(main, seed=seed)
 
@@ -188,56 +194,44 @@ class _Blaze:
     _troubles: int = 0
 
     async def run(
-        self,
-        steps: Sequence[Step],
-        acts: int,
-        processes: int,
-        segments: int,
-        tables: Iterable[str],
-        *,
-        worker: bool,
-    ) -> MigrationRan:
-        await self.application.open(self.aws, self.ran.schema, self.rng)
-        with anyio.fail_after(_PATIENCE * max(1, len(steps))):
-            await self._run(steps, acts, processes, segments, worker=worker)
-        self.ran.tables.update({name: self.ran.world.items(name) for name in tables})
-        return self.ran
-
-    async def _run(
         self, steps: Sequence[Step], acts: int, processes: int, segments: int, *, worker: bool
     ) -> None:
+        await self.application.open(self.aws, self.ran.schema, self.rng)
         async with task_group() as group:
             if worker:
                 run = self.ran.world.run_worker
                 group.start_soon(partial(run, self.app, settings=SETTINGS, until_idle=False))
             for step in steps:
+                if step == "contract":
+                    await self._settle(group)
+                    for _ in range(2):  # the stream forgets after a day
+                        self.ran.world.clock.spend(_DAY / 2)
+                        await anyio.sleep(_LAST_SECONDS)
                 await self._begin(step, segments)
                 self.migrators.fill(group, processes)
                 await self._act(group, acts, processes)
                 self.ran.states.append(await self._state())
-            for process in self.migrators.alive:
-                process.thaw()
-                process.crash = None
-            self.migrators.start(group)
-            await anyio.sleep(_LAST_SECONDS)  # the last writes are processed too
+            await self._settle(group)
             for process in self.migrators.alive:
                 process.kill()
             group.cancel_scope.cancel()
 
+    async def _settle(self, group: anyio.abc.TaskGroup) -> None:
+        """Let processes that nothing stops process the last writes, too."""
+        for process in self.migrators.alive:
+            process.thaw()
+            process.crash = None
+        self.migrators.start(group)
+        await anyio.sleep(_LAST_SECONDS)
+
     async def _begin(self, step: Step, segments: int) -> None:
-        migration = commands.migration_of(self.app, self.number)
-        by, clock = "operator", self.ran.world.clock
-        match step:
-            case "apply":
-                await commands.begin(
-                    self.app, self.aws, migration, segments=segments, again=True, by=by, clock=clock
-                )
-            case "switch":
-                await switch(self.app, self.aws, self.number, by=by, clock=clock)
-            case "contract":
-                await contract(self.app, self.aws, self.number, by=by, clock=clock)
-            case _:
-                await rollback(self.app, self.aws, self.number, by=by, clock=clock)
+        said: Any = {"by": "operator", "clock": self.ran.world.clock}
+        if step == "apply":
+            migration = commands.migration_of(self.app, self.number)
+            said |= {"segments": segments, "again": True}
+            await commands.begin(self.app, self.aws, migration, **said)
+        else:
+            await getattr(steps, step)(self.app, self.aws, self.number, **said)
 
     async def _state(self) -> State:
         return await (await commands.open_book(self.app, self.aws)).read(self.number)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from streamkit.migrate.overlap import QUIET_SECONDS
+
 RIGHT = """
 from shop import Order, app
 
@@ -439,6 +441,26 @@ def deliver(shop, number):
     )
 
 
+def old_writes(shop):
+    """Return how many writes in the old shape each phase has seen."""
+    status = shop.json("migrate", "status", "shop:app", "0001")
+    return [rate["writes"] for rate in status["old_writes"]]
+
+
+def a_day_passes(shop):
+    """Make the last writes at old keys a day older."""
+    items = shop.dynamodb.scan(TableName=shop.table, ConsistentRead=True)["Items"]
+    for item in items:
+        if "#old#0001#" in item["pk"]["S"]:
+            shop.dynamodb.update_item(
+                TableName=shop.table,
+                Key={"pk": item["pk"], "sk": item["sk"]},
+                UpdateExpression="ADD #last :day",
+                ExpressionAttributeNames={"#last": "_sk_last"},
+                ExpressionAttributeValues={":day": {"N": f"-{QUIET_SECONDS:.0f}"}},
+            )
+
+
 def app_items(shop):
     """Return the status of every item of the application, by its key, and which are copies."""
     items = shop.dynamodb.scan(TableName=shop.table, ConsistentRead=True)["Items"]
@@ -458,6 +480,12 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
         assert shop.json("migrate", "verify", "shop:app", "0001")["ok"]
         both = ("--old-code", "none", "--anyway", "so be it")
         assert shop.run("migrate", "contract", "shop:app", "0001", *both).returncode == 4
+        if not old_code:
+            early = shop.run("migrate", "contract", "shop:app", "0001")
+            assert early.returncode == 4
+            assert "old code wrote at old keys, before the switch" in early.stderr
+            shop.until(lambda: sum(old_writes(shop)) == 36)  # the process that stays has said all
+            a_day_passes(shop)
         done = shop.run("migrate", "contract", "shop:app", "0001", *old_code, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1])["phase"] == "done"
