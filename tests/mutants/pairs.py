@@ -103,10 +103,18 @@ MUTANTS = (
     Mutant(
         "stubs-unwatched",
         "migrate/running.py",
-        '        watches = state.phase == "closing" and not state.at_once\n',
+        '        watches = state.phase == "closing" and not state.at_once and await last_write(*about)\n',
         "        watches = False\n",
         "stubs go minutes after old code wrote one",
         test="tests/simulation/test_migration_old_writers.py::test_stubs_are_watched_until_old_code_has_written_none_for_a_day",
+    ),
+    Mutant(
+        "old-writes-before-the-switch-forgotten",
+        "migrate/overlap.py",
+        '        last = "", await counted.last_before_switch(run)\n',
+        '        last = "", 0.0\n',
+        "old items go an hour after the switch, and code that runs once a day writes where nobody looks",
+        test="tests/unit/migrate/test_migration_old_writes.py::test_a_write_at_an_old_key_before_the_switch_holds_contract_back_for_a_day",
     ),
     Mutant(
         "old-item-gone-right-after-a-write",
@@ -151,8 +159,8 @@ MUTANTS = (
     Mutant(
         "day-waited-for-nothing",
         "migrate/running.py",
-        '        watches = state.phase == "closing" and not state.at_once\n',
-        '        watches = state.phase == "closing"\n',
+        ' == "closing" and not state.at_once and await last_write(*about)\n',
+        ' == "closing" and await last_write(*about)\n',
         "stubs are watched for a day that nobody has left",
         test="tests/simulation/test_migration_no_old_code.py::test_what_old_code_wrote_yesterday_or_a_minute_ago_does_not_hold_it_back",
     ),

@@ -7,6 +7,7 @@ import pytest
 
 from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
+from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.old_writes import OldWriteRate, OldWrites, read_old_writes
@@ -161,3 +162,29 @@ def test_a_line_says_how_much_was_written_and_when_last():
     (line,) = old_write_lines([OldWriteRate("ready", 11000.0, {7200: 3, 10800: 1})])
     assert line.startswith("in the old shape while ready: 4 writes, the last at 1970-01-01 03:03")
     assert line.endswith("in the last 6 hours 0 0 0 0 0 0")
+
+
+def test_a_write_at_an_old_key_before_the_switch_holds_contract_back_for_a_day():
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+        about, said = (site.app, site.aws, "0001"), {"by": "op", "clock": site.world.clock}
+
+        async def act():
+            await put(site, 1, note={"S": "old code runs once a day"})
+            await anyio.sleep(20)
+            await steps.switch(*about, **said)
+            await anyio.sleep(60)
+            with pytest.raises(ConfigurationError, match=r"before the switch, 1 min ago"):
+                await steps.contract(*about, **said)
+            site.world.clock.spend(23 * 3600)
+            with pytest.raises(ConfigurationError, match=r"23 h 1 min ago.*--old-code none"):
+                await steps.contract(*about, **said)
+            site.world.clock.spend(3600)
+            await steps.contract(*about, **said)
+            await anyio.sleep(120)
+            assert (await (await open_book(site.app, site.aws)).read("0001")).phase == "done"
+
+        await while_it_runs(site, act)
+
+    at_table(test, shop(moved, mode="rekey"), patience=3 * 86400)

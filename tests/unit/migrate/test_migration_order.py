@@ -77,7 +77,7 @@ def shop():
     return app
 
 
-def at_table(test, app=None):
+def at_table(test, app=None, *, patience=7200):
     app = app or shop()
 
     async def main():
@@ -89,7 +89,7 @@ def at_table(test, app=None):
             for number in range(3):
                 item = Order(number=number).attributes(schema)
                 await aws.dynamodb.put_item(TableName="Shop", Item=item)
-            with anyio.fail_after(7200):
+            with anyio.fail_after(patience):
                 return await test(Site(app, aws, world))
 
     return run_virtually(main, seed=1)
