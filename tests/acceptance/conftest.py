@@ -205,7 +205,7 @@ def client_of(server):
     )
 
 
-_commands = functools.cache(typer.main.get_command)
+built = functools.cache(typer.main.get_command)
 """What typer makes of the functions of a program: the same each time, and slower than most commands."""
 
 
@@ -223,7 +223,7 @@ def in_this_process(folder, *arguments, env):
     with (
         mock.patch.dict(os.environ, env, clear=True),
         mock.patch.object(sys, "argv", ["streamkit", *arguments]),
-        mock.patch("typer.main.get_command", _commands),
+        mock.patch("typer.main.get_command", built),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
