@@ -1,6 +1,7 @@
 """The command line as a stranger meets it: processes, their output, their exit codes."""
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 import urllib.request
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from unittest import mock
 import boto3
 import pytest
 import structlog
+import typer
 
 from streamkit.cli import main
 from streamkit.observe.logs import OwnHandler
@@ -203,11 +205,42 @@ def client_of(server):
     )
 
 
+built = functools.cache(typer.main.get_command)
+"""What typer makes of the functions of a program: the same each time, and slower than most commands."""
+
+
 def forget_logging():
     structlog.reset_defaults()
     logging.getLogger().handlers = [
         h for h in logging.getLogger().handlers if not isinstance(h, OwnHandler)
     ]
+
+
+def in_this_process(folder, *arguments, env):
+    """Run a command to its end, as if it were started in a folder."""
+    out, err = io.StringIO(), io.StringIO()
+    before, path, here = set(sys.modules), list(sys.path), Path.cwd()
+    with (
+        mock.patch.dict(os.environ, env, clear=True),
+        mock.patch.object(sys, "argv", ["streamkit", *arguments]),
+        mock.patch("typer.main.get_command", built),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        os.chdir(folder)
+        importlib.invalidate_caches()
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        finally:
+            os.chdir(here)
+            sys.path[:] = path
+            for name in set(sys.modules) - before:
+                if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+                    del sys.modules[name]
+            forget_logging()
+    return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 class Shop:
@@ -239,32 +272,13 @@ class Shop:
         It sleeps through no time, unless another process takes part, for which it may wait.
         """
         env = {name: text for name, text in {**self.env, **env}.items() if text is not None}
-        out, err = io.StringIO(), io.StringIO()
-        before, path, here = set(sys.modules), list(sys.path), Path.cwd()
+        if account.prefix():
+            return in_this_process(self.folder, *arguments, env=env)
         with (
-            mock.patch.dict(os.environ, env, clear=True),
-            mock.patch.object(sys, "argv", ["streamkit", *arguments]),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            nullcontext()
-            if account.prefix()
-            else commanded(arguments, self.table, self._partition_key),
-            nullcontext() if account.prefix() else hurried(self.haste, alone=not self._running),
+            commanded(arguments, self.table, self._partition_key),
+            hurried(self.haste, alone=not self._running),
         ):
-            os.chdir(self.folder)
-            importlib.invalidate_caches()
-            try:
-                main()
-            except SystemExit as stop:
-                code = stop.code or 0
-            finally:
-                os.chdir(here)
-                sys.path[:] = path
-                for name in set(sys.modules) - before:
-                    if str(self.folder) in str(getattr(sys.modules[name], "__file__", "")):
-                        del sys.modules[name]
-                forget_logging()
-        return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+            return in_this_process(self.folder, *arguments, env=env)
 
     def hasten(self):
         """Let the clocks of its processes run ten times as fast; for commands that wait long."""

@@ -46,9 +46,14 @@ class _Templates(yaml.SafeLoader):
 _Templates.add_multi_constructor("!", _Templates.function)
 
 
-def template(name: str) -> dict[str, Any]:
+def read_template(text: str) -> dict[str, Any]:
     """Read a CloudFormation template; `!Sub x` becomes `{"Fn::Sub": "x"}`."""
-    return yaml.load((DEPLOY / name).read_text(), _Templates)
+    return yaml.load(text, _Templates)
+
+
+def template(name: str) -> dict[str, Any]:
+    """Read a template of `deploy/`."""
+    return read_template((DEPLOY / name).read_text())
 
 
 def documents(name: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ def test_a_module_that_is_not_there_is_told_from_one_that_raises(shop):
     write(
         shop, "raising.py", "import shop\n\n\ndef build():\n    return 1 / 0\n\n\napp = build()\n"
     )
-    raising = shop.run_apart("check", "raising:app")
+    raising = shop.run("check", "raising:app")
     assert raising.returncode == 3
     assert "raising raised while it was imported" in raising.stderr
     assert "ZeroDivisionError" in raising.stderr
@@ -182,7 +182,7 @@ def test_what_is_not_python_is_shown_with_its_line_alone(shop):
 
 def test_a_refused_value_shows_the_line_that_gave_it_and_none_of_ours(shop):
     write(shop, "refused.py", "from shop import Order\n\nkey = Order.key(nmber=1)\n")
-    done = shop.run_apart("check", "refused")
+    done = shop.run("check", "refused")
     assert done.returncode == 3
     assert "refused.py" in done.stderr
     assert "needs number and does not take nmber" in done.stderr
@@ -192,7 +192,7 @@ def test_a_refused_value_shows_the_line_that_gave_it_and_none_of_ours(shop):
 def test_a_lifespan_that_raises_is_shown_without_the_command_lines_frames(shop):
     lifespan = "from shop import app\n\n\n@app.lifespan\nasync def life():\n    raise OSError('no database')\n    yield\n"
     write(shop, "homeless.py", lifespan)
-    done = shop.run_apart("worker", "homeless:app", "--until-idle")
+    done = shop.run("worker", "homeless:app", "--until-idle")
     assert done.returncode == 1
     assert "the app, or what it calls, raised" in done.stderr
     assert "OSError: no database" in done.stderr

@@ -7,7 +7,6 @@ import shlex
 import botocore.session
 import pytest
 from botocore import xform_name
-from typer.main import get_command
 
 from handlers.deals import app
 from streamkit.cli.exits import ExitCode
@@ -15,6 +14,7 @@ from streamkit.cli.program import program
 from streamkit.observe.metrics import METRICS
 from streamkit.observe.pricing import estimate
 from streamkit.settings import Settings
+from tests.acceptance.conftest import built
 from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, containers, template, texts
 
 
@@ -127,7 +127,7 @@ def commands(text):
 
 def unknown(words):
     """What of a command there is not; None if it is all there."""
-    command, path = get_command(program), []
+    command, path = built(program), []
     while words and hasattr(command, "commands"):
         name, *words = words
         path.append(name)

@@ -13,7 +13,8 @@ from moto import mock_aws
 
 from handlers.deals.handlers import SHAPE, app
 from streamkit.core.table_shape import entities_of
-from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, template
+from tests.acceptance.conftest import clean_environment, in_this_process
+from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, read_template, template
 from tests.acceptance.policies import HOSTS, policy_of, wanted_filter
 
 REGION = "us-east-1"
@@ -31,8 +32,9 @@ def linted(given, path):
 
 
 def test_cfn_lint_finds_nothing_in_any_template_and_something_in_a_broken_one(tmp_path):
-    found = {name: linted(expanded(name), tmp_path / "linted.json") for name in TEMPLATES}
-    assert found == {name: [] for name in TEMPLATES}
+    given = {name: expanded(name) for name in TEMPLATES} | {"of a new project": new_table(tmp_path)}
+    found = {name: linted(given[name], tmp_path / "linted.json") for name in given}
+    assert found == {name: [] for name in given}
     mapping = {"EventSourceArn": STREAM, "FunctionName": "deals", "MaximumRetryAttempts": -2}
     broken = {"Mapping": {"Type": "AWS::Lambda::EventSourceMapping", "Properties": mapping}}
     assert "-2" in " ".join(linted({"Resources": broken}, tmp_path / "broken.json"))
@@ -41,6 +43,13 @@ def test_cfn_lint_finds_nothing_in_any_template_and_something_in_a_broken_one(tm
 def test_no_template_uses_what_cloudformation_does_not_read():
     for name in TEMPLATES:
         assert not re.search(r"[:-] [&*][a-z]|<<:", (DEPLOY / name).read_text()), name
+
+
+def new_table(folder):
+    """The table of a project that `streamkit new` writes."""
+    done = in_this_process(folder, "new", "my_shop", env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    return read_template((folder / "my_shop" / "table" / "cloudformation.yaml").read_text())
 
 
 # -- what is deployed ----------------------------------------------------------------------------

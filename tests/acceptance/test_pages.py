@@ -26,6 +26,7 @@ from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.acceptance.conftest import built
 from tests.pages import PAGES, ROOT, example, examples, module_of, rows, section
 
 FIRST = examples("README.md")[0]
@@ -141,7 +142,7 @@ COMMANDS = sorted(set(commands()))
 
 @pytest.mark.parametrize(("page", "said"), COMMANDS, ids=[f"{p}: {s}" for p, s in COMMANDS])
 def test_a_command_of_a_page_is_one_with_these_options(page, said):
-    command = typer.main.get_command(program)
+    command = built(program)
     words = shlex.split(said)[1:]
     while words and isinstance(command, click.Group | typer.core.TyperGroup):
         command = command.commands[words.pop(0)]

@@ -50,7 +50,7 @@ def test_a_demo_is_played_from_another_folder_with_what_the_wheel_has(wheel, tmp
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(home)
     done = subprocess.run(
-        [sys.executable, "-m", "streamkit", "demo", "shop", "--writes", "300"],
+        [sys.executable, "-m", "streamkit", "demo", "shop", "--writes", "40"],
         check=False,
         cwd=empty,
         env={**os.environ, "PYTHONPATH": str(home)},

@@ -1,4 +1,4 @@
-"""One engine and one moto server with the same tables, and their answers in one form."""
+"""One engine and one moto with the same tables, and their answers in one form."""
 
 import random
 from base64 import b64decode, b64encode
@@ -22,7 +22,7 @@ class Answer:
 
 
 class Pair:
-    """An engine and a moto server with the same tables."""
+    """An engine and a moto with the same tables."""
 
     def __init__(self, client: Any, prefix: str) -> None:
         self.engine = Engine(rng=random.Random(1))
@@ -44,12 +44,14 @@ class Pair:
 
     def theirs(self, operation: str, payload: dict[str, Any]) -> Answer:
         """moto's answer, through boto3."""
-        method = getattr(self.client, METHODS[operation])
+        method, asked = getattr(self.client, METHODS[operation]), with_bytes(payload)
         try:
-            body = method(**with_bytes(payload))
+            body = method(**asked)
         except ClientError as error:
             code = error.response["Error"]["Code"]
             return Answer(code, normal(payload, from_bytes(error.response), code))
+        except (LookupError, TypeError, ValueError):  # its server makes a status of it
+            return Answer("500", normal(payload, {}, "500"))
         return Answer(None, normal(payload, from_bytes(body), None))
 
     def contents(self, side: Callable[[str, dict[str, Any]], Answer]) -> dict[str, Any]:

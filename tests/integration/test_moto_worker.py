@@ -106,7 +106,7 @@ class Shop:
     def __init__(self, client, table, keys, seed):
         self.client, self.table, self.keys = client, table, keys.split()
         self.rng = random.Random(seed)
-        self.moves, self.opened = Counter(), set()
+        self.sales, self.moves, self.opened = {}, Counter(), set()
         client.create_table(
             TableName=table,
             KeySchema=[
@@ -138,15 +138,16 @@ class Shop:
         """Put, replace and delete sales; some puts change nothing."""
         for _ in range(count):
             number = self.rng.randrange(12)
-            reply = self.client.get_item(TableName=self.table, Key=self.key(number))
-            old, new = reply.get("Item"), self.item(number)
+            old, new = self.sales.get(number), self.item(number)
             dice = self.rng.random()
             if old is not None and dice < 0.3:
                 self.client.delete_item(TableName=self.table, Key=self.key(number))
+                del self.sales[number]
                 continue
             if old is not None and dice < 0.4:
                 new = old
             self.client.put_item(TableName=self.table, Item=new)
+            self.sales[number] = new
             if old is None:
                 self.opened.add(new["shop"]["S"])
             elif old["shop"] != new["shop"]:

@@ -129,6 +129,14 @@ class Module:
     def tree(self):
         return ast.parse(self.text)
 
+    @functools.cached_property
+    def nodes(self):
+        """All nodes of the tree, by their kinds: most questions are about a few kinds."""
+        found = collections.defaultdict(list)
+        for node in ast.walk(self.tree):
+            found[type(node)].append(node)
+        return found
+
     @property
     def package(self):
         return self.name.partition(".")[0]
@@ -138,18 +146,18 @@ class Module:
         """Every module that it imports anywhere, but for those that only types need."""
         skipped = {
             id(node)
-            for guard in ast.walk(self.tree)
-            if isinstance(guard, ast.If) and ast.unparse(guard.test).endswith("TYPE_CHECKING")
+            for guard in self.nodes[ast.If]
+            if written(guard.test).endswith("TYPE_CHECKING")
             for statement in guard.body
             for node in ast.walk(statement)
         }
         found = set()
-        for node in ast.walk(self.tree):
+        for node in (*self.nodes[ast.Import], *self.nodes[ast.ImportFrom]):
             if id(node) in skipped:
                 continue
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 assert not node.level, f"{self.path}: import absolutely"
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 submodules = inner & names_of_files()
@@ -186,8 +194,16 @@ def modules():
 
 
 def functions(module):
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(module.tree) if isinstance(node, kinds)]
+    return [*module.nodes[ast.FunctionDef], *module.nodes[ast.AsyncFunctionDef]]
+
+
+def written(node):
+    """Return an expression as it is written; most are a name, or a name and attributes."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+        return f"{written(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 BESIDE = ("local", "testing")
@@ -227,31 +243,35 @@ def test_no_function_is_too_long():
     assert {name: n for name, n in bodies.items() if n > BODY_LINES_MAX} == {}
 
 
+def targets_of(node):
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
 def assigned(module):
     """Yield each attribute that is assigned, as an object and a name, with its line."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
-        else:
-            targets = []
-        for target in targets:
+    for kind in (ast.Assign, ast.AugAssign, ast.AnnAssign):
+        for target in (one for node in module.nodes[kind] for one in targets_of(node)):
             for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
                 if isinstance(one, ast.Attribute):
                     yield one
 
 
+@functools.cache
+def attributes(definition):
+    return [node for node in ast.walk(definition) if isinstance(node, ast.Attribute)]
+
+
+@functools.cache
 def own_fields(definition):
     """Return the names that a class annotates, or that it sets on `self`."""
     annotated = {s.target.id for s in definition.body if isinstance(s, ast.AnnAssign)}
     named = {t.id for s in definition.body if isinstance(s, ast.Assign) for t in s.targets}
-    walked = [n for n in ast.walk(definition) if isinstance(n, ast.Attribute)]
-    return annotated | named | {n.attr for n in walked if ast.unparse(n.value) == "self"}
+    own = {n.attr for n in attributes(definition) if written(n.value) == "self"}
+    return annotated | named | own
 
 
 def classes(module):
-    return [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+    return module.nodes[ast.ClassDef]
 
 
 @functools.cache
@@ -277,10 +297,10 @@ def test_no_object_is_completed_from_outside():
         private = [own_fields(one) for one in classes(module) if one.name.startswith("_")]
         allowed = fields_of_records().union(*private)
         for target in assigned(module):
-            owner = ast.unparse(target.value)
+            owner = written(target.value)
             if owner in ("self", "cls") or target.attr in allowed | {"__signature__"}:
                 continue
-            found.add((module.name, ast.unparse(target)))
+            found.add((module.name, written(target)))
     assert {text for _, text in found} == set(SET_FROM_OUTSIDE), sorted(found)
 
 
@@ -297,15 +317,15 @@ def test_no_private_attribute_is_read_outside_of_its_class():
                 for f in definition.body
                 if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
             }
-            for node in ast.walk(definition):
+            for node in attributes(definition):
                 within.setdefault(id(node), set()).update(own)
-        for node in ast.walk(module.tree):
-            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
+        for node in module.nodes[ast.Attribute]:
+            if not node.attr.startswith("_"):
                 continue
             of_python = node.attr.endswith("__") or node.attr == "_replace"
-            own = ast.unparse(node.value) in ("self", "cls", "super()")
+            own = written(node.value) in ("self", "cls", "super()")
             if not (of_python or own or node.attr in within.get(id(node), ())):
-                found.add((module.name, ast.unparse(node)))
+                found.add((module.name, written(node)))
     assert {text for _, text in found} == set(PRIVATE_FROM_OUTSIDE), sorted(found)
 
 
@@ -345,12 +365,11 @@ def test_no_object_is_made_of_more_than_can_be_told_apart():
     for module in modules():
         if module.package == "local":
             continue
-        for node in ast.walk(module.tree):
-            if not isinstance(node, ast.Call):
+        for node in module.nodes[ast.Call]:
+            if len(node.args) + len(node.keywords) <= ARGUMENTS_MAX:
                 continue
-            called = ast.unparse(node.func)
-            many = len(node.args) + len(node.keywords) > ARGUMENTS_MAX
-            if len(node.args) > ARGUMENTS_MAX or (many and called in working_classes()):
+            called = written(node.func)
+            if len(node.args) > ARGUMENTS_MAX or called in working_classes():
                 found.add((module.name, called))
     assert found == set(MADE_OF_MUCH), sorted(found)
 
@@ -378,8 +397,8 @@ def test_a_class_has_a_name_of_its_own():
     found = collections.Counter(
         node.name
         for module in modules()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for node in classes(module)
+        if not node.name.startswith("_")
     )
     assert [name for name, times in found.items() if times > 1] == []
 
@@ -449,27 +468,58 @@ def test_pure_modules_neither_wait_nor_log(name):
     )
 
 
-@functools.cache
-def loaded_after(statement):
-    """The modules that a fresh interpreter has loaded after a statement."""
+IMPORTS = ("from streamkit import *", "import streamkit.worker.worker")
+"""All public names, and a worker."""
+
+ONE_AFTER_ANOTHER = ("import streamkit", "import aioboto3", *IMPORTS)
+"""Each loads what the ones before it load, and more."""
+
+COMMANDS = (["--help"], ["--version"], ["status", "--help"], ["migrate", "run", "--help"])
+
+
+def loaded_after_each(statements):
+    """Return the modules that one fresh interpreter has loaded after each of some statements."""
     # The SDK imports httpx where it is installed, as for a webhook; what that loads is not ours.
-    program = (
-        f"import json, sys\nsys.modules['httpx'] = None\n{statement}\n"
-        "print(json.dumps(sorted(sys.modules)))"
-    )
+    program = "import json, sys\nsys.modules['httpx'] = None\nfound = []\n"
+    for statement in statements:
+        program += f"{statement}\nfound.append(sorted(sys.modules))\n"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT, text=True
+        [sys.executable, "-c", f"{program}print(json.dumps(found))"],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        text=True,
     )
-    return frozenset(json.loads(done.stdout))
+    return [frozenset(names) for names in json.loads(done.stdout)]
+
+
+@functools.cache
+def loaded_by_imports():
+    found = loaded_after_each(ONE_AFTER_ANOTHER)
+    return dict(zip(ONE_AFTER_ANOTHER, found, strict=True))
+
+
+def loaded_after(statement):
+    return loaded_by_imports()[statement]
+
+
+@functools.cache
+def loaded_by_commands():
+    """Return what is loaded after each command; one that loads too much fails those after it, too."""
+    run = """
+import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    sys.argv = ["streamkit", *{}]
+    from streamkit.cli import main
+    main()
+"""
+    return loaded_after_each([run.format(command) for command in COMMANDS])
 
 
 def loaded_by_us_after(statement):
     """Leave out what the AWS client loads: where httpx is installed, that brings click and rich."""
-    return loaded_after(statement) - loaded_after("import aioboto3")
-
-
-IMPORTS = ("from streamkit import *", "import streamkit.worker.worker")
-"""All public names, and a worker."""
+    client = loaded_after("import aioboto3") - loaded_after("import streamkit")
+    return loaded_after(statement) - client
 
 
 @pytest.mark.parametrize("statement", IMPORTS)
@@ -558,16 +608,7 @@ def test_importing_the_package_loads_neither_the_sdk_nor_pydantic():
     assert loaded_after("import streamkit").isdisjoint(SDK | {"pydantic", "streamkit.app"})
 
 
-COMMANDS = (["--help"], ["--version"], ["status", "--help"], ["migrate", "run", "--help"])
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_loads_neither_the_sdk_nor_an_app(command):
-    run = f"""
-import contextlib, io
-with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-    sys.argv = ["streamkit", *{command}]
-    from streamkit.cli import main
-    main()
-"""
-    assert loaded_after(run).isdisjoint(SDK | {"structlog", "streamkit.app", "streamkit.entity"})
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=lambda n: " ".join(COMMANDS[n]))
+def test_help_loads_neither_the_sdk_nor_an_app(number):
+    unwanted = SDK | {"structlog", "streamkit.app", "streamkit.entity"}
+    assert loaded_by_commands()[number].isdisjoint(unwanted)

@@ -36,7 +36,7 @@ from streamkit.worker.worker import Worker
 from tests.orders import Journal, Order
 from tests.tables import streamed
 
-SETTINGS = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60, lease=150)
+SETTINGS = Settings(poll_floor=0.005, poll_ceiling=0.01, heartbeat=60, lease=150)
 TABLE = streamed("shop", "pk", "sk")
 
 

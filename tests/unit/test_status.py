@@ -86,7 +86,7 @@ class World:
         assert self.engine.call("dynamodb", "PutItem", payload)[0] == 200
 
     async def work(self, app=app):
-        settings = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60, lease=150)
+        settings = Settings(poll_floor=0.005, poll_ceiling=0.01, heartbeat=60, lease=150)
         worker = Worker(app, self.aws, settings, clock=_Wall(self.clock), rng=random.Random(1))
         await worker.run(until_idle=True)
 
