@@ -51,7 +51,7 @@ from tests.models.joins import (
 from tests.models.replay import on_bench, replay, stage_of, write
 from tests.pending import SCHEMA, Thing, add, done, failed, pending_change
 
-WALKS = 100 if LARGE else 12
+WALKS = 100 if LARGE else 8
 """Random traces within each bound."""
 OTHERS, COMMAND = 0, 1
 """The actors: all that reads and commits, and the command."""

@@ -32,7 +32,7 @@ from tests.models.lineage import (
 from tests.models.replay import on_bench, replay, stage_of, transactions, write
 from tests.pending import SCHEMA, add, done, pending_change
 
-WALKS = 1000 if LARGE else 100
+WALKS = 1000 if LARGE else 50
 OWNER = 2
 """The process that reads shards; the others are listers."""
 MANY = frozenset("abcdef")

@@ -18,7 +18,7 @@ from tests.models.joins import NAIVE, ROOT, Bound, Model, Rules
 from tests.models.replay import on_bench, replay, stage_of
 from tests.models.test_joins import Driver, every_call
 
-WALKS = 100 if LARGE else 40
+WALKS = 100 if LARGE else 30
 H = {"h": taken_mark("h", 1)}
 
 

@@ -35,7 +35,7 @@ from tests.models.parked_queue import (
 from tests.models.replay import bench, replay, stage_of, write
 from tests.pending import SCHEMA
 
-WALKS = 1000 if LARGE else 100
+WALKS = 1000 if LARGE else 50
 LATE_SECONDS = 900
 """How late a request arrives: no client token is remembered for as long."""
 OWNER = 2
