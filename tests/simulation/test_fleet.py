@@ -26,7 +26,7 @@ def run(main, *arguments, seed=0):
 async def settled(fleet, *names):
     """Wait until the shards are shared, and every worker has looked at the fleet again."""
     await fleet.until_even(*names)
-    await anyio.sleep(35)
+    await anyio.sleep(10)
 
 
 class Seen(Entity, pk="SEEN#{number}", sk="SEEN#{number}"):
@@ -43,7 +43,7 @@ async def together(keys):
         await fleet.until_even(*THREE, seconds=5)
         await fleet.until_tallied()
         since = fleet.now
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert fleet.moves(since) == []
         assert fleet.all_read(fleet.now - 2)
 
@@ -172,7 +172,7 @@ async def joined(shards, before, after):
         for name in new:
             fleet.start(name)
         await fleet.until_even(*old, *new, seconds=10)
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert max(fleet.held().values()) == -(-shards // (before + after))
         # A shard that its claimant gets from a worker that has none to spare moves another one.
         assert len(fleet.moves(since)) <= 2 * after * -(-shards // (before + after))
