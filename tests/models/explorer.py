@@ -9,11 +9,13 @@ other code can be driven by it. A step and a world determine the world after it.
 naive variant in the right one. `stuck` looks for a world from which a goal cannot be reached.
 """
 
+import gc
 import os
 import random
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
 World = TypeVar("World", bound=Hashable)
@@ -40,59 +42,85 @@ class Model(Protocol[World, Step]):
 class Explored(Generic[World, Step]):
     """What an exploration found.
 
-    `worlds` says for each world from which one it was reached first, and by which step; `broken`
-    has a shortest trace for each invariant that does not hold somewhere.
+    `worlds` has a number for each world, in the order in which they were reached; `broken` has a
+    shortest trace for each invariant that does not hold somewhere. A world of a number was reached
+    first from the one in `came`; `steps` are all steps, each between two numbers.
     """
 
-    worlds: dict[World, tuple[World, Step] | None]
+    worlds: dict[World, int]
     broken: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    came: list[tuple[int, Step] | None] = field(default_factory=lambda: [None])
+    steps: list[tuple[int, Step, int]] = field(default_factory=list)
 
-    def trace(self, world: World) -> tuple[Step, ...]:
-        """Return the steps that lead to a world."""
+    def trace(self, number: int) -> tuple[Step, ...]:
+        """Return the steps that lead to the world of a number."""
         steps: list[Step] = []
-        while (came := self.worlds[world]) is not None:
-            world, step = came
+        while (came := self.came[number]) is not None:
+            number, step = came
             steps.append(step)
         return tuple(reversed(steps))
 
 
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Look for no garbage: worlds are no cycles, and there are very many of them."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def explore(model: Model[World, Step], *, until: str | None = None) -> Explored[World, Step]:
     """Look at every world that can be reached; stop early once the invariant `until` is broken."""
-    first = model.first()
-    found = Explored[World, Step]({first: None})
-    todo = deque([first])
-    while todo:
-        world = todo.popleft()
-        for name in model.wrong(world):
-            if name not in found.broken:
-                found.broken[name] = found.trace(world)
-            if name == until:
-                return found
-        for step, after in model.steps(world):
-            if after not in found.worlds:
-                found.worlds[after] = world, step
-                todo.append(after)
+    todo = [model.first()]
+    found = Explored[World, Step]({todo[0]: 0})
+    numbers, steps = found.worlds.setdefault, found.steps.append
+    with _no_collecting():
+        for before, world in enumerate(todo):  # which grows
+            for name in model.wrong(world):
+                if name not in found.broken:
+                    found.broken[name] = found.trace(before)
+                if name == until:
+                    return found
+            for step, after in model.steps(world):
+                number = numbers(after, len(todo))
+                if number == len(todo):
+                    todo.append(after)
+                    found.came.append((before, step))
+                steps((before, step, number))
     return found
 
 
-def stuck(
-    model: Model[World, Step], goal: Callable[[World], bool], helps: Callable[[Step], bool]
+@cache
+def counter_example(
+    make: Callable[..., Model[Any, Step]], *within: Any, breaks: str
 ) -> tuple[Step, ...] | None:
-    """Return a shortest trace to a world from which no steps that help lead to a goal, or None."""
-    found = explore(model)
-    before: dict[World, list[World]] = {}
-    for world in found.worlds:
-        for step, after in model.steps(world):
-            if helps(step):
-                before.setdefault(after, []).append(world)
-    reached = {world for world in found.worlds if goal(world)}
-    todo = list(reached)
+    """Return a shortest trace to what a naive model breaks, or None; it is looked for once."""
+    return explore(make(*within), until=breaks).broken.get(breaks)
+
+
+def stuck(
+    found: Explored[World, Step], goal: Callable[[World], bool], helps: Callable[[Step], bool]
+) -> tuple[Step, ...] | None:
+    """Return a shortest trace to a world from which no steps that help lead to a goal, or None.
+
+    found: all worlds of a model, explored to the end.
+    """
+    before: list[list[int]] = [[] for _ in found.worlds]
+    for number, step, after in found.steps:
+        if helps(step):
+            before[after].append(number)
+    todo = [number for world, number in found.worlds.items() if goal(world)]
+    reached = set(todo)
     while todo:
-        for world in before.get(todo.pop(), ()):
-            if world not in reached:
-                reached.add(world)
-                todo.append(world)
-    return next((found.trace(w) for w in found.worlds if w not in reached), None)
+        for number in before[todo.pop()]:
+            if number not in reached:
+                reached.add(number)
+                todo.append(number)
+    return next((found.trace(n) for n in found.worlds.values() if n not in reached), None)
 
 
 def walks(

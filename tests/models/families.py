@@ -24,7 +24,7 @@ In: the rules. Out: the steps that break them. The naive rules are BAD, each for
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 FIELDS = (0, 1)
 STUB = -99
@@ -145,6 +145,35 @@ class Conflict(Exception):
     """Both sides have written the same field, differently."""
 
 
+class Settled(Protocol):
+    """What brings both sides to agree; see `Model.settled`."""
+
+    def __call__(
+        self, family: tuple[Side, Side, Record | None], phase: Phase, *, take: str = ""
+    ) -> Plan | None: ...
+
+
+def remembered(settled: Settled) -> Settled:
+    """Return what settles each family once: many worlds differ in other things."""
+    known: dict[Any, Plan | type[Conflict] | None] = {}
+
+    def look_up(
+        family: tuple[Side, Side, Record | None], phase: Phase, *, take: str = ""
+    ) -> Plan | None:
+        key = family, phase, take
+        if key not in known:
+            try:
+                known[key] = settled(family, phase, take=take)
+            except Conflict:
+                known[key] = Conflict
+        found = known[key]
+        if isinstance(found, type):
+            raise found
+        return found
+
+    return look_up
+
+
 class Model:
     """All that may happen next in a world, by rules."""
 
@@ -164,6 +193,7 @@ class Model:
         self.late = late
         self.rollback = rollback
         self.items = {"old": (EVERY,), "new": (EVERY,)}
+        self.settled: Settled = remembered(self._settled)
         several = {"split": "new", "merge": "old"}.get(rules.shape)
         if several is not None:
             self.items[several] = tuple(frozenset({field}) for field in FIELDS)
@@ -401,7 +431,7 @@ class Model:
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def settled(
+    def _settled(
         self, family: tuple[Side, Side, Record | None], phase: Phase, *, take: str = ""
     ) -> Plan | None:
         """Return what brings both sides to agree; None if they do.

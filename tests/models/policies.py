@@ -172,7 +172,7 @@ class PolicyModel(Model):
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def settled(self, family: Family, phase: Phase, *, take: str = "") -> Plan | None:
+    def _settled(self, family: Family, phase: Phase, *, take: str = "") -> Plan | None:
         """Return what brings both sides to agree; None if they do.
 
         Raises:
@@ -181,7 +181,7 @@ class PolicyModel(Model):
         early = phase == "dropping" and not self.rules.reverse and take
         counted = family if early else self.counted(family)
         self.added = self.counts(family)
-        found = super().settled(counted, phase, take=take)
+        found = super()._settled(counted, phase, take=take)
         if counted == family:
             return found
         return Plan("settle", family, counted if found is None else found.after)

@@ -101,7 +101,10 @@ class Actor(Process):
         held = Held(name, call, apply, asyncio.get_running_loop().create_future())
         self.held.append(held)
         self._moved.set()
-        reply = await held.reply
+        try:
+            reply = await held.reply
+        finally:
+            self.held = [one for one in self.held if one is not held]
         await self._runs()
         return reply
 

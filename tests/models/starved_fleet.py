@@ -151,18 +151,22 @@ MakeJudge = Callable[[int], Judge]
 def schedules(
     gaps: Sequence[int], most_short: int, first: int, until: int = SECONDS
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the times of heartbeats, from `first` on, with so many short gaps in a row at most."""
+    """Yield the times of heartbeats, from `first` on, with so many short gaps in a row at most.
+
+    Nobody looks from `until` on: the last time is that one, whenever the heartbeat would come.
+    """
 
     def extend(times: tuple[int, ...], short: int) -> Iterator[tuple[int, ...]]:
-        if times[-1] >= until:
+        if times[-1] == until:
             yield times
             return
         for gap in gaps:
             if gap == SHORT and short == most_short:
                 continue
-            yield from extend((*times, times[-1] + gap), short + 1 if gap == SHORT else 0)
+            then = min(times[-1] + gap, until)
+            yield from extend((*times, then), short + 1 if gap == SHORT else 0)
 
-    yield from extend((first,), 0)
+    yield from dict.fromkeys(extend((first,), 0))
 
 
 HEALTHY = tuple(range(1, SECONDS + SHORT, SHORT))

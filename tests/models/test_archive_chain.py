@@ -46,16 +46,21 @@ READER = 2
 SHARD = "s1"
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_no_schedule_of_writers_and_a_reader_goes_wrong(name):
-    found = explore(Model(Rules(), BOUNDS[name]))
+@pytest.fixture(scope="module")
+def found(request):
+    """All worlds within a bound; tests of one bound run one after the other."""
+    return explore(Model(Rules(), BOUNDS[request.param]))
+
+
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_no_schedule_of_writers_and_a_reader_goes_wrong(found):
     assert {what: told(trace) for what, trace in found.broken.items()} == {}
     assert len(found.worlds) > 400
 
 
-@pytest.mark.parametrize("name", sorted({*BOUNDS} - {"damaged"}))
-def test_a_reader_comes_to_the_end_in_the_end(name):
-    trace = stuck(Model(Rules(), BOUNDS[name]), is_read, helps)
+@pytest.mark.parametrize("found", sorted({*BOUNDS} - {"damaged"}), indirect=True)
+def test_a_reader_comes_to_the_end_in_the_end(found):
+    trace = stuck(found, is_read, helps)
     assert trace is None, told(trace)
 
 
@@ -74,7 +79,7 @@ def test_an_archive_that_looks_simpler_breaks(name):
 @pytest.mark.parametrize("name", STRANDING)
 def test_an_archive_that_looks_simpler_lets_a_reader_wait_for_ever(name):
     rules, bound = STRANDING[name]
-    assert stuck(Model(rules, bound), is_read, helps) is not None
+    assert stuck(explore(Model(rules, bound)), is_read, helps) is not None
 
 
 @pytest.mark.parametrize("name", SAFE)

@@ -36,9 +36,9 @@ def test_a_world_from_which_no_goal_is_reached_is_found():
     def is_end(world):
         return world == 6
 
-    assert stuck(Counter(), is_end, lambda step: True) is None
-    assert stuck(Counter(trap=3), is_end, lambda step: True) == (("add", 1), ("add", 2))
-    assert stuck(Counter(), is_end, lambda step: step == ("add", 2)) == (("add", 1),)
+    assert stuck(explore(Counter()), is_end, lambda step: True) is None
+    assert stuck(explore(Counter(trap=3)), is_end, lambda step: True) == (("add", 1), ("add", 2))
+    assert stuck(explore(Counter()), is_end, lambda step: step == ("add", 2)) == (("add", 1),)
 
 
 def test_walks_are_legal_and_the_same_each_time():

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import cache
 
 import anyio
 import pytest
@@ -22,7 +23,7 @@ from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.asking import AskRate
 from streamkit.stream.listing import StreamLineage
-from tests.models.explorer import LARGE, explore, stuck, walks
+from tests.models.explorer import LARGE, counter_example, explore, stuck, walks
 from tests.models.generations import (
     BOUNDS,
     LENGTHS,
@@ -41,7 +42,7 @@ from tests.models.generations import (
 from tests.models.replay import on_bench, replay, stage_of, transactions, write
 from tests.pending import SCHEMA, add, done, handler, pending_change
 
-WALKS = 1000 if LARGE else 100
+WALKS = 1000 if LARGE else 50
 PATIENCE_SECONDS = 100.0
 OPERATOR = 2
 """The process that raises cursors and rebuilds; the others are workers."""
@@ -56,9 +57,12 @@ def test_no_schedule_of_roll_outs_goes_wrong(name):
     assert len(found.worlds) > 10_000
 
 
+@cache
 def unread(rules, bound):
     """Return a trace to where what is left to read is never read, or None."""
-    return stuck(Model(rules, bound), lambda w: is_read(w) or w.takes == bound.takes, helps)
+    return stuck(
+        explore(Model(rules, bound)), lambda w: is_read(w) or w.takes == bound.takes, helps
+    )
 
 
 def test_whatever_was_rolled_out_and_died_somebody_may_read_on():
@@ -72,7 +76,7 @@ def test_an_old_version_that_waits_for_ever_leaves_everything_unread():
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_roll_out_that_looks_simpler_breaks(name):
     rules, bound, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, bound), until=breaks).broken
+    assert counter_example(Model, rules, bound, breaks=breaks)
 
 
 def handlers_of(version):
@@ -317,7 +321,7 @@ def test_the_code_goes_where_random_schedules_go():
 @pytest.mark.parametrize("name", NAIVE)
 def test_the_code_is_not_led_astray_by_what_breaks_a_naive_roll_out(name):
     rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, bound, breaks=breaks)
     assert replayed(bound, [trace]) >= 3
 
 

@@ -30,7 +30,7 @@ from streamkit.core.tables import survey
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.redrive import redrive
 from streamkit.progress.cursor import CursorStore
-from tests.models.explorer import LARGE, explore, walks
+from tests.models.explorer import LARGE, counter_example, explore, walks
 from tests.models.high_water_marks import FAILS, ITEMS, LOG, NAIVE, REGIMES, Model, Rules
 from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import (
@@ -58,7 +58,7 @@ def test_no_trouble_of_functions_does_a_change_twice_or_out_of_order_or_loses_it
 @pytest.mark.parametrize("name", NAIVE)
 def test_marks_that_look_simpler_break(name):
     rules, regime, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, REGIMES[regime]), until=breaks).broken
+    assert counter_example(Model, rules, REGIMES[regime], breaks=breaks)
 
 
 # -- the replay ------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_functions_take_the_steps_of_the_model(name):
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_simpler_marks_break_functions_do_as_the_model_does(name):
     rules, regime, breaks = NAIVE[name]
-    trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, REGIMES[regime], breaks=breaks)
     assert replayed(REGIMES[regime], [trace]) >= 2
 
 

@@ -31,7 +31,7 @@ from streamkit.stream.asking import AskRate
 from streamkit.stream.listing import StreamLineage
 from streamkit.testing.sightings import WRITES
 from streamkit.worker.go_live import GoLive
-from tests.models.explorer import LARGE, explore, stuck, walks
+from tests.models.explorer import LARGE, counter_example, explore, stuck, walks
 from tests.models.joins import (
     BOUNDS,
     CHILD,
@@ -51,28 +51,33 @@ from tests.models.joins import (
 from tests.models.replay import on_bench, replay, stage_of, write
 from tests.pending import SCHEMA, Thing, add, done, failed, pending_change
 
-WALKS = 100 if LARGE else 12
+WALKS = 100 if LARGE else 8
 """Random traces within each bound."""
 OTHERS, COMMAND = 0, 1
 """The actors: all that reads and commits, and the command."""
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_no_schedule_of_a_join_goes_wrong(name):
-    found = explore(Model(Rules(), BOUNDS[name]))
+@pytest.fixture(scope="module")
+def found(request):
+    """All worlds within a bound; tests of one bound run one after the other."""
+    return explore(Model(Rules(), BOUNDS[request.param]))
+
+
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_no_schedule_of_a_join_goes_wrong(found):
     assert found.broken == {}
     assert len(found.worlds) > 500
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_the_handler_does_every_change_in_the_end(name):
-    model = Model(Rules(), BOUNDS[name])
-    assert stuck(model, model.seen, helps) is None
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_the_handler_does_every_change_in_the_end(found, request):
+    model = Model(Rules(), BOUNDS[request.node.callspec.params["found"]])
+    assert stuck(found, model.seen, helps) is None
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_the_app_goes_on_while_the_handlers_consumer_does_nothing(name):
-    assert stuck(Model(Rules(), BOUNDS[name]), flows, of_the_app) is None
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_the_app_goes_on_while_the_handlers_consumer_does_nothing(found):
+    assert stuck(found, flows, of_the_app) is None
 
 
 STOPS = [name for name in BOUNDS if not (BOUNDS[name].root or BOUNDS[name].older)]
@@ -81,8 +86,9 @@ STOPS = [name for name in BOUNDS if not (BOUNDS[name].root or BOUNDS[name].older
 @pytest.mark.parametrize("name", STOPS)
 def test_no_schedule_of_a_command_that_stops_both_goes_wrong(name):
     model = Model(Rules(how="stop"), BOUNDS[name])
-    assert explore(model).broken == {}
-    assert stuck(model, model.seen, helps) is None
+    found = explore(model)
+    assert found.broken == {}
+    assert stuck(found, model.seen, helps) is None
 
 
 NAMES = ("parent", "child")
@@ -121,15 +127,16 @@ def test_the_command_asks_for_what_the_model_asks_for_in_every_world(bound):
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_join_that_looks_simpler_breaks(name):
     rules, bound, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, bound), until=breaks).broken
+    assert counter_example(Model, rules, bound, breaks=breaks)
 
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_a_join_that_looks_simpler_leaves_changes_undone(name):
     rules, bound = UNSEEN[name]
     model = Model(rules, bound)
-    assert explore(model).broken == {}
-    assert stuck(model, model.seen, helps) is not None
+    found = explore(model)
+    assert found.broken == {}
+    assert stuck(found, model.seen, helps) is not None
 
 
 @pytest.mark.parametrize("name", SAFE)
@@ -138,7 +145,7 @@ def test_a_join_that_asks_for_less_is_as_safe(name):
 
 
 def test_an_app_that_waits_at_a_barrier_stands_still():
-    assert stuck(Model(STANDS_STILL, Bound()), flows, of_the_app) is not None
+    assert stuck(explore(Model(STANDS_STILL, Bound())), flows, of_the_app) is not None
 
 
 # -- the replay ------------------------------------------------------------------------------------
@@ -523,5 +530,5 @@ def test_the_command_goes_where_random_schedules_go(name):
 @pytest.mark.parametrize("name", [name for name in NAIVE if NAIVE[name][0].how == "stop"])
 def test_the_command_is_not_led_astray_by_what_breaks_a_naive_one(name):
     rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, bound, breaks=breaks)
     assert replayed(bound, [trace]) >= 2

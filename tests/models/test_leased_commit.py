@@ -11,7 +11,7 @@ from streamkit.progress.commit import Applied
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.verdicts import Again
-from tests.models.explorer import LARGE, explore, walks
+from tests.models.explorer import LARGE, counter_example, explore, walks
 from tests.models.leased_commit import (
     BOUNDS,
     CHANGES,
@@ -28,7 +28,7 @@ from tests.models.leased_commit import (
 from tests.models.replay import on_bench, replay, stage_of, write
 from tests.pending import SCHEMA, add, done, failed, pending_change
 
-WALKS = 1000 if LARGE else 100
+WALKS = 1000 if LARGE else 50
 LATE_SECONDS = 900
 """How late a request arrives: no client token is remembered for as long."""
 
@@ -43,7 +43,7 @@ def test_no_schedule_of_takes_commits_and_late_requests_goes_wrong(name):
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_commit_that_looks_simpler_breaks(name):
     rules, bound, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, bound), until=breaks).broken
+    assert counter_example(Model, rules, bound, breaks=breaks)
 
 
 @pytest.mark.parametrize("name", SAFE)
@@ -219,5 +219,5 @@ def test_the_code_goes_where_random_schedules_go():
 @pytest.mark.parametrize("name", NAIVE)
 def test_the_code_is_not_led_astray_by_what_breaks_a_naive_commit(name):
     rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, bound, breaks=breaks)
     assert replayed(bound, [trace]) >= 4

@@ -13,12 +13,12 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.taken import BEHIND, own_store, taken_mark
 from streamkit.progress.cursor import CursorStore
 from streamkit.worker.taking_over import TakeOver
-from tests.models.explorer import LARGE, explore, walks
+from tests.models.explorer import LARGE, counter_example, walks
 from tests.models.joins import NAIVE, ROOT, Bound, Model, Rules
 from tests.models.replay import on_bench, replay, stage_of
 from tests.models.test_joins import Driver, every_call
 
-WALKS = 100 if LARGE else 40
+WALKS = 100 if LARGE else 30
 H = {"h": taken_mark("h", 1)}
 
 
@@ -202,5 +202,5 @@ LED_ASTRAY = [
 @pytest.mark.parametrize("name", LED_ASTRAY)
 def test_owners_are_not_led_astray_by_what_breaks_a_naive_join(name):
     rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, bound, breaks=breaks)
     assert replayed(bound, [trace]) >= 1

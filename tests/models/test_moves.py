@@ -16,7 +16,7 @@ from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing.sightings import WRITES
-from tests.models.explorer import LARGE, explore, walks
+from tests.models.explorer import LARGE, counter_example, explore, walks
 from tests.models.moves import NAIVE, REGIMES, Model, Rules
 from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import Stream, environment_of, event, key_of, number_of, own_items
@@ -36,7 +36,7 @@ def test_no_interleaving_of_movers_and_hosts_loses_a_change_or_does_it_twice(nam
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_move_that_looks_simpler_breaks(name):
     rules, regime, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, REGIMES[regime]), until=breaks).broken
+    assert counter_example(Model, rules, REGIMES[regime], breaks=breaks)
 
 
 # -- the replay ------------------------------------------------------------------------------------
@@ -185,5 +185,5 @@ def test_movers_take_the_steps_of_the_model(name):
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_move_breaks_movers_do_as_the_model_does(name):
     rules, regime, breaks = NAIVE[name]
-    trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, REGIMES[regime], breaks=breaks)
     assert replayed(REGIMES[regime], [trace]) >= 2

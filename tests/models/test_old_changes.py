@@ -31,7 +31,7 @@ from streamkit.stream.decode import Page
 from streamkit.stream.listing import list_shards
 from streamkit.stream.reader import StreamPages
 from streamkit.testing.archives import MemoryArchive
-from tests.models.explorer import LARGE, explore, stuck, walks
+from tests.models.explorer import LARGE, counter_example, explore, stuck, walks
 from tests.models.old_changes import NAIVE, SAFE, Bound, Model, Rules, ended, helps
 from tests.models.replay import Actor, Troupe
 from tests.models.replay import replay as replayed
@@ -79,24 +79,27 @@ def app_of():
     return app
 
 
-@pytest.mark.parametrize("name", SAFE)
-def test_no_schedule_of_a_replay_goes_wrong(name):
-    rules, bound = SAFE[name]
-    found = explore(Model(rules, bound))
+@pytest.fixture(scope="module")
+def found(request):
+    """All worlds of a replay; tests of one run one after the other."""
+    return explore(Model(*SAFE[request.param]))
+
+
+@pytest.mark.parametrize("found", SAFE, indirect=True)
+def test_no_schedule_of_a_replay_goes_wrong(found):
     assert found.broken == {}
     assert len(found.worlds) > 500
 
 
-@pytest.mark.parametrize("name", [name for name in SAFE if SAFE[name][0].whole])
-def test_a_replay_ends(name):
-    rules, bound = SAFE[name]
-    assert stuck(Model(rules, bound), ended, helps) is None
+@pytest.mark.parametrize("found", [name for name in SAFE if SAFE[name][0].whole], indirect=True)
+def test_a_replay_ends(found):
+    assert stuck(found, ended, helps) is None
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_replay_that_looks_simpler_breaks(name):
     rules, bound, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, bound), until=breaks).broken
+    assert counter_example(Model, rules, bound, breaks=breaks)
 
 
 # -- the replay of traces ---------------------------------------------------------------------------
@@ -333,7 +336,7 @@ PASSED = [
 @pytest.mark.parametrize("name", [name for name in PASSED if not NAIVE[name][0].out])
 def test_where_a_simpler_replay_breaks_the_code_does_as_the_model_does(name):
     rules, bound, breaks = NAIVE[name]
-    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, bound, breaks=breaks)
     assert played(PLAYED["state"], [trace]) >= 3
 
 

@@ -17,7 +17,7 @@ from streamkit.operate.redrive import open_redriver
 from streamkit.progress.control import START, Cursor, child_of
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.stream.decode import Record
-from tests.models.explorer import LARGE, explore, stuck, walks
+from tests.models.explorer import LARGE, counter_example, explore, stuck, walks
 from tests.models.parked_queue import (
     BOUNDS,
     LAST,
@@ -35,31 +35,35 @@ from tests.models.parked_queue import (
 from tests.models.replay import bench, replay, stage_of, write
 from tests.pending import SCHEMA
 
-WALKS = 1000 if LARGE else 100
+WALKS = 1000 if LARGE else 50
 LATE_SECONDS = 900
 """How late a request arrives: no client token is remembered for as long."""
 OWNER = 2
 """The owner's process; the others are redrivers."""
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_no_schedule_of_owners_and_redrivers_goes_wrong(name):
-    found = explore(Model(Rules(), BOUNDS[name]))
+@pytest.fixture(scope="module")
+def found(request):
+    """All worlds within a bound; tests of one bound run one after the other."""
+    return explore(Model(Rules(), BOUNDS[request.param]))
+
+
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_no_schedule_of_owners_and_redrivers_goes_wrong(found):
     assert found.broken == {}
     assert len(found.worlds) > 300
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_a_queue_holds_up_no_owner_and_empties_once_nothing_fails(name):
-    model = Model(Rules(), BOUNDS[name])
-    assert stuck(model, is_read, by_owners) is None
-    assert stuck(model, is_healed, by_anyone) is None
+@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+def test_a_queue_holds_up_no_owner_and_empties_once_nothing_fails(found):
+    assert stuck(found, is_read, by_owners) is None
+    assert stuck(found, is_healed, by_anyone) is None
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_queue_that_looks_simpler_breaks(name):
     rules, breaks = NAIVE[name]
-    assert breaks in explore(Model(rules, Bound(3, 2)), until=breaks).broken
+    assert counter_example(Model, rules, Bound(3, 2), breaks=breaks)
 
 
 @pytest.mark.parametrize("name", SAFE)
@@ -279,5 +283,5 @@ def test_the_code_goes_where_random_schedules_go():
 @pytest.mark.parametrize("name", NAIVE)
 def test_the_code_is_not_led_astray_by_what_breaks_a_naive_queue(name):
     rules, breaks = NAIVE[name]
-    trace = explore(Model(rules, Bound(3, OWNER)), until=breaks).broken[breaks]
+    trace = counter_example(Model, rules, Bound(3, OWNER), breaks=breaks)
     assert replayed([trace]) >= 5

@@ -55,7 +55,10 @@ def test_two_processes_settle_nothing_twice(choice):
 def test_every_family_of_a_policy_can_come_to_an_end_if_people_decide(choice):
     model = PolicyModel(PolicyRules(**CHOICES[choice]), old=1, new=1, rollback=True)
     over = ("done", "rolled back")
-    assert stuck(model, lambda world: world.phase in over, lambda step: step[0] != "back") is None
+    assert (
+        stuck(explore(model), lambda world: world.phase in over, lambda step: step[0] != "back")
+        is None
+    )
 
 
 def test_sides_that_only_count_are_never_a_conflict():

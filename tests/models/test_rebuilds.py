@@ -18,7 +18,7 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from tests.models.explorer import LARGE, explore, walks
+from tests.models.explorer import LARGE, counter_example, explore, walks
 from tests.models.rebuilds import LIVE, NAIVE, PLAYED, REGIMES, Model, Rules
 from tests.models.replay import Actor, Troupe, replay
 from tests.simulation.lambdas import world_of
@@ -50,7 +50,7 @@ def test_no_interleaving_of_a_rebuild_with_writes_makes_it_inexact(name):
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_rebuild_that_looks_simpler_is_inexact(name):
     rules, regime = NAIVE[name]
-    assert explore(Model(rules, REGIMES[regime]), until="inexact").broken
+    assert counter_example(Model, rules, REGIMES[regime], breaks="inexact")
 
 
 def test_without_the_guard_nothing_breaks_where_records_are_published_in_time():
@@ -276,6 +276,6 @@ def test_a_worker_and_an_operator_take_the_steps_of_the_model(name):
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_rebuild_is_inexact_the_code_does_as_the_model_does(name):
     rules, regime = NAIVE[name]
-    trace = explore(Model(rules, REGIMES[regime]), until="inexact").broken["inexact"]
+    trace = counter_example(Model, rules, REGIMES[regime], breaks="inexact")
     played = REGIMES[regime if regime in PLAYED else "stops"]
     assert replayed(played, [trace]) >= 2

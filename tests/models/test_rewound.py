@@ -6,6 +6,7 @@ import pytest
 
 from streamkit.operate import rewind as module
 from streamkit.testing.loop import run_virtually
+from tests.models.explorer import counter_example
 from tests.models.rewound import (
     FUNCTIONS,
     FUNCTIONS_NAIVE,
@@ -13,6 +14,7 @@ from tests.models.rewound import (
     OURS,
     PAUSED,
     REGIMES,
+    Model,
     Rules,
     broken,
 )
@@ -35,7 +37,7 @@ def test_no_interleaving_of_a_rewind_with_functions_goes_wrong():
 @pytest.mark.parametrize("name", NAIVE)
 def test_a_rewind_that_looks_simpler_breaks(name):
     rules, regime, breaks = NAIVE[name]
-    assert breaks in broken(rules, REGIMES[regime])[1]
+    assert counter_example(Model, rules, REGIMES[regime], breaks=breaks)
 
 
 def test_a_rewind_that_looks_at_workers_first_is_safe_where_none_freezes():
@@ -46,7 +48,7 @@ def test_a_rewind_that_looks_at_workers_first_is_safe_where_none_freezes():
 
 @pytest.mark.parametrize("name", FUNCTIONS_NAIVE)
 def test_a_rewind_of_functions_that_looks_simpler_breaks(name):
-    assert "stale" in broken(FUNCTIONS_NAIVE[name], PAUSED)[1]
+    assert counter_example(Model, FUNCTIONS_NAIVE[name], PAUSED, breaks="stale")
 
 
 STEPS = {

@@ -14,7 +14,7 @@ from tests.pages import rows, section
 from tests.simulation.bill import Bill
 from tests.simulation.shop import TABLE, Sale, create_table
 
-SHARDS, RATE, SECONDS = 4, 100, 20
+SHARDS, RATE, SECONDS = 4, 100, 10
 WAYS = {"exact": {}, "spread=8": {"spread": 8}, "approximate": {"approximate": True}}
 
 

@@ -8,7 +8,7 @@ import pytest
 from streamkit.settings import Settings
 from tests.simulation.balance import bytes_of, measure
 
-SHARDS, WORKERS = 400, 10
+SHARDS, WORKERS = 240, 8
 SHARE = SHARDS // WORKERS
 BYTES_A_SHARD = 13_200
 """A third more than the 10,100 that were measured with CPython 3.11."""

@@ -27,7 +27,7 @@ SEEDS = seeds()
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=3.0, sinks=0.02)
 
 
-def end_of(host, seed, acts=100):
+def end_of(host, seed, acts=60):
     """Play the traffic, compare the end with a recomputation, and return what is in the table."""
     app = make_app(tables=["Elsewhere"] if host in JOBS else [])
     named = {"seed": seed, "acts": acts, "trouble": TROUBLE, "host": (HOSTS | JOBS)[host]}

@@ -23,8 +23,10 @@ from streamkit.worker.automatic_retries import AT_ONCE
 from tests.orders import Journal, Order
 from tests.rigs import Rig
 
-SETTINGS = Settings(poll_ceiling=2, heartbeat=60, lease=150, list_interval=60)
-PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=30)
+SETTINGS = Settings(poll_ceiling=10, heartbeat=60, lease=150, list_interval=60, look_interval=30)
+PATIENT = Settings(
+    poll_ceiling=600, heartbeat=300, lease=750, list_interval=1500, look_interval=600
+)
 """For hours: each poll costs real time."""
 BRISK = Settings(poll_ceiling=10, heartbeat=10, lease=25, list_interval=60)
 """For takeovers."""

@@ -11,6 +11,7 @@ from streamkit import App, Change, Entity, Put
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
+from tests.seeds import seeds
 from tests.simulation.crew import TABLE, Event, Fleet, Tally
 
 THREE = ("a", "b", "c")
@@ -25,7 +26,7 @@ def run(main, *arguments, seed=0):
 async def settled(fleet, *names):
     """Wait until the shards are shared, and every worker has looked at the fleet again."""
     await fleet.until_even(*names)
-    await anyio.sleep(35)
+    await anyio.sleep(10)
 
 
 class Seen(Entity, pk="SEEN#{number}", sk="SEEN#{number}"):
@@ -42,7 +43,7 @@ async def together(keys):
         await fleet.until_even(*THREE, seconds=5)
         await fleet.until_tallied()
         since = fleet.now
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert fleet.moves(since) == []
         assert fleet.all_read(fleet.now - 2)
 
@@ -69,7 +70,7 @@ async def stopped():
         assert len(fleet.moves(since)) <= 3
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_the_shards_of_a_worker_that_is_stopped_are_read_by_others_within_a_second(seed):
     run(stopped, seed=seed)
 
@@ -87,7 +88,7 @@ async def stopped_of_eight():
         assert len(fleet.moves(since)) == 2
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_the_shard_of_a_polite_stop_is_taken_within_a_second_in_a_fleet_of_8(seed):
     run(stopped_of_eight, seed=seed)
 
@@ -109,8 +110,8 @@ async def gaps(found, wait, settings):
     fleet = Fleet(8, **settings)
     fleet.world.replicas.answer = lambda call, apply: apply()
     async with fleet.running(*THREE):
-        await settled(fleet, *THREE)
-        await anyio.sleep(5 + wait)
+        await fleet.until_even(*THREE)
+        await anyio.sleep(10 + wait)
         since = fleet.now
         fleet.lives["b"].process.kill()
         found.append(await fleet.until(lambda: fleet.all_read(since + 0.01, without=("b",))))
@@ -131,7 +132,7 @@ def test_the_shards_of_a_worker_that_is_killed_at_any_moment_are_read_soon(
     assert max(found) <= longest, sorted(found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_the_shards_of_a_worker_that_is_killed_are_read_by_others_within_lease_and_heartbeat(seed):
     run(killed, seed * 0.7, seed=seed)
 
@@ -154,7 +155,7 @@ async def frozen():
         assert life.worker.name == name
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_a_worker_that_stood_still_loses_its_shards_and_goes_on_with_an_even_share(seed):
     run(frozen, seed=seed)
 
@@ -171,7 +172,7 @@ async def joined(shards, before, after):
         for name in new:
             fleet.start(name)
         await fleet.until_even(*old, *new, seconds=10)
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert max(fleet.held().values()) == -(-shards // (before + after))
         # A shard that its claimant gets from a worker that has none to spare moves another one.
         assert len(fleet.moves(since)) <= 2 * after * -(-shards // (before + after))
@@ -267,7 +268,7 @@ async def split():
         await fleet.until_tallied()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_a_splits_children_stay_where_their_parent_was_until_claims_share_them(seed):
     run(split, seed=seed)
 

@@ -150,8 +150,8 @@ def test_seeds_whose_writes_are_overdue_find_a_fence_that_forgets_what_was_commi
         return Guard(lease & Attr("generation").eq(cursor.generation)), OURS
 
     monkeypatch.setattr(cursor, "lease_guard", forgetful)
-    found = [run(seed, draw(seed)).invariant for seed in OVERDUE]
-    assert {"books", "positions"} & set(found), found
+    found = (run(seed, draw(seed)).invariant for seed in OVERDUE)
+    assert any(invariant in {"books", "positions"} for invariant in found)
 
 
 # -- the smallest plan -----------------------------------------------------------------------------

@@ -48,7 +48,7 @@ async def idle_day(settings):
 
 def test_an_idle_day_costs_heartbeats_hourly_positions_and_shard_ends():
     settings = Settings(
-        poll_ceiling=60, heartbeat=60, lease=150, look_interval=30, list_interval=120
+        poll_ceiling=300, heartbeat=300, lease=750, look_interval=300, list_interval=600
     )
     calls, closed = run_virtually(idle_day, settings)
     writes, commits = Counter(), Counter()

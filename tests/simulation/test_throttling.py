@@ -253,7 +253,7 @@ def test_reads_of_handlers_that_are_throttled_are_repeated_and_park_nothing():
 # -- a hot aggregate -------------------------------------------------------------------------------
 
 SHARDS, WORKERS = 32, 4
-RATE, SECONDS = 320, 4.0
+RATE, SECONDS = 320, 2.5
 """Changes a second over all shards, and for how long."""
 HELD_SECONDS = 0.01
 """How long a transaction holds its items; DynamoDB answers one in some ten milliseconds."""

@@ -22,7 +22,7 @@ async def cut_off(workers, leading):
         since = fleet.now
         took = await fleet.until(lambda: fleet.all_read(since + 0.01, without=(name,)))
         assert took <= CUT_OFF_SECONDS
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert fleet.leader() != name
         fleet.write(50)
         rolled = fleet.now
@@ -73,7 +73,7 @@ async def outage(what, seconds):
             life.deaf = ""
         fleet.write(50)
         await fleet.until_tallied()
-        await anyio.sleep(60)
+        await anyio.sleep(35)
         assert fleet.moves(since) == []
         assert [life.worker.name for life in fleet.lives.values()] == names
 

@@ -62,7 +62,7 @@ def test_migrations_of_every_mode_are_shared_by_jobs_of_both_versions(kind):
     legs = ("new+old",) if kind == "crew" else ("old", "new")
     base = journey(conformance, kind, *legs)
     host = partial(SharedJobs, base, 20.0, conformance.LAST, conformance)
-    ran = end_of(host, app, acts=40, others={"Elsewhere": TableShape()})
+    ran = end_of(host, app, acts=25, others={"Elsewhere": TableShape()})
     assert ran.met["migrated"] == len(app.migrations)
     assert conformance.audited_wrong(ran.final) == []
 
