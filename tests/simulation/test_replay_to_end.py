@@ -22,6 +22,7 @@ from streamkit.operate.status import read_status
 from streamkit.stream.decode.pages import read_record
 from streamkit.testing import every_crash, every_freeze
 from tests.permissions import ACCOUNT, REGION, allows, noted
+from tests.simulation.archived import RARELY
 from tests.simulation.replays import (
     STATE,
     Copy,
@@ -225,7 +226,7 @@ def test_a_mirror_with_more_copies_than_fit_in_a_transaction_does_not_stop_a_rep
 
 
 def test_a_change_that_fails_stops_its_shard_and_no_other():
-    with rig(shards=4) as harness:
+    with rig(shards=4, settings=RARELY) as harness:
         buggy(harness, *((number, "PLACED") for number in range(1, 13)))
         since = wish(harness).since
         STATE["only"] = 5
