@@ -100,10 +100,10 @@ def chains_are_whole(archive):
 def dormant(harness):
     """Pause the app's own consumer, while its archive is written."""
     harness.operate(lambda aws: pause_consumer(harness.app, aws))
-    harness.advance("30m")
+    harness.advance("70m")
 
 
 def awake(harness):
     harness.operate(lambda aws: resume_consumer(harness.app, aws))
-    harness.advance("30m")
+    harness.advance("70m")
     harness.settle()

@@ -16,7 +16,6 @@ from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.rigs import Rig
 from tests.simulation.archived import (
-    RARELY,
     SELDOM,
     Copy,
     Note,
@@ -101,7 +100,7 @@ def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of
 
 def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     put(harness, 0)
     harness.settle()
     dormant(harness)
@@ -202,7 +201,7 @@ def read_back(harness, asleep=dormant):
 
 def counted_of_memory():
     app = counted(app_of(MemoryArchive()))
-    return Rig(app, shards=1, settings=RARELY)
+    return Rig(app, shards=1, settings=SELDOM)
 
 
 def read_back_and_counted(harness):
@@ -239,7 +238,7 @@ def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harne
     async def note(loss, table):
         lost.append(loss)
 
-    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=SELDOM)
     harness.settle()
     dormant(harness)
     for number in range(6):
