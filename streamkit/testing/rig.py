@@ -35,7 +35,8 @@ a thousand calls, and takes half a second: a month passes in a quarter of a minu
 _SETTLE_SECONDS = 4 * 3600.0
 """`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
 _PAGES = 3
-_IDLE_STEP = 1.0
+_IDLE_STEP, _IDLE_STEPS = 1.0, 100
+"""`settle` looks each second, and later once in a hundredth of the time that it has taken."""
 
 
 class NotSettledError(AssertionError):
@@ -274,16 +275,16 @@ class Rig:
         self.worker.ensure()
         self.worker.count_anew()
         self._zombies.count_anew()
-        deadline = self._loop.time() + _SETTLE_SECONDS
+        began = self._loop.time()
         quiet = False
         while not quiet:
-            await asyncio.sleep(_IDLE_STEP)
+            await asyncio.sleep(max(_IDLE_STEP, (self._loop.time() - began) // _IDLE_STEPS))
             if self.worker.has_ended:
                 self.worker.revive()
             elif self.worker.is_frozen:
                 self._zombies.add(self.worker.replace_frozen(self._thaw))
             quiet = self.worker.is_idle(_PAGES) and not self._zombies.is_busy(_PAGES)
-            if self._loop.time() > deadline:
+            if self._loop.time() > began + _SETTLE_SECONDS:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
         self._zombies.thaw("phase")
 

@@ -16,7 +16,7 @@ from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.rigs import Rig
 from tests.simulation.archived import (
-    RARELY,
+    SELDOM,
     Copy,
     Note,
     Total,
@@ -44,7 +44,7 @@ def counted(app):
 
 def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     put(harness, *range(20))
     harness.settle()
     harness.advance("30m")
@@ -55,7 +55,7 @@ def test_a_writer_copies_the_applications_records_and_none_of_streamkits(harness
 
 def test_all_that_was_written_is_copied_over_splits_and_rolls(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     for number in range(6):
         put(harness, number)
         harness.settle()
@@ -71,7 +71,7 @@ def test_all_that_was_written_is_copied_over_splits_and_rolls(harness_of):
 
 def test_what_was_not_stored_at_a_crash_is_read_again(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     put(harness, 1)
     harness.settle()
     harness.crash()
@@ -84,7 +84,7 @@ def test_what_was_not_stored_at_a_crash_is_read_again(harness_of):
 
 def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=SELDOM)
     put(harness, 1)
     harness.settle()
     harness.advance("30m")
@@ -100,7 +100,7 @@ def test_records_that_were_trimmed_before_they_were_copied_are_a_hole(harness_of
 
 def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive), settings=RARELY)
+    harness = harness_of(app_of(archive), settings=SELDOM)
     put(harness, 0)
     harness.settle()
     dormant(harness)
@@ -120,7 +120,7 @@ def test_a_weekend_without_the_app_is_made_up_for_from_the_archive(harness_of):
 def test_a_change_is_made_once_on_the_border_of_archive_and_stream(harness_of):
     archive = MemoryArchive()
     app = counted(App("notes", table="Notes", archive=archive))
-    harness = harness_of(app, shards=1, settings=RARELY)
+    harness = harness_of(app, shards=1, settings=SELDOM)
     harness.settle()
     dormant(harness)
     for number in range(20):
@@ -138,7 +138,7 @@ def test_a_loss_is_exactly_a_hole_of_the_archive(harness_of):
     async def note(loss, table):
         lost.append(loss)
 
-    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=SELDOM)
     put(harness, 1)
     harness.settle()
     harness.advance("30m")
@@ -175,7 +175,7 @@ def rolled(harness):
 
 
 def of_memory():
-    return Rig(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    return Rig(app_of(MemoryArchive()), shards=1, settings=SELDOM)
 
 
 def test_a_writer_survives_a_crash_at_any_call():
@@ -201,7 +201,7 @@ def read_back(harness, asleep=dormant):
 
 def counted_of_memory():
     app = counted(app_of(MemoryArchive()))
-    return Rig(app, shards=1, settings=RARELY)
+    return Rig(app, shards=1, settings=SELDOM)
 
 
 def read_back_and_counted(harness):
@@ -238,7 +238,7 @@ def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harne
     async def note(loss, table):
         lost.append(loss)
 
-    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive, on_loss=note), shards=1, settings=SELDOM)
     harness.settle()
     dormant(harness)
     for number in range(6):
@@ -257,7 +257,7 @@ def test_what_happens_to_one_object_costs_exactly_its_records_and_is_named(harne
 def test_an_object_that_is_there_twice_is_read_once(harness_of):
     archive = MemoryArchive()
     app = counted(app_of(archive))
-    harness = harness_of(app, shards=1, settings=RARELY)
+    harness = harness_of(app, shards=1, settings=SELDOM)
     harness.settle()
     dormant(harness)
     for number in range(6):
@@ -286,7 +286,7 @@ def erase(harness):
 
 
 def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
-    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
     moments = rare_notes(harness, 3)
     harness.stop()
     erase(harness)
@@ -297,7 +297,7 @@ def test_a_rewind_goes_as_far_back_as_the_archive(harness_of):
 
 def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
     archive = MemoryArchive()
-    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=RARELY)
+    harness = harness_of(app_of(archive, on_loss="resume"), shards=1, settings=SELDOM)
     moments = rare_notes(harness, 3)
     harness.stop()
     verify = lambda: harness.operate(lambda aws: verify_archive(harness.app, aws))  # noqa: E731
@@ -320,7 +320,7 @@ def test_a_rewind_is_refused_where_verification_finds_a_gap(harness_of):
 
 
 def test_the_writer_is_a_consumer_like_others_to_operators_and_is_never_rewound(harness_of):
-    harness = harness_of(app_of(MemoryArchive()), settings=RARELY)
+    harness = harness_of(app_of(MemoryArchive()), settings=SELDOM)
     put(harness, 1)
     harness.settle()
     writer, clock = harness.app.writer, harness.world.clock

@@ -6,7 +6,7 @@ from streamkit import Add, App, Modified, became
 from streamkit.errors import ConfigurationError
 from streamkit.operate.explanation import explain_item
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import RARELY, Copy, Note, Total, app_of, put
+from tests.simulation.archived import SELDOM, Copy, Note, Total, app_of, put
 
 
 def history(harness, number, app=None):
@@ -39,7 +39,7 @@ def lived(harness):
 
 
 def test_a_history_reaches_from_the_archive_into_the_stream(harness_of):
-    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
     lived(harness)
     found = history(harness, 1)
     assert [one.kind for one in found.sightings] == ["inserted", "removed", "inserted"]
@@ -51,7 +51,7 @@ def test_a_history_reaches_from_the_archive_into_the_stream(harness_of):
 
 
 def test_a_history_names_what_wrote_a_change_and_which_handlers_it_runs_now(harness_of):
-    harness = harness_of(counted(MemoryArchive()), shards=1, settings=RARELY)
+    harness = harness_of(counted(MemoryArchive()), shards=1, settings=SELDOM)
     put(harness, 1)
     harness.settle()
     harness.put(Copy(number=1, times=3))
@@ -66,7 +66,7 @@ def test_a_history_names_what_wrote_a_change_and_which_handlers_it_runs_now(harn
 
 @pytest.mark.parametrize("harm", ["damage", "cut", "remove"])
 def test_a_history_with_a_gap_says_that_it_is_not_whole(harness_of, harm):
-    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=RARELY)
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
     lived(harness)
     archive = harness.archive()
     getattr(archive, harm)(archive.links[0])
@@ -75,7 +75,7 @@ def test_a_history_with_a_gap_says_that_it_is_not_whole(harness_of, harm):
 
 def test_an_app_without_an_archive_has_no_history(harness_of):
     app = App("plain", table="Notes", entities=[Note])
-    harness = harness_of(app, shards=1, settings=RARELY)
+    harness = harness_of(app, shards=1, settings=SELDOM)
     with pytest.raises(ConfigurationError, match="has no archive="):
         history(harness, 1)
 
@@ -93,7 +93,7 @@ def test_a_history_says_what_each_handler_would_make_of_each_change(harness_of):
     def fails(change: Modified[Copy]) -> Add[Total]:
         raise KeyError(change.new.number) if change.new.times == 3 else OSError
 
-    harness = harness_of(app, shards=1, settings=RARELY, lenient=True)
+    harness = harness_of(app, shards=1, settings=SELDOM, lenient=True)
     put(harness, 1)
     harness.settle()
     harness.put(Copy(number=1, times=2))

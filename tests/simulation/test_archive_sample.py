@@ -5,12 +5,12 @@ import pytest
 from streamkit.operate import archive_sample
 from streamkit.operate.archives import verify_archive
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import RARELY, Note, app_of, put
+from tests.simulation.archived import SELDOM, Note, app_of, put
 
 
 @pytest.fixture
 def harness(harness_of):
-    return harness_of(app_of(MemoryArchive()), shards=2, settings=RARELY)
+    return harness_of(app_of(MemoryArchive()), shards=2, settings=SELDOM)
 
 
 def verified(harness, **options):

@@ -143,12 +143,12 @@ def test_p7_what_adds_up_is_found_when_it_runs_where_nothing_says_so(harness):
     assert harness.items() == before
 
 
-@pytest.mark.parametrize("handler", ["asks", "tells", "reads"])
-def test_what_sends_reads_or_does_more_is_refused_unless_it_is_allowed(harness, handler):
+def test_what_sends_reads_or_does_more_is_refused_unless_it_is_allowed(harness):
     buggy(harness, (1, "PLACED"))
-    with pytest.raises(ReplayRefused, match="it "):
-        replayed(harness, handler)
-    assert replayed(harness, handler, allow=[handler]).handlers[handler].ran == 1
+    for handler in ("asks", "tells", "reads"):
+        with pytest.raises(ReplayRefused, match="it "):
+            replayed(harness, handler)
+        assert replayed(harness, handler, allow=[handler]).handlers[handler].ran == 1
 
 
 def test_mirrors_and_derived_items_are_as_the_latest_state_says(harness):
@@ -275,19 +275,18 @@ def test_only_the_changes_of_the_time_that_is_asked_for_are_replayed(harness):
     assert label(harness, 2) == "fixed PLACED"
 
 
-@pytest.mark.parametrize("mode", ["dry-run", "shadow"])
-def test_a_look_writes_nothing_and_says_what_would_be_different(harness, mode):
+def test_a_look_writes_nothing_and_says_what_would_be_different(harness):
     buggy(harness, (1, "PLACED"), (2, "PLACED"), (1, "SHIPPED"))
     replayed(harness, "labels", keys=["ORDER#2"])
     before = harness.items()
-    report = replayed(harness, "labels", mode=mode, show_keys=True)
-    assert harness.items() == before
-    done = report.handlers["labels"]
-    assert (done.ran, done.items, done.passed.total()) == (2, 2, 1)
-    if mode == "shadow":
-        assert (done.same, done.different) == (1, 1)
-        (row,) = [row for row in report.listed if row["reason"] == "different"]
-        assert (row["target"], row["attributes"]) == ("LABEL#1 LABEL#1", "text")
+    for mode in ("dry-run", "shadow"):
+        report = replayed(harness, "labels", mode=mode, show_keys=True)
+        assert harness.items() == before
+        done = report.handlers["labels"]
+        assert (done.ran, done.items, done.passed.total()) == (2, 2, 1)
+    assert (done.same, done.different) == (1, 1)
+    (row,) = [row for row in report.listed if row["reason"] == "different"]
+    assert (row["target"], row["attributes"]) == ("LABEL#1 LABEL#1", "text")
 
 
 def test_a_change_that_fails_is_counted_and_the_others_run(harness):

@@ -27,7 +27,7 @@ from tests.unit.migrate.test_migration_verification import (
     unfile,
 )
 
-ITEMS = 60
+ITEMS = 30
 PLACE = AccountPlace.of(account=ACCOUNT, region=REGION)
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 STATES = {"verification#0001", "verification#0001-repair"}
@@ -35,7 +35,8 @@ STATES = {"verification#0001", "verification#0001-repair"}
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    """Segments of several pages each."""
+    """A few segments, of several pages each."""
+    monkeypatch.setattr(verifying, "_SEGMENTS", 8)
     monkeypatch.setattr(verifying, "_PAGE", 2)
 
 
@@ -175,7 +176,7 @@ def test_a_phase_that_ends_while_items_are_verified_is_verified_anew():
         found, seen = [], Seen(place)
 
         async def verifies():
-            found.append(await verify(place, "verifies", max_reads=1))
+            found.append(await verify(place, "verifies", max_reads=5))
 
         async with anyio.create_task_group() as group:
             group.start_soon(verifies)
