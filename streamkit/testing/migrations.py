@@ -31,6 +31,7 @@ from streamkit.migrate import commands
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.rewrites import visible
 from streamkit.migrate.state import RESTING, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -48,7 +49,7 @@ E = TypeVar("E", bound=Entity)
 Step = Literal["apply", "switch", "contract", "rollback"]
 
 _PATIENCE = 6 * 3600.0
-_LAST_SECONDS = 150.0
+_LAST_SECONDS = 60.0
 _ACTS_AT_REST = 10
 
 
@@ -169,7 +170,8 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                 pace = PassPace(segments=2, page=page, items=4)
                 migrators = Migrators(app, number, world, rng, partial(trouble.faults, rng), pace)
                 ran = MigrationRan(world, tables.table)
-                blaze = _Blaze(app, number, application, aws, rng, trouble, ran, migrators)
+                about = app, number, application, aws, rng, trouble, ran, migrators
+                blaze = _Blaze(*about, await commands.open_book(app, aws))
                 return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
 
         return run_virtually(main, seed=seed)
@@ -185,6 +187,7 @@ class _Blaze:
     fire: Fire
     ran: MigrationRan
     migrators: Migrators
+    book: StateBook
     _troubles: int = 0
 
     async def run(
@@ -214,7 +217,7 @@ class _Blaze:
                 await self._begin(step, segments)
                 self.migrators.fill(group, processes)
                 await self._act(group, acts, processes)
-                self.ran.states.append(await self._state())
+                self.ran.states.append(await self.book.read(self.number))
             for process in self.migrators.alive:
                 process.thaw()
                 process.crash = None
@@ -239,9 +242,6 @@ class _Blaze:
             case _:
                 await rollback(self.app, self.aws, self.number, by=by, clock=clock)
 
-    async def _state(self) -> State:
-        return await (await commands.open_book(self.app, self.aws)).read(self.number)
-
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
         """Write and make trouble until the migration rests, at least `acts` times.
 
@@ -250,7 +250,7 @@ class _Blaze:
         self._troubles = 0
         acted = rested = 0
         while True:
-            state = await self._state()
+            state = await self.book.read(self.number)
             rested += state.phase in RESTING
             if acted >= acts and rested > min(acts, _ACTS_AT_REST):
                 return
