@@ -57,10 +57,13 @@ class CatchUp:
         await anyio.sleep(_PUBLISHED_SECONDS)
         generation = await newest_generation(self._store)
         founded, pause = generation.founded if generation else 0, _PAUSE_SECONDS
+        past = set[str]()  # what was processed once stays so: these shards are not read again
         while True:
             cursors = [c for c in (await every_cursor(self._store)).values() if not is_over(c)]
-            past = [await self._is_past(cursor, moment, founded) for cursor in cursors]
-            if past and all(past):
+            for cursor in cursors:
+                if cursor.name not in past and await self._is_past(cursor, moment, founded):
+                    past.add(cursor.name)
+            if cursors and all(cursor.name in past for cursor in cursors):
                 return True
             if self._clock.monotonic() >= deadline:
                 return False

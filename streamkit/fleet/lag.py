@@ -28,7 +28,7 @@ from streamkit.fleet.taken import is_over
 from streamkit.model.origin import read_origin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.progress.clock import Clock
+from streamkit.progress.clock import Clock, CorrectedClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record
@@ -221,7 +221,10 @@ async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clo
     """Return the lags of the shards that a consumer has not read for the longest time.
 
     Every record of the application counts: which of them its handlers wait for is not known here.
+    Ages are by AWS's clock, which stamps the records: this process's own may be minutes wrong.
     """
+    told, own = await store.time(), clock.time()
+    clock = CorrectedClock(clock, (told or own) - own)
     cursors = [cursor for cursor in (await store.read_all()).values() if not is_over(cursor)]
     oldest = sorted(cursors, key=lambda cursor: cursor.seen)[:_SHARDS_MAX]
     return [await measure(aws, stream_arn, each, _is_of_the_app, clock) for each in oldest]

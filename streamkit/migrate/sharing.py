@@ -85,7 +85,7 @@ class Shares:
                 except AwsError as error:  # a look that is too old is not used
                     if trouble_of(error) is ErrorKind.REFUSED:
                         raise ConfigurationError(_REFUSED.format(code_of(error))) from error
-                await anyio.sleep(_TICK_SECONDS)
+                await anyio.sleep(LOOK_SECONDS if rate.limits.none else _TICK_SECONDS)
         finally:
             rate.take(Share(0.0, 0.0))
             with anyio.CancelScope(shield=True), anyio.move_on_after(5), suppress(*AwsError):

@@ -7,6 +7,7 @@ the clocks of two machines may differ.
 """
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
@@ -33,6 +34,22 @@ class SystemClock:
 
     monotonic = staticmethod(monotonic)
     """Returns the seconds since some moment; called for each change, and so without detours."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedClock:
+    """A clock whose time of day is wrong by some seconds, put right."""
+
+    clock: Clock
+    by: float
+
+    def time(self) -> float:
+        """Return the wall clock, with the correction."""
+        return self.clock.time() + self.by
+
+    def monotonic(self) -> float:
+        """Return the seconds of the clock itself."""
+        return self.clock.monotonic()
 
 
 def utc(seconds: float) -> datetime:

@@ -32,6 +32,7 @@ from streamkit.migrate.overlap import QUIET_SECONDS
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.rewrites import visible
 from streamkit.migrate.state import RESTING, State
+from streamkit.migrate.state_book import StateBook
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.activity import task_group
@@ -49,7 +50,7 @@ Step = Literal["apply", "switch", "contract", "rollback"]
 
 _PATIENCE = 6 * 3600.0
 _DAY = QUIET_SECONDS + 60
-_LAST_SECONDS = 150.0
+_LAST_SECONDS = 60.0
 _ACTS_AT_REST = 10
 
 
@@ -171,7 +172,8 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                 pace = PassPace(segments=2, page=page, items=4)
                 migrators = Migrators(app, number, world, rng, partial(trouble.faults, rng), pace)
                 ran = MigrationRan(world, tables.table)
-                blaze = _Blaze(app, number, application, aws, rng, trouble, ran, migrators)
+                about = app, number, application, aws, rng, trouble, ran, migrators
+                blaze = _Blaze(*about, await commands.open_book(app, aws))
                 days = _DAY * steps.count("contract")
                 with anyio.fail_after(_PATIENCE * max(1, len(steps)) + days):
                     await blaze.run(steps, acts, processes, segments, worker=worker)
@@ -191,6 +193,7 @@ class _Blaze:
     fire: Fire
     ran: MigrationRan
     migrators: Migrators
+    book: StateBook
     _troubles: int = 0
 
     async def run(
@@ -210,7 +213,7 @@ class _Blaze:
                 await self._begin(step, segments)
                 self.migrators.fill(group, processes)
                 await self._act(group, acts, processes)
-                self.ran.states.append(await self._state())
+                self.ran.states.append(await self.book.read(self.number))
             await self._settle(group)
             for process in self.migrators.alive:
                 process.kill()
@@ -233,9 +236,6 @@ class _Blaze:
         else:
             await getattr(steps, step)(self.app, self.aws, self.number, **said)
 
-    async def _state(self) -> State:
-        return await (await commands.open_book(self.app, self.aws)).read(self.number)
-
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
         """Write and make trouble until the migration rests, at least `acts` times.
 
@@ -244,7 +244,7 @@ class _Blaze:
         self._troubles = 0
         acted = rested = 0
         while True:
-            state = await self._state()
+            state = await self.book.read(self.number)
             rested += state.phase in RESTING
             if acted >= acts and rested > min(acts, _ACTS_AT_REST):
                 return

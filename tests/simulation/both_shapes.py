@@ -29,10 +29,10 @@ from streamkit.migrate.mending import list_errors, retry_errors
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state_book import StateBook
-from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.migrating import AT_ONCE, step_of
 
@@ -119,7 +119,6 @@ ENTITIES = {
     "merge": {"old": (OldStatus, OldNote), "new": (Whole,)},
 }
 OTHER = {"old": "new", "new": "old"}
-SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 BOTH = {"ready", "switching", "soaking", "contracting", "closing", "returning", "following"}
 """The phases in which new code may write."""
 
@@ -344,7 +343,7 @@ class Site:
                 done += 1
                 await anyio.sleep(1.5 * self.rng.random())
             self._leave_in_peace()
-            await anyio.sleep(90)
+            await anyio.sleep(30)  # longer than a lease, and than positions stay unwritten
             for process in list(self.alive.values()):
                 process.kill()
             group.cancel_scope.cancel()

@@ -22,12 +22,11 @@ from streamkit.migrate.squashing import stamp
 from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.operate.moves import move_to_lambda, move_to_workers
-from streamkit.settings import Settings
+from streamkit.testing.migrators import SETTINGS
 from tests.simulation import migrating
 from tests.simulation.lambdas import own_items
 from tests.simulation.movers import run_functions
 
-RUNNER = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 LEASE = 30.0
 
 
@@ -156,7 +155,7 @@ async def work(app, aws, *, clock):
     if one.mode == "aggregate":
         await run_aggregate(app, aws, one, clock=clock, rng=chance)
         return
-    runner = Runner(app, aws, one, RUNNER, clock, chance, PassPace(2, 10, 1))
+    runner = Runner(app, aws, one, SETTINGS, clock, chance, PassPace(2, 10, 1))
     async with anyio.create_task_group() as group:
         group.start_soon(Reporter(runner).run)
         await runner.run(stay=False)

@@ -25,6 +25,7 @@ from streamkit.migrate.sampling import Wanted
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import AT_ONCE, Order, step_of
@@ -170,7 +171,7 @@ async def taken(way, size):
             if step != "apply":
                 last = AT_ONCE if "at once" in way and step == "contract" else step
                 await step_of(last)(app, plain, "0001", clock=world.clock)
-            runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+            runner = Runner(app, aws, migration, SETTINGS, world.clock, random.Random(1))
             adopt = runner._adopt
 
             def adopted(state, asked, adopt=adopt):

@@ -20,15 +20,14 @@ from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
 
 ITEMS = 4
-SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 
 
 class Sleeper(Process):

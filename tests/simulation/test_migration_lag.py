@@ -14,6 +14,7 @@ from streamkit.migrate.others import Others
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
+from streamkit.migrate.state import State
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
@@ -21,6 +22,7 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import Order
+from tests.simulation.test_process_clocks import Ahead
 
 LIMIT = 10.0
 AWAY, BACK = 60.0, 360.0
@@ -153,3 +155,22 @@ def test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back(ende
 
     lag = run_virtually(main, seed=1)
     assert lag == (0.0 if ended else pytest.approx(600, abs=60))
+
+
+@pytest.mark.parametrize("wrong", [-600.0, 600.0])
+def test_how_far_a_consumer_is_behind_does_not_depend_on_the_clock_of_the_process_that_asks(wrong):
+    app = shop()
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            schema = (await survey(app, aws)).table
+            await world.run_worker(app)
+            item = Order(user="u", order_id="1").attributes(schema)
+            await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            await anyio.sleep(200)
+            others = Others(app, aws, await survey(app, aws), Ahead(wrong))
+            return await others.lag(State("0001"))
+
+    assert run_virtually(main, seed=1) == pytest.approx(200, abs=3)

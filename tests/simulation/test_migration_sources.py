@@ -15,14 +15,13 @@ from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.tallies import TallyBook
 from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.settings import Settings
 from streamkit.testing import every_crash, every_freeze
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process
 from tests.exports import export
 from tests.rigs import Rig
 
-SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
-SAMPLE = 6
+SAMPLE = 3
 OPEN, SHUT = 7, 2
 
 

@@ -21,16 +21,15 @@ from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import Permit
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
-from streamkit.settings import Settings
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.chance import repeatable
 from streamkit.testing.every import Stop
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process
 from tests.rigs import Rig
 from tests.simulation import migrating, operators
 from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
 
-SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 ITEMS = 3
 SAMPLE = 2
 

@@ -4,6 +4,7 @@ import random
 
 from streamkit.migrate.running import Runner
 from streamkit.migrate.verifying import verify_migration
+from streamkit.testing.migrators import SETTINGS
 
 
 class Place:
@@ -19,7 +20,7 @@ class Place:
             await self.aws.dynamodb.put_item(TableName="Shop", Item=wire)
 
     def runner(self, **options):
-        given = {"clock": self.world.clock, "rng": random.Random(1)} | options
+        given = {"settings": SETTINGS, "clock": self.world.clock, "rng": random.Random(1)} | options
         return Runner(self.app, self.aws, self.migration, **given)
 
     async def verify(self, **options):

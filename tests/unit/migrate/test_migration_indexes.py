@@ -20,10 +20,12 @@ from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
+from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
 HOUR = 3600.0
+SELDOM = Settings(poll_ceiling=30, heartbeat=60, lease=150, look_interval=30)
 
 
 class Match(Entity, pk="MATCH#{match}", sk="MATCH"):
@@ -88,7 +90,7 @@ class Site:
     async def begin(self):
         await commands.begin(self.app, self.aws, self.migration, segments=2, clock=self.world.clock)
         return Runner(
-            self.app, self.aws, self.migration, clock=self.world.clock, rng=random.Random(1)
+            self.app, self.aws, self.migration, SELDOM, self.world.clock, random.Random(1)
         )
 
 
@@ -344,7 +346,7 @@ def test_the_budget_holds_for_an_index_that_is_being_created():
         )
         site.world.engine.observers.append(noted)
         runner = Runner(
-            site.app, site.aws, site.migration, clock=site.world.clock, rng=random.Random(1)
+            site.app, site.aws, site.migration, SELDOM, site.world.clock, random.Random(1)
         )
         state = await runner.run()
         assert (await survey(site.app, site.aws)).table.indexes["ByRound"].is_active is False

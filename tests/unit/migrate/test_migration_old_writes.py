@@ -19,7 +19,7 @@ from streamkit.model.origin import ORIGIN
 from streamkit.settings import Settings
 from tests.unit.migrate.test_migration_order import Order, Parcel, at_table
 
-PROMPT = Settings(poll_floor=1.0, poll_ceiling=5.0, checkpoint_interval=2.0)
+PROMPT = Settings(poll_ceiling=15, heartbeat=60, lease=150, look_interval=30, checkpoint_interval=2)
 
 
 def labelled(item: Item) -> Set[Order]:

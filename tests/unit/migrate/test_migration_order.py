@@ -16,6 +16,7 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
 
 
@@ -110,7 +111,7 @@ class Site:
     async def run(self, number):
         migration = self.app.migrations[number]
         rng = random.Random(1)
-        await Runner(self.app, self.aws, migration, clock=self.world.clock, rng=rng).run()
+        await Runner(self.app, self.aws, migration, SETTINGS, self.world.clock, rng).run()
 
     async def apply(self, number):
         await self.begin(number)

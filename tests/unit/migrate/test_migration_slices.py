@@ -30,6 +30,7 @@ from streamkit.migrate.status import list_migrations
 from streamkit.migrate.tallies import Tally
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
 
 
@@ -75,12 +76,12 @@ def test_slices_go_on_until_a_migration_is_done():
             found.append(await process_slice(app, aws, event, 10.0, clock=world.clock))
         return found, labels(world)
 
-    found, after = at_table(test, orders=40)
+    found, after = at_table(test, orders=24)
     assert len(found) > 2
     assert {one.phase for one in found} >= {"scanning", "done"}
     assert found[0].segments_left > 0
     assert after.count(None) == 0
-    assert len(after) == 40
+    assert len(after) == 24
 
 
 def test_a_paused_migration_is_left_alone_by_a_slice():
@@ -116,7 +117,7 @@ def test_progress_tells_share_speed_limit_and_the_time_that_is_left():
         await commands.begin(
             app, aws, migration, limit=limit, segments=32, by="op", clock=world.clock
         )
-        runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+        runner = Runner(app, aws, migration, SETTINGS, world.clock, random.Random(1))
         reader, found = ProgressReader(app, aws, world.clock), []
         world.calls.clear()
         async with anyio.create_task_group() as group:
