@@ -511,6 +511,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_lag.py::test_its_own_lag_does_not_hold_a_migration_back",
     ),
     Mutant(
+        "lag-by-ones-own-clock",
+        "fleet/lag.py",
+        "    clock = CorrectedClock(clock, (told or own) - own)\n",
+        "",
+        "a process whose clock is wrong slows a migration down for consumers that are not behind",
+        test="tests/simulation/test_migration_lag.py::test_how_far_a_consumer_is_behind_does_not_depend_on_the_clock_of_the_process_that_asks",
+    ),
+    Mutant(
         "held-back-for-a-moment",
         "migrate/others.py",
         "hold=2 * _LOOK_SECONDS",
