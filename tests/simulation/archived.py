@@ -11,10 +11,14 @@ from streamkit.settings import Settings
 
 RARELY = Settings(poll_ceiling=600, heartbeat=300, lease=750, list_interval=900, look_interval=600)
 """Days pass in seconds: each poll takes a moment, even in virtual time."""
+SLOWLY = Settings(
+    poll_ceiling=800, heartbeat=700, lease=1500, list_interval=1800, look_interval=1500
+)
+"""Days pass in two thirds of that; a worker that dies has a successor in half an hour."""
 SELDOM = Settings(
     poll_ceiling=800, heartbeat=2400, lease=5000, list_interval=3600, look_interval=3600
 )
-"""Days pass in half as many; for as long as nothing happens to workers."""
+"""Days pass in a third as many; for as long as nothing happens to workers."""
 
 
 class Note(Entity, pk="NOTE#{number}", sk="NOTE#{number}"):

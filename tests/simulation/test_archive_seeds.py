@@ -10,7 +10,7 @@ from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.faults import Faults
 from tests.seeds import seeds
 from tests.simulation.archived import (
-    RARELY,
+    SLOWLY,
     Note,
     Total,
     app_of,
@@ -88,7 +88,7 @@ def counting(archive, **options):
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_faulty_bucket_and_deaths_cost_nothing(harness_of, seed):
     archive = faulty(seed)
-    harness = harness_of(counting(archive), seed=seed, shards=1, settings=RARELY)
+    harness = harness_of(counting(archive), seed=seed, shards=1, settings=SLOWLY)
     harness.settle()
     play = Play(harness, seed)
     play.run(7)
@@ -105,7 +105,7 @@ def test_a_faulty_bucket_and_deaths_cost_nothing(harness_of, seed):
 
 def test_every_fault_of_a_bucket_was_met(harness_of):
     archive = faulty(0)
-    harness = harness_of(counting(archive), shards=2, settings=RARELY)
+    harness = harness_of(counting(archive), shards=2, settings=SLOWLY)
     for number in range(40):
         put(harness, number)
         harness.advance("20m")
@@ -122,7 +122,7 @@ def test_with_downtime_every_note_is_copied_or_in_a_hole(harness_of, seed):
     async def note(loss, table):
         lost.append(loss)
 
-    harness = harness_of(counting(archive, on_loss=note), seed=seed, shards=1, settings=RARELY)
+    harness = harness_of(counting(archive, on_loss=note), seed=seed, shards=1, settings=SLOWLY)
     harness.settle()
     play = Play(harness, seed)
     play.run(5)

@@ -8,7 +8,7 @@ from streamkit import Add, App, Entity, Inserted, Modified, PoisonChange, Set, T
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.faults import Faults
 from tests.seeds import seeds
-from tests.simulation.archived import RARELY, awake, dormant
+from tests.simulation.archived import SLOWLY, awake, dormant
 from tests.simulation.test_handler_starts import at
 
 SEEDS = seeds(3)
@@ -97,7 +97,7 @@ def faulty(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_change_since_the_start_comes_once_and_in_order(harness_of, seed):
     archive = faulty(seed)
-    harness = harness_of(app_of(archive), seed=seed, shards=2, settings=RARELY)
+    harness = harness_of(app_of(archive), seed=seed, shards=2, settings=SLOWLY)
     harness.settle()
     play = Play(harness, seed)
     play.write()
@@ -128,7 +128,7 @@ def test_a_consumer_that_restarts_in_the_archive_reads_no_shard_before_its_paren
     """The stream lists children whose parents it has trimmed; a new leader knows none of them."""
     app = App("deeds", table="Deeds", archive=MemoryArchive(), entities=[Last])
     app.on(follow)
-    harness = harness_of(app, shards=1, settings=RARELY)
+    harness = harness_of(app, shards=1, settings=SLOWLY)
     harness.put(Deed(number=1, version=1))
     harness.settle()
     dormant(harness)
