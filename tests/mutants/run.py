@@ -221,7 +221,7 @@ class Runner:
             self._failing |= dict.fromkeys(((test,) for test in named), None)
             return
         options = ["-n", str(jobs), "--dist", "worksteal"]
-        failing = {test for test in named if test in _failures(self._original, named, options)}
+        failing = set(named).intersection(_failures(self._original, named, options))
         self._failing |= {(test,): test if test in failing else None for test in named}
         print(f"{len(named)} tests run without a bug: {len(failing)} fail", flush=True)
 
