@@ -42,7 +42,7 @@ from tests.models.generations import (
 from tests.models.replay import on_bench, replay, stage_of, transactions, write
 from tests.pending import SCHEMA, add, done, handler, pending_change
 
-WALKS = 1000 if LARGE else 50
+WALKS = 1000 if LARGE else 100
 PATIENCE_SECONDS = 100.0
 OPERATOR = 2
 """The process that raises cursors and rebuilds; the others are workers."""

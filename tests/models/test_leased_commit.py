@@ -28,7 +28,7 @@ from tests.models.leased_commit import (
 from tests.models.replay import on_bench, replay, stage_of, write
 from tests.pending import SCHEMA, add, done, failed, pending_change
 
-WALKS = 1000 if LARGE else 50
+WALKS = 1000 if LARGE else 100
 LATE_SECONDS = 900
 """How late a request arrives: no client token is remembered for as long."""
 

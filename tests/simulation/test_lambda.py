@@ -194,7 +194,7 @@ def final_orders(world):
     return orders
 
 
-@pytest.mark.parametrize(("seed", "queues"), [(0, 1), (1, 4)])
+@pytest.mark.parametrize(("seed", "queues"), [(0, 1), (2, 4)])
 def test_effects_happen_once_under_redelivery_bisecting_timeouts_and_kills(seed, queues):
     habits = Habits(parallel=queues, repeated=0.2, abandoned=0.1)
 
