@@ -174,13 +174,16 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                 ran = MigrationRan(world, tables.table)
                 about = app, number, application, aws, rng, trouble, ran, migrators
                 blaze = _Blaze(*about, await commands.open_book(app, aws))
-                days = _DAY * steps.count("contract")
-                with anyio.fail_after(_PATIENCE * max(1, len(steps)) + days):
+                with anyio.fail_after(_patience_for(steps)):
                     await blaze.run(steps, acts, processes, segments, worker=worker)
                 ran.tables.update({name: world.items(name) for name in shapes})
                 return ran
 
         return run_virtually(main, seed=seed)
+
+
+def _patience_for(steps: Sequence[Step]) -> float:
+    return _PATIENCE * (1 + len(steps)) + _DAY * steps.count("contract")
 
 
 @dataclass

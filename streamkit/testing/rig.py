@@ -275,8 +275,7 @@ class Rig:
         self.worker.ensure()
         self.worker.count_anew()
         self._zombies.count_anew()
-        began = self._loop.time()
-        quiet = False
+        began, quiet = self._loop.time(), False
         while not quiet:
             await asyncio.sleep(max(_IDLE_STEP, (self._loop.time() - began) // _IDLE_STEPS))
             if self.worker.has_ended:

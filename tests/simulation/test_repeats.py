@@ -20,7 +20,7 @@ def made(world):
 def test_a_run_makes_the_same_calls_whenever_it_is_played_again():
     def calls():
         orders = Orders(old_then_new(OldOrder, Order))
-        ran = migrate(rekey(), "0001", orders, seed=3, acts=10, worker=True)
+        ran = migrate(rekey(), "0001", orders, seed=2, acts=10, worker=True)
         assert ran.met["crash"]
         assert ran.met["freeze"]
         return made(ran.world)
