@@ -79,7 +79,7 @@ def lived(harness):
             harness.delete(Note.key(number=2))
             harness.split()
         harness.settle()
-        harness.advance("7h")
+        harness.advance("9h")
         seen.append((now(harness), there(harness, "Notes")))
         harness.advance("10s")
         if step == "two":
