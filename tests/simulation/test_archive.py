@@ -16,6 +16,7 @@ from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.rigs import Rig
 from tests.simulation.archived import (
+    RARELY,
     SELDOM,
     Copy,
     Note,
@@ -175,7 +176,7 @@ def rolled(harness):
 
 
 def of_memory():
-    return Rig(app_of(MemoryArchive()), shards=1, settings=SELDOM)
+    return Rig(app_of(MemoryArchive()), shards=1, settings=RARELY)
 
 
 def test_a_writer_survives_a_crash_at_any_call():
@@ -201,7 +202,7 @@ def read_back(harness, asleep=dormant):
 
 def counted_of_memory():
     app = counted(app_of(MemoryArchive()))
-    return Rig(app, shards=1, settings=SELDOM)
+    return Rig(app, shards=1, settings=RARELY)
 
 
 def read_back_and_counted(harness):

@@ -8,6 +8,7 @@ from streamkit.operate.as_left import CHANGED, PARKED
 from streamkit.operate.replay_report import ReplayRefused
 from streamkit.operate.replayable import LOOKS_BACK
 from streamkit.testing import every_crash, every_freeze
+from tests.simulation.archived import RARELY
 from tests.simulation.replays import (
     STATE,
     Copy,
@@ -307,12 +308,16 @@ def once_replayed(harness):
     assert (label(harness, 1), label(harness, 2)) == ("fixed LOST", "fixed PLACED")
 
 
+def of_minutes():
+    return rig(settings=RARELY)
+
+
 def test_p20_a_replay_killed_at_any_call_is_begun_again():
-    assert list(every_crash(once_replayed, rig, part="operation", sample=2))
+    assert list(every_crash(once_replayed, of_minutes, part="operation", sample=2))
 
 
 def test_p20_a_replay_frozen_at_any_call_does_no_harm_when_it_thaws():
-    assert list(every_freeze(once_replayed, rig, part="operation", sample=2))
+    assert list(every_freeze(once_replayed, of_minutes, part="operation", sample=2))
 
 
 def test_an_archive_that_begins_later_is_refused(harness):

@@ -391,7 +391,7 @@ def once_replayed(harness):
 
 
 def two_shards():
-    return rig(shards=2)
+    return rig(shards=2, settings=RARELY)
 
 
 def test_p19_a_replay_killed_at_any_call_goes_on_when_it_is_given_again():

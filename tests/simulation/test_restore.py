@@ -19,7 +19,7 @@ from streamkit.operate.restore import restore_into_engine, restore_table
 from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import SELDOM, Note, app_of, put
+from tests.simulation.archived import RARELY, SELDOM, Note, app_of, put
 
 TARGET = {
     "TableName": "Then",
@@ -232,7 +232,7 @@ def once_restored(harness):
 
 def rig():
     app = app_of(MemoryArchive())
-    return Harness(app, shards=1, settings=SELDOM, others=[TARGET], lenient=True)
+    return Harness(app, shards=1, settings=RARELY, others=[TARGET], lenient=True)
 
 
 def test_a_restore_killed_at_any_call_is_finished_by_the_same_command():
@@ -273,7 +273,7 @@ def keyed_app():
 def keyed_rig(kind, *others):
     shape, tables = TableShape(pk_type=kind, sk_type=kind), [keyed(kind), CONTROL, *others]
     app = keyed_app()
-    return Harness(app, shards=1, settings=SELDOM, others=tables, shape=shape, lenient=True)
+    return Harness(app, shards=1, settings=RARELY, others=tables, shape=shape, lenient=True)
 
 
 def keyed_state(harness, table):
