@@ -19,7 +19,6 @@ from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
-from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import Order
@@ -72,7 +71,7 @@ async def beside_a_consumer():
         await commands.begin(app, aws, migration, limit=limit, segments=16, by="op", clock=clock)
 
         async with anyio.create_task_group() as group:
-            runner = Runner(app, mine, migration, SETTINGS, clock, random.Random(1))
+            runner = Runner(app, mine, migration, clock=clock, rng=random.Random(1))
             group.start_soon(Reporter(runner).run)
             group.start_soon(runner.run)
             await work(AWAY)
