@@ -187,8 +187,9 @@ def contract(
 ) -> None:
     """Delete the old items of a migration that is soaking.
 
-    After this there is no way back. A write at an old key is carried for 24 hours; with
-    --old-code none it stops the migration.
+    After this there is no way back. It is refused for 24 hours after the last write of old code
+    at an old key, before the switch or since; after it, such a write is still carried for 24
+    hours. With --old-code none it does not wait, and such a write stops the migration.
     """
     from streamkit.cli.migration_status import tell_old_writes
     from streamkit.migrate.steps import contract as contract_it

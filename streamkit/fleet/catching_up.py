@@ -24,7 +24,7 @@ _PUBLISHED_SECONDS = 3.0
 _MARGIN_SECONDS = 2.0
 """Records are stamped to the second, by a clock that is not this process's."""
 _PAUSE_SECONDS, _LONGEST_SECONDS = 1.0, 5.0
-"""The pause before the shards are looked at again; it grows, because each look reads every one."""
+"""The pause before the next look; it grows, because each look reads the cursors of all shards."""
 
 
 class CatchUp:

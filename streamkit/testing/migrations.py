@@ -183,7 +183,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
 
 
 def _patience_for(steps: Sequence[Step]) -> float:
-    return _PATIENCE * (1 + len(steps)) + _DAY * steps.count("contract")
+    return _PATIENCE * max(1, len(steps)) + _DAY * steps.count("contract")
 
 
 @dataclass

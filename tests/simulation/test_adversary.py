@@ -1072,7 +1072,7 @@ def test_nothing_that_a_zombie_sends_after_it_was_replaced_is_accepted():
 
     seed = 11
     calls = run_virtually(scenario, None, seed, seed=seed)
-    for freeze_at in range(3, 100, 20):
+    for freeze_at in range(3, 100, 10):
         assert freeze_at < calls
         run_virtually(scenario, freeze_at, seed, seed=seed)
 
@@ -1308,7 +1308,7 @@ def test_a_worker_cancelled_at_any_moment_leaves_what_one_pass_would():
         assert found(world) == expected(traffic)
         check_leases(world)
 
-    for number in range(1, 11, 2):
+    for number in range(1, 11):
         run_virtually(scenario, number * 0.83, number, seed=number)
 
 

@@ -89,7 +89,7 @@ def test_a_cursor_of_a_generation_that_nobody_created_is_told_once_and_not_rejoi
         process = Process("worker")
         async with anyio.create_task_group() as group:
             group.start_soon(partial(world.run_worker, app, process=process, until_idle=False))
-            await anyio.sleep(240)
+            await anyio.sleep(600)
             process.kill()
         done = set(tallied(world))
         assert set(range(10)) < done < set(range(20)), "the other shard is read"

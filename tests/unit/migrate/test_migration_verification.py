@@ -359,7 +359,7 @@ async def inspected(inspection, family):
 
 
 def test_what_a_verification_holds_does_not_grow_with_the_table():
-    few, many = held_for(50, inspected), held_for(400, inspected)
+    few, many = held_for(100, inspected), held_for(600, inspected)
     assert many < few + 10_000
 
 
