@@ -85,8 +85,8 @@ class OldWrites:
             await self._store.write(action)
 
     async def last_before_switch(self, run: int) -> float:
-        """Return when the application last wrote in the old shape by then; epoch seconds, or 0."""
-        if not self._before_switch.get(run):  # it is asked for again and again, and stays as it is
+        """Return when the application last wrote in the old shape; epoch seconds, 0 for never."""
+        if not self._before_switch.get(run):  # once known it does not change
             rates = [rate for rate in await self.read(run) if rate.phase in _BEFORE_SWITCH]
             self._before_switch[run] = max((rate.last for rate in rates), default=0.0)
         return self._before_switch[run]

@@ -38,17 +38,22 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedClock:
-    """A clock whose time of day is wrong by some seconds, put right."""
+    """A clock that corrects another one, whose time of day is wrong by some seconds.
+
+    Attributes:
+        clock: the clock that is wrong.
+        by: the seconds that are added to its time of day.
+    """
 
     clock: Clock
     by: float
 
     def time(self) -> float:
-        """Return the wall clock, with the correction."""
+        """Return epoch seconds, corrected."""
         return self.clock.time() + self.by
 
     def monotonic(self) -> float:
-        """Return the seconds of the clock itself."""
+        """Return the seconds of the other clock."""
         return self.clock.monotonic()
 
 

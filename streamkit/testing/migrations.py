@@ -210,7 +210,7 @@ class _Blaze:
             for step in steps:
                 if step == "contract":
                     await self._settle(group)
-                    for _ in range(2):  # the stream forgets after a day
+                    for _ in range(2):  # in one jump the stream would forget what is unread
                         self.ran.world.clock.spend(_DAY / 2)
                         await anyio.sleep(_LAST_SECONDS)
                 await self._begin(step, segments)
@@ -223,7 +223,7 @@ class _Blaze:
             group.cancel_scope.cancel()
 
     async def _settle(self, group: anyio.abc.TaskGroup) -> None:
-        """Let processes that nothing stops process the last writes, too."""
+        """Let the migration follow the last writes; nothing kills or freezes its processes now."""
         for process in self.migrators.alive:
             process.thaw()
             process.crash = None
