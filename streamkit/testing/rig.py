@@ -31,7 +31,7 @@ _PATIENT = Settings(
     poll_ceiling=600, heartbeat=300, lease=750, list_interval=1500, look_interval=600
 )
 """Virtual waiting costs nothing, but each poll does. With these settings a day has about
-a thousand calls, and takes half a second: a month passes in a quarter of a minute."""
+a thousand calls, and takes less than a second: a month passes in about 20 s."""
 _SETTLE_SECONDS = 4 * 3600.0
 """`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
 _PAGES = 3
