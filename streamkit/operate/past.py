@@ -64,6 +64,7 @@ class PastChanges:
     allowed: bool = False
     losses: list[str] = field(default_factory=list)
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
+    _parents: dict[str, str | None] = field(default_factory=dict)
 
     async def shards(self) -> list[str]:
         """Return every shard that the stream or the archive knows, parents before children."""
@@ -101,7 +102,8 @@ class PastChanges:
             while (parent := parents.get(line[-1])) in parents and parent not in ordered:
                 line.append(str(parent))
             ordered |= dict.fromkeys(reversed(line))
-        return {shard: parents[shard] for shard in ordered}
+        self._parents = {shard: parents[shard] for shard in ordered}
+        return self._parents
 
     async def pages(
         self, shard: str, since: float = 0.0, until: float = _ENDLESS
@@ -155,7 +157,7 @@ class PastChanges:
             if link is None or link.kind == "end":
                 return []
             begin = link.last
-        async for page in self.read(self._reader_at(chain.shard, begin)):
+        async for page in self.read(await self._reader_at(chain.shard, begin)):
             found += [record for record in page.records if record.created_at > after]
             if len(found) > TAIL_MAX:
                 raise ConfigurationError(
@@ -169,17 +171,35 @@ class PastChanges:
         begin = position
         if position == START:
             begin = await _last_before(self.archive.chain(shard), since)
-        reader = self._reader_at(shard, begin)
+        reader = await self._reader_at(shard, begin)
         if begin != START:
             reader.begin_in_archive()
         return reader
 
-    def _reader_at(self, shard: str, position: str) -> LongReader:
+    async def _reader_at(self, shard: str, position: str) -> LongReader:
         chain = self.archive.chain(shard)
         pages = LongPages(StreamPages(self.aws), chain, self.arn, ArchiveWriter(self.writer.read))
-        since = int(self.began) if position == START else 0  # what was before was never archived
-        begin = Cursor(shard, position=position, since=since)
+        begin = Cursor(shard, position=position)
+        if position == START:
+            begin = await self._unread(shard)
         return LongReader(pages, self.arn, begin, self.clock, self._rng)
+
+    async def _unread(self, shard: str) -> Cursor:
+        """Return where to begin in a shard of which the archive has no link.
+
+        The shard may have appeared since the archive's writer was last alive. Its records are
+        younger than what the writer has read of its nearest known ancestor: that moment says
+        whether one of them can be trimmed. Of a shard with links that were removed it says nothing.
+        """
+        line, known = shard, await self.writer.read(shard)
+        if known is not None and known.position != START:
+            known = None
+        else:
+            while known is None and (parent := self._parents.get(line)) is not None:
+                line, known = parent, await self.writer.read(parent)
+        began = int(self.began)  # what was before was never archived
+        seen = 0 if known is None else known.seen
+        return Cursor(shard, position=START, since=began, seen=seen)
 
     async def read(self, reader: LongReader) -> AsyncIterator[Page]:
         """Yield the pages of a reader that have records, up to the tip or the end of its shard.

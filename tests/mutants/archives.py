@@ -220,6 +220,22 @@ MUTANTS = (
         test="tests/simulation/test_replay_to_end.py::test_a_replay_uses_no_more_write_units_than_it_may",
     ),
     Mutant(
+        "replay-refuses-a-new-shard",
+        "operate/past.py",
+        "            while known is None and (parent := self._parents.get(line)) is not None:\n",
+        "            while known is not None and (parent := self._parents.get(line)) is not None:\n",
+        "a shard that appeared while no worker ran is said to be trimmed",
+        test="tests/simulation/test_replay.py::test_a_shard_that_appeared_while_no_worker_ran_is_replayed_from_the_stream",
+    ),
+    Mutant(
+        "replay-of-an-emptied-chain",
+        "operate/past.py",
+        "        if known is not None and known.position != START:\n",
+        "        if known is not None and known.position == START:\n",
+        "a shard whose links were removed is replayed as if it had never had a change",
+        test="tests/simulation/test_replay.py::test_a_shard_whose_links_were_all_removed_is_a_loss_and_not_an_empty_shard",
+    ),
+    Mutant(
         "replay-of-a-child-beside-its-parent",
         "operate/past.py",
         "            await ended[parent].wait()\n",

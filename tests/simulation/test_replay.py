@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from streamkit.errors import RetentionLost
 from streamkit.operate import as_left
 from streamkit.operate.as_left import CHANGED, PARKED
 from streamkit.operate.replay_report import ReplayRefused
@@ -73,6 +74,31 @@ def test_p3_a_change_that_is_its_items_latest_is_repaired(harness):
     assert report.handlers["labels"].passed == {CHANGED: 1}
     assert [row["reason"] for row in report.listed] == [CHANGED]
     assert "ORDER" not in str(report.listed)
+
+
+def test_a_shard_that_appeared_while_no_worker_ran_is_replayed_from_the_stream(harness):
+    buggy(harness, (1, "PLACED"))
+    harness.stop()
+    harness.roll()
+    harness.put(Order(number=2, status="PLACED"))
+    harness.roll()  # neither the archive nor its writer knows either of the two shards
+    harness.put(Order(number=3, status="PLACED"))
+    report = replayed(harness, "labels", mode="dry-run", until=harness.world.clock.time())
+    assert report.handlers["labels"].ran == 3
+
+
+def test_a_shard_whose_links_were_all_removed_is_a_loss_and_not_an_empty_shard(harness):
+    harness.put(Order(number=1))
+    harness.settle()
+    harness.advance("3h")
+    harness.stop()
+    harness.advance("22h")  # what the shard had is trimmed, and was read to its tip within a day
+    stored = harness.archive().objects
+    for name in [name for name in stored if "/shards/" in name]:
+        del stored[name]
+    since = harness.world.clock.time() - 25 * 3600
+    with pytest.raises(RetentionLost, match="is missing"):
+        replayed(harness, "labels", mode="dry-run", since=since, allow_loss=False)
 
 
 def test_p4_an_item_that_came_back_to_an_earlier_image_ends_with_what_follows_from_it(
