@@ -131,13 +131,14 @@ class Block:
 
     def takes(self, record: Record, entity: type[Entity]) -> bool:
         """Add a change to the block; False if it goes its own way, and meets its error there."""
-        handlers = self.adders.handlers.get((entity, record.kind), ())
+        place = (entity, record.kind)
+        handlers = self.adders.handlers.get(place, ())
         if not handlers:
             return False
         for handler in handlers:
             if self.as_run(handler, record) is not handler:
                 return False
-        return self._add(record, entity, handlers)
+        return self._add(record, place, handlers)
 
     def beside(self, change: PendingChange) -> list[Outcome] | None:
         """Return the outcomes of a change that do not add up; None if it cannot join a block."""
@@ -160,13 +161,14 @@ class Block:
             return False
         if not self._refs.isdisjoint(refs):
             self.close()  # blocks are in order, the writes within one are not
-        adding = self.adders.adding[entity, record.kind].values()
-        return self._add(record, entity, adding, beside, change.images)
+        place = (entity, record.kind)
+        adding = self.adders.adding[place].values()
+        return self._add(record, place, adding, beside, change.images)
 
     def _add(
         self,
         record: Record,
-        entity: type[Entity],
+        place: _Place,
         handlers: Iterable[Handler],
         beside: Sequence[Outcome] = (),
         shared: ChangeSource | None = None,
@@ -174,7 +176,7 @@ class Block:
         now = self.adders.failures.clock.monotonic
         found = []
         try:
-            old, new = self.adders.images[entity, record.kind](record, shared)
+            old, new = self.adders.images[place](record, shared)
             began = now()
             for handler in handlers:
                 sums = self._sums.get(handler.name) or self._begin(handler)
@@ -184,7 +186,7 @@ class Block:
                 began = ended
         except Exception:  # noqa: BLE001 - the user code that runs here may raise anything
             return False
-        self._records.append((record, entity))
+        self._records.append((record, place[0]))
         for sums, deltas, seconds in found:
             sums.totals.add(deltas)
             sums.times += 1
