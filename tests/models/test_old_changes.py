@@ -113,7 +113,8 @@ def counted(call):
         b"LABEL#" in call.payload or b"PLACE#" in call.payload
     ):
         return "commit"
-    live = b"#cursor#" in call.payload and b".replay#" not in call.payload
+    others = b".replay#" in call.payload or b".archive#" in call.payload
+    live = b"#cursor#" in call.payload and not others
     if call.operation == "GetItem" and live:
         return "look"
     ends = call.operation == "UpdateItem" and b"being deleted" in call.payload
