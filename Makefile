@@ -9,7 +9,7 @@ SITE := build/site-venv
 # Tests start many processes, and each would compile streamkit again if bytecode were not kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: archive conformance demo test quick check lint types bench mutants simulate fleet migrate migration models stops aws lock page pages hooks site clean help
+.PHONY: archive conformance demo test long quick check lint types bench mutants simulate fleet migrate migration models stops aws lock page pages hooks site clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -18,13 +18,16 @@ help: ## this list
 demo: $(STAMP) ## process 20,000 writes on the local engine, with a split and a kill, and check the result
 	@$(BIN)/streamkit demo
 
-test: $(STAMP) ## all tests, in the same order of sets each time
-	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal
+test: $(STAMP) ## the tests, all but those of tests/long.txt, in the same order of sets each time
+	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal $$(sed 's/^/--deselect /' tests/long.txt)
+
+long: $(STAMP) ## the tests of tests/long.txt: costs, scale, upgrades, packages, whole pages, the models themselves
+	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal @tests/long.txt
 
 quick: $(STAMP) ## the tests of tests/quick.txt, for every commit: most of what a mistake breaks
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal @tests/quick.txt
 
-check: lint types test ## what CI runs
+check: lint types long test ## what CI runs
 
 lint: $(STAMP) ## ruff, the linter and the formatter
 	$(BIN)/ruff check .

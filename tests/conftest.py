@@ -9,7 +9,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests.passed import note_passed
+from tests.passed import LONG, note_passed
 
 pytest_plugins = ["streamkit.testing.plugin"]
 
@@ -27,9 +27,10 @@ def pytest_collection_finish():
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """Remember the sources of a whole run that is green; processes of a parallel run do not."""
+    """Remember the sources of a `make test` that is green; processes of a parallel run do not."""
     options, config = session.config.option, session.config
-    chosen = options.keyword or options.markexpr
+    left_out = set(options.deselect or ()) - set(LONG)
+    chosen = options.keyword or options.markexpr or left_out
     whole = config.args_source is config.ArgsSource.TESTPATHS and not chosen
     if whole and exitstatus == 0 and not hasattr(config, "workerinput"):
         note_passed()

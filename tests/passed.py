@@ -1,4 +1,4 @@
-"""Passed: the sources with which a whole run of the tests was green, so that it is not run twice.
+"""Passed: the sources with which `make test` was green, so that its tests are not run twice.
 
 `make mutants` needs to know that the tests pass without a bug: a test that fails anyway catches
 nothing.
@@ -12,13 +12,17 @@ KEPT = ROOT / ".passed"
 _FOLDERS = ("streamkit", "handlers", "tests", "deploy", "docs")
 
 
+LONG = tuple((ROOT / "tests/long.txt").read_text().split())
+"""The tests that `make test` leaves out: functions, files or folders."""
+
+
 def note_passed() -> None:
-    """Write down that all tests pass with the sources as they are."""
+    """Write down that the tests of `make test` pass with the sources as they are."""
     KEPT.write_text(_digest())
 
 
 def have_passed() -> bool:
-    """Say whether all tests have passed with the sources as they are."""
+    """Say whether the tests of `make test` have passed with the sources as they are."""
     return KEPT.is_file() and KEPT.read_text() == _digest()
 
 

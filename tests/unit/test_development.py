@@ -8,6 +8,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from tests.passed import LONG
+
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements-dev.txt").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -60,3 +62,15 @@ def test_the_quick_tests_are_there():
     places = (ROOT / "tests/quick.txt").read_text().split()
     assert "@tests/quick.txt" in commands("quick")[0]
     assert [one for one in places if not (ROOT / one.removeprefix("--ignore=")).exists()] == []
+
+
+def test_the_long_tests_are_there_and_run_in_ci_instead_of_in_make_test():
+    for one in LONG:
+        path, _, function = one.partition("::")
+        text = f"def {function}(" if function else ""
+        assert (ROOT / path).is_dir() or text in (ROOT / path).read_text(), one
+    assert len(set(LONG)) == len(LONG)
+    assert "sed 's/^/--deselect /' tests/long.txt" in commands("test")[0]
+    assert "@tests/long.txt" in commands("long")[0]
+    assert {"make long", "make test"} <= set((ROOT / ".ci/run").read_text().splitlines())
+    assert "check: lint types long test " in MAKEFILE

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.mutants.mutants import MUTANTS
+from tests.passed import LONG
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,3 +40,8 @@ def test_three_of_four_mutants_are_caught_by_a_quick_test():
     tests = [mutant.test.partition("::")[0] for mutant in MUTANTS]
     caught = [test for test in tests if test.startswith(quick) and test not in left_out]
     assert len(caught) >= 0.75 * len(MUTANTS)
+
+
+def test_of_fifty_mutants_one_at_most_needs_a_test_that_make_test_leaves_out():
+    needing = [mutant.name for mutant in MUTANTS if mutant.test.startswith(LONG)]
+    assert len(needing) <= len(MUTANTS) / 50
