@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 from aiobotocore.config import AioConfig
@@ -159,8 +160,16 @@ def tell_repeated(error: Exception) -> None:
     """Log that a call was throttled, or has an unknown outcome, and is repeated."""
     reasons = (getattr(error, "response", None) or {}).get("CancellationReasons", ())
     slow = [reason["Code"] for reason in reasons if reason.get("Code") in _SLOW]
-    code = slow[0] if slow else code_of(error)
-    log.often("aws.repeated", level="warning", by=code, code=code)
+    code, called = slow[0] if slow else code_of(error), _called(error)
+    log.often("aws.repeated", level="warning", by=f"{code} {called}", code=code, called=called)
+
+
+def _called(error: Exception) -> str:
+    """Return the operation that has answered, or the host that has not."""
+    if isinstance(error, ClientError):
+        return str(error.operation_name)
+    asked = getattr(error, "kwargs", {})  # a BotoCoreError keeps what its text is made of
+    return urlsplit(str(asked.get("endpoint_url", ""))).hostname or ""
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:

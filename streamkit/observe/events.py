@@ -104,7 +104,8 @@ EVENTS: Mapping[str, str] = {
     "batch.suspected": "several invocations did not end a batch; its changes are taken one by one",
     "fan_out.served": "every recipient of a change is served",
     "sink.unchecked": "streamkit could not check whether the target of a sink exists",
-    "aws.repeated": "a call was throttled, or its outcome is unknown; it is repeated",
+    "aws.repeated": "a call was throttled, or its outcome is unknown; it is repeated"
+    " (`called` is the operation, or the host that does not answer)",
     "commit.unknown": "the outcome of a commit is unknown; it is sent again",
     "plain.lost": "updates of approximate aggregates failed after their commit; they are lost",
     "commit.adopted": "an earlier commit had been applied after all",

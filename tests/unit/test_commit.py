@@ -5,9 +5,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    HTTPClientError,
+    ReadTimeoutError,
+)
 from structlog.testing import capture_logs
 
+from streamkit.aws import tell_repeated
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.conditions import absent, present
@@ -226,6 +232,24 @@ async def test_a_commit_that_is_throttled_is_told_with_its_code_and_a_conflict_i
         ("aws.repeated", "ProvisionedThroughputExceeded"),
         ("aws.repeated", "ThrottlingException"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "called"),
+    [
+        (failure("ThrottlingException"), "TransactWriteItems"),
+        (EndpointConnectionError(endpoint_url="https://s3.example/bucket/secret"), "s3.example"),
+        (ReadTimeoutError(endpoint_url="https://dynamodb.example:443/"), "dynamodb.example"),
+        (HTTPClientError(error="odd"), ""),
+    ],
+)
+async def test_a_repeated_call_is_told_with_its_operation_or_with_the_host_that_is_silent(
+    error, called
+):
+    with capture_logs() as logs:
+        tell_repeated(error)
+    assert [(one["event"], one["called"]) for one in logs] == [("aws.repeated", called)]
+    assert "secret" not in str(logs)
 
 
 async def test_missing_permissions_say_what_to_check():
