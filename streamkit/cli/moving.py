@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.operate.moves import Imported, Moved
+    from streamkit.operate.moves.taking_over import TakingOver
 
 T = TypeVar("T")
 
@@ -178,15 +179,24 @@ def join(
     say("deploy this version")
 
 
+def _taken_so_far(found: "TakingOver") -> str:
+    text = f"{found.consumer} runs {found.handler} on {found.taken} of {found.shards} shards"
+    if not found.queues:
+        return text
+    held = "1 parked queue holds" if found.queues == 1 else f"{found.queues} parked queues hold"
+    command = f"streamkit parked list --listener {found.handler}"
+    return f"{text}; {held} it up: redrive or discard what is parked (`{command}`)"
+
+
 def _join_live(app: "App", handler: str, *, json: bool) -> None:
     """Say how far the app has taken a handler over, until it runs it on every shard."""
-    from streamkit.operate.moves.taking_over import TakingOver, take_over
+    from streamkit.operate.moves.taking_over import take_over
 
-    async def work(aws: "Aws") -> TakingOver:
+    async def work(aws: "Aws") -> "TakingOver":
         before = None
         async for found in take_over(app, aws, handler):
             if found != before and not json:
-                say(f"{found.consumer} runs {handler} on {found.taken} of {found.shards} shards")
+                say(_taken_so_far(found))
             before = found
             if found.ended:
                 return found

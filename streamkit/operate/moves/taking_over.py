@@ -45,12 +45,16 @@ from streamkit.worker.joined_app import joined_app
 
 @dataclass(frozen=True, slots=True)
 class TakingOver:
-    """How far an app has taken a handler over: `taken` of its open `shards` run it."""
+    """How far an app has taken a handler over: `taken` of its open `shards` run it.
+
+    A shard of which the handler's own consumer has parked a change waits: `queues` counts those.
+    """
 
     consumer: str
     handler: str
     shards: int
     taken: int
+    queues: int = 0
     ended: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,14 +162,13 @@ class _Run:
         parents = {cursor.parent for cursor in mine.values()}
         leaves = [c for c in mine.values() if not c.finished or c.name not in parents]
         done = sum(mark in c.live for c in leaves)
-        found = TakingOver(self.app.name, self.name, len(leaves), done)
+        queues = len(await parked_queues(self.own, own))
+        found = TakingOver(self.app.name, self.name, len(leaves), done, queues)
         raised = all(c.generation >= newest.number for c in leaves if not c.finished)
         busy = any(c.state == "active" for c in own.values())
         runs = await joined_app(self.app, self.store)
         ours = runs.fingerprint() == newest.fingerprint
-        if done < len(leaves) or busy or not (raised and ours):
-            return found
-        if await parked_queues(self.own, own):
+        if done < len(leaves) or busy or queues or not (raised and ours):
             return found
         joins = newest.joins - {mark}
         after = replace(newest, joins=joins, host=TAKING_OVER if joins else WORKERS)
