@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         "taking-over-ends-too-early",
         "operate/moves/taking_over.py",
-        "        if done < len(leaves) or busy or not (raised and ours):\n",
-        "        if not (raised and ours):\n",
+        "        if done < len(leaves) or busy or queues or not (raised and ours):\n",
+        "        if queues or not (raised and ours):\n",
         "the join ends although the handler's own consumer still runs it on some shards",
         test="tests/simulation/test_taking_over.py::test_an_app_takes_a_handler_over_while_both_run",
     ),
