@@ -23,7 +23,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.progress import Progress, ProgressReader
 from streamkit.migrate.running import Runner
-from streamkit.migrate.slices import prompt, run_reported
+from streamkit.migrate.slices import run_reported
 from streamkit.migrate.state import RESTING, State
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import SystemClock, utc
@@ -57,7 +57,7 @@ async def run_to_rest(
         reader = ProgressReader(app, aws)
         group.start_soon(_show, reader, migration.id, manner)
         pace = PassPace(segments=manner.at_once, page=manner.page)
-        runner = Runner(app, aws, migration, prompt(settings), pace=pace)
+        runner = Runner(app, aws, migration, settings, pace=pace)
         with watch_loop(blocked_seconds(settings)), graceful(runner.stop):
             state = await run_reported(runner, stay=manner.stay)
         group.cancel_scope.cancel()

@@ -47,6 +47,8 @@ Live = Callable[[Change[Any]], Awaitable[None]]
 """Takes a change whose images are items in wire form."""
 CATCH_UP_SECONDS = 30.0
 """How long in seconds `caught_up` waits at most."""
+_CHECKPOINT_SECONDS = 5.0
+"""A phase waits until positions are in the table; a minute would be long."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Capture:
         Raises:
             RetentionLost: changes may have been lost.
         """
+        settings = _prompt(settings)
         workers = [
             Worker(s.app, self.aws, settings, clock=self.clock, rng=random.Random(rng.random()))
             for s in self.sides(state)
@@ -141,6 +144,13 @@ class Capture:
         """Stop the workers that run."""
         for worker in self._workers:
             worker.stop()
+
+
+def _prompt(settings: Settings) -> Settings:
+    """Return settings that write positions more often, unless the user has chosen an interval."""
+    if "checkpoint_interval" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
 
 
 def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:

@@ -23,9 +23,6 @@ from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings
 
-_CHECKPOINT_SECONDS = 5.0
-"""A phase waits until positions are in the table; a minute would be long."""
-
 
 @dataclass(frozen=True, slots=True)
 class Slice(JsonFields):
@@ -42,13 +39,6 @@ class Slice(JsonFields):
     blocked: bool
     segments_left: int
     errors: int
-
-
-def prompt(settings: Settings) -> Settings:
-    """Return settings that write positions more often, unless the user has chosen an interval."""
-    if "checkpoint_interval" in settings.model_fields_set:
-        return settings
-    return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
 
 
 async def run_slice(
@@ -79,7 +69,7 @@ async def run_slice(
         ConfigurationError: the table, the permissions or the definition are wrong.
     """
     clock = clock or SystemClock()
-    chosen = prompt(settings or Settings())
+    chosen = settings or Settings()
     runner = Runner(app, aws, migration, chosen, clock, pace=PassPace(segments=at_once))
     with anyio.move_on_after(seconds):  # in case the orderly end takes too long
         async with task_group() as group:

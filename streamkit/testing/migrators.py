@@ -11,15 +11,12 @@ from streamkit.app import App
 from streamkit.migrate.commands import migration_of
 from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
-from streamkit.migrate.slices import prompt
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
 from streamkit.testing.world import Process, World
 
-SETTINGS = prompt(
-    Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
-)
-"""The settings of every process of a run; positions are written as often as by every host."""
+SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
+"""The settings of every process of a run."""
 
 
 @dataclass
