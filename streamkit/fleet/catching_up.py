@@ -52,7 +52,7 @@ class CatchUp:
         A parked change counts as processed. A consumer that has never run processes nothing.
         """
         # Not this process's own clock: if that is behind, unread changes would look newer.
-        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS
+        moment = await self._store.time(self._clock) + _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
         generation = await newest_generation(self._store)

@@ -122,7 +122,7 @@ async def _found(
 ) -> Generation | None:
     """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
     # Use the clock that stamps changes: if this machine's is ahead, "latest" would skip some.
-    now = int(await store.time() or founding.clock.time())
+    now = int(await store.time(founding.clock))
     first = replace(first, incarnation=uuid.uuid4().hex[:8])
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
     before = await _predecessor(store, founding.table, now)

@@ -223,8 +223,8 @@ async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clo
     Every record of the application counts: which of them its handlers wait for is not known here.
     Ages are by AWS's clock, which stamps the records: this process's own may be minutes wrong.
     """
-    told, own = await store.time(), clock.time()
-    clock = CorrectedClock(clock, (told or own) - own)
+    own = clock.time()
+    clock = CorrectedClock(clock, await store.time(clock) - own)
     cursors = [cursor for cursor in (await store.read_all()).values() if not is_over(cursor)]
     oldest = sorted(cursors, key=lambda cursor: cursor.seen)[:_SHARDS_MAX]
     return [await measure(aws, stream_arn, each, _is_of_the_app, clock) for each in oldest]

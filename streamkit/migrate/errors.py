@@ -16,6 +16,7 @@ from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import OURS, Wire
+from streamkit.progress.clock import Clock
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
@@ -198,6 +199,10 @@ class ErrorBook:
     async def open(self) -> list[ItemError]:
         """Return the records that are not waived."""
         return [error for error in await self.all() if not error.waived]
+
+    async def time(self, clock: Clock) -> float:
+        """Return the table's time, as `CursorStore.time` does."""
+        return await self._store.time(clock)
 
     # -- writes at old keys --------------------------------------------------------------------
 

@@ -1,26 +1,30 @@
 """Find reasons against deleting old items while old code may still write at their keys.
 
-In: a migration's errors, and the time. Out: a sentence that names the items and the command that
-shows them, or None. Code that has written at old keys five minutes before the switch may do so
-again tomorrow, so writes before the switch count, too.
+In: a migration's errors, and what was counted. Out: a sentence that names the items and the command
+that shows them, or None. Code that has written at old keys five minutes before the switch may do so
+again tomorrow, so writes before the switch count, too. The time is AWS's, which stamps the writes:
+by its own clock, a process that is an hour ahead would delete an hour too early.
 """
 
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.state import State
+from streamkit.progress.clock import Clock
 
 QUIET_SECONDS = 24 * 3600.0
 """Seconds since the last write at an old key before deleting old items: longer than any deploy."""
 _NAMED = 5
 
 
-async def objection(errors: ErrorBook, counted: OldWrites, now: float, state: State) -> str | None:
+async def objection(
+    errors: ErrorBook, counted: OldWrites, clock: Clock, state: State
+) -> str | None:
     """Return the reason against deleting old items, if there is one.
 
     Args:
         errors: the errors of the migration.
         counted: what was written in the old shape.
-        now: the time in epoch seconds.
+        clock: this process's, for a table that does not say its time.
         state: the state of the migration; if people have said that no old code writes any more,
             only what it wrote after that counts.
     """
@@ -36,9 +40,9 @@ async def objection(errors: ErrorBook, counted: OldWrites, now: float, state: St
             f" migrate errors list APP {number}` shows them: mend each and `errors retry`, or"
             " decide with `errors retry ITEM --take old` or `--take new`"
         )
-    last = await last_write(errors, counted, now, state.run)
+    last = await last_write(errors, counted, clock, state.run)
     if last is not None and last[1] >= state.declared:
-        name, at = last
+        name, at, now = last
         what = f"item {name} at its old key" if name else "at old keys, before the switch,"
         return (
             f"old code wrote {what} {_ago(now - at)} ago (`streamkit migrate errors list APP"
@@ -50,16 +54,17 @@ async def objection(errors: ErrorBook, counted: OldWrites, now: float, state: St
 
 
 async def last_write(
-    errors: ErrorBook, counted: OldWrites, now: float, run: int
-) -> tuple[str, float] | None:
-    """Return which item old code wrote last, and when, if that was within 24 hours.
+    errors: ErrorBook, counted: OldWrites, clock: Clock, run: int
+) -> tuple[str, float, float] | None:
+    """Return which item old code wrote last, when, and the time now, if that was within 24 hours.
 
     Writes before the switch are counted, and not told apart: then the item's name is empty.
     """
+    now = await errors.time(clock)
     last = await errors.last_written()
     if last is None or now - last[1] >= QUIET_SECONDS:
         last = "", await counted.last_before_switch(run)
-    return last if now - last[1] < QUIET_SECONDS else None
+    return (*last, now) if now - last[1] < QUIET_SECONDS else None
 
 
 async def broken_word(errors: ErrorBook, state: State) -> str | None:

@@ -96,7 +96,7 @@ class PhasePass:
 
     async def _objection(self) -> str | None:
         opened, state = self.opened, self.part.present()
-        return await objection(opened.errors, opened.old_writes, opened.clock.time(), state)
+        return await objection(opened.errors, opened.old_writes, opened.clock, state)
 
     async def _said_of(self, left: int) -> str:
         said = self.part.present().phase in _ENDING and await self._objection()

@@ -261,7 +261,7 @@ class Runner:
 
     async def _rests(self, state: State) -> bool:
         """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
-        about = self.opened.errors, self.opened.old_writes, self.clock.time(), state.run
+        about = self.opened.errors, self.opened.old_writes, self.clock, state.run
         watches = state.phase == "closing" and not state.at_once and await last_write(*about)
         return not self.stopping.is_set() and (bool(watches) or state.phase in RESTING)
 

@@ -182,10 +182,10 @@ async def contract(
     book = await open_book(app, aws)
     entry = _entry("contract" if old_code else "contract --old-code none", anyway, by, clock)
     state = await book.read(migration.id)
-    declared = 0.0 if old_code else entry.at
+    declared = 0.0 if old_code else await book.store.time(clock)
     if state.phase == "soaking":
         seen = ErrorBook(book.store, migration.id), OldWrites(book.store, migration.id)
-        found = await objection(*seen, entry.at, replace(state, declared=declared))
+        found = await objection(*seen, clock, replace(state, declared=declared))
         if found is not None:
             raise ConfigurationError(f"migration {number}: {found}")
         await require_this_release(app, aws, anyway)

@@ -56,7 +56,7 @@ async def _of_origin(app: App, store: CursorStore) -> list[Finding]:
         ConfigurationError: its start is in the future.
     """
     founding = _founding(app, store)
-    now = int(await store.time() or founding.clock.time())
+    now = int(await store.time(founding.clock))
     if app.archive is None:
         origin = await founding.origin(store, now)
     else:

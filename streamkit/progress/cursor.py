@@ -27,6 +27,7 @@ from streamkit.progress.actions import (
     own_attributes,
     render,
 )
+from streamkit.progress.clock import Clock
 from streamkit.progress.control import (
     DIRECTORIES,
     ControlSpace,
@@ -125,11 +126,14 @@ class CursorStore:
         )
         return own_attributes(reply["Item"]) if "Item" in reply else None
 
-    async def time(self) -> float | None:
-        """Ask the table for its time, in whole epoch seconds; None if it does not say."""
+    async def time(self, clock: Clock) -> float:
+        """Ask the table for its time, in whole epoch seconds; return the clock's if it has none.
+
+        The clock that stamps changes is AWS's; this process's own may be minutes wrong.
+        """
         key, table = self.space.key("consumer"), self.space.schema.name
         reply = await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
-        return _service_time(reply)
+        return _service_time(reply) or clock.time()
 
     async def names(self, *, fresh: bool = True) -> set[str]:
         """Read the directories: every cursor except finished ones that have children.

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "caught-up-by-ones-own-clock",
         "fleet/catching_up.py",
-        "        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS\n",
+        "        moment = await self._store.time(self._clock) + _MARGIN_SECONDS\n",
         "        moment = self._clock.time() + _MARGIN_SECONDS\n",
         "a migration is switched before what old code wrote is carried over",
         test="tests/simulation/test_process_clocks.py::test_nothing_counts_as_caught_up_while_a_change_is_unread_whatever_any_clock_says",
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "latest-by-the-machines-clock",
         "fleet/joining.py",
-        "int(await store.time() or founding.clock.time())",
+        "int(await store.time(founding.clock))",
         "int(founding.clock.time())",
         "a machine whose clock is ahead skips the changes of the first minutes",
         test="tests/simulation/test_process_clocks.py::test_from_latest_no_change_is_skipped_or_too_much_by_a_machine_whose_clock_is_wrong",

@@ -513,7 +513,7 @@ MUTANTS = (
     Mutant(
         "lag-by-ones-own-clock",
         "fleet/lag.py",
-        "    clock = CorrectedClock(clock, (told or own) - own)\n",
+        "    clock = CorrectedClock(clock, await store.time(clock) - own)\n",
         "",
         "a process whose clock is wrong slows a migration down for consumers that are not behind",
         test="tests/simulation/test_migration_lag.py::test_how_far_a_consumer_is_behind_does_not_depend_on_the_clock_of_the_process_that_asks",

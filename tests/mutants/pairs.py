@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a-day-by-ones-own-clock",
+        "migrate/overlap.py",
+        "    now = await errors.time(clock)\n",
+        "    now = clock.time()\n",
+        "a process whose clock is ahead deletes old items before old code was silent for a day",
+        test="tests/simulation/test_migration_old_writers.py::test_a_day_without_old_writes_is_a_day_of_the_table_whatever_clock_a_person_has",
+    ),
+    Mutant(
+        "no-old-code-by-ones-own-clock",
+        "migrate/steps.py",
+        "await book.store.time(clock)",
+        "clock.time()",
+        "a write of old code is deleted, because the clock of a person was ahead",
+        test="tests/simulation/test_migration_no_old_code.py::test_a_write_after_people_said_that_none_comes_is_seen_however_far_ahead_their_clock_was",
+    ),
+    Mutant(
         "pass-repeats-with-what-it-saw",
         "migrate/pairs.py",
         "            read, seen = seen, None\n",

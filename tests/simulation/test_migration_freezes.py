@@ -20,6 +20,7 @@ from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.progress.clock import CorrectedClock
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.sightings import WRITES
@@ -59,12 +60,17 @@ class Sleeper(Process):
 
 @dataclass
 class Site:
-    """A table, a migration, and the processes that run it."""
+    """A table, a migration, and the processes that run it; their clocks are `ahead` by seconds."""
 
     app: App
     world: World
     aws: object
     schema: object
+    ahead: float = 0.0
+
+    @property
+    def clock(self):
+        return CorrectedClock(self.world.clock, self.ahead)
 
     async def put(self, *entities):
         for entity in entities:
@@ -72,7 +78,7 @@ class Site:
             await self.aws.dynamodb.put_item(TableName=self.schema.name, Item=item)
 
     async def step(self, name):
-        clock = self.world.clock
+        clock = self.clock
         if name == "apply":
             one = self.app.migrations["0001"]
             await commands.begin(self.app, self.aws, one, segments=2, by="op", clock=clock)
@@ -84,7 +90,7 @@ class Site:
         async with self.world.clients(process) as aws:
             one = self.app.migrations["0001"]
             runner = Runner(
-                self.app, aws, one, SETTINGS, self.world.clock, random.Random(1), PassPace(2, 10, 1)
+                self.app, aws, one, SETTINGS, self.clock, random.Random(1), PassPace(2, 10, 1)
             )
             if isinstance(process, Sleeper):
                 adopt = runner._adopt

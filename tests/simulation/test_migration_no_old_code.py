@@ -92,6 +92,18 @@ def test_what_no_process_had_followed_before_is_carried_first():
     assert carried["note"] == {"S": "by old code"}
 
 
+def test_a_write_after_people_said_that_none_comes_is_seen_however_far_ahead_their_clock_was():
+    async def then(site):
+        site.ahead = 420
+        await site.step(AT_ONCE)
+        site.ahead = 0
+        await anyio.sleep(2)
+        await updates_and_deletes(site)
+        return (await site.live(Process("one"), stay=False)).phase
+
+    assert play(rekey(), OLD_ORDERS, nothing, then) == "soaking"
+
+
 def test_a_write_while_items_are_compared_leads_back_to_soaking_and_nothing_goes():
     async def then(site):
         await site.step(AT_ONCE)

@@ -490,10 +490,29 @@ async def nothing(site):
     pass
 
 
-def test_stubs_are_watched_until_old_code_has_written_none_for_a_day():
-    phases, there = play(rekey(), OLD_ORDERS, nothing, closes_while_old_code_writes)
+@pytest.mark.parametrize("ahead", [0, 420, -420])
+def test_stubs_are_watched_until_old_code_has_written_none_for_a_day(ahead):
+    async def by_wrong_clocks(site):
+        site.ahead = ahead
+        return await closes_while_old_code_writes(site)
+
+    phases, there = play(rekey(), OLD_ORDERS, nothing, by_wrong_clocks)
     assert there["note"] == {"S": "late"}
     assert phases == ["closing", "closing", "done"]
+
+
+@pytest.mark.parametrize("ahead", [420, -420])
+def test_a_day_without_old_writes_is_a_day_of_the_table_whatever_clock_a_person_has(ahead):
+    async def then(site):
+        site.ahead = ahead
+        await anyio.sleep(DAY - 300)
+        with pytest.raises(ConfigurationError, match="23 h"):
+            await site.step("contract")
+        await anyio.sleep(600)
+        await site.step("contract")
+        return await site.live(Process("one"), stay=False)
+
+    assert play(rekey(), OLD_ORDERS, updates_and_deletes, then, following=True).phase == "done"
 
 
 # -- between a look and the act --------------------------------------------------------------------
