@@ -254,7 +254,7 @@ class MigrationWork:
         """
         at = 0 if self.state.at_once else at
         if self.state.does in _OVERLAP:
-            await self._book.written(key, at or self._clock.time())
+            await self._book.written(key, at or await self._book.time(self._clock))
 
     # -- what was late -------------------------------------------------------------------------
 

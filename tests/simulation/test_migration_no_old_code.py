@@ -155,11 +155,14 @@ async def stopped_by(moment, write, site):
     return stopped, at_stop, errors, await state_of(site)
 
 
-@pytest.mark.parametrize("what", WRITES)
-def test_a_write_of_old_code_stops_it_by_its_name_and_a_resume_goes_on_with_stubs(what):
+@pytest.mark.parametrize(
+    ("what", "ahead"), [*((what, 0) for what in WRITES), ("an update before it goes", -420)]
+)
+def test_a_write_of_old_code_stops_it_by_its_name_and_a_resume_goes_on_with_stubs(what, ahead):
     moment, write = WRITES[what]
 
     async def then(site):
+        site.ahead = ahead
         name = error_id(old(2).item_key.wire(site.schema))
         *found, ended = await stopped_by(moment, write, site)
         return name, *found, ended, await site.get(old(2)), await site.get(new(2))
