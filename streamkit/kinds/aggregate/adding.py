@@ -6,6 +6,7 @@ speed: most changes of a page leave nothing but a number to add to.
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from operator import attrgetter
 from typing import Any
 
 from streamkit.changes import Change
@@ -57,15 +58,21 @@ class Adding(EffectsOf, Adder):
         self._others = {
             n: m for n, m in measures.items() if n not in plain or callable(sums.get(n))
         }
-        self._names = spec_of(stored_as(aggregate)).key_names
+        names = spec_of(stored_as(aggregate)).key_names
+        self._values: Callable[[Entity], Any] = attrgetter(*names) if names else lambda _: ()
         self._derived = derived
-        self._keys: dict[tuple[Any, ...], Key[Any] | None] = {}
+        self._keys: dict[Any, Key[Any] | None] = {}
 
     def totals(self) -> "GroupTotals":
         """Return totals that contain no change yet."""
         return GroupTotals(self._deltas)
 
     def _deltas(self, old: Entity | None, new: Entity | None) -> Sequence[Delta]:
+        if self._derived and old is not None and new is not None:
+            key = self._key(new)
+            if key is not None and key is self._key(old):  # as for nearly every change
+                changed = self._changed(old, new)
+                return ((key, changed),) if changed else ()
         before, after = self._groups(old), self._groups(new)
         left = [(key, self._changed(old, None)) for key in before if key not in after]
         found = [(key, self._changed(old if key in before else None, new)) for key in after]
@@ -79,8 +86,8 @@ class Adding(EffectsOf, Adder):
 
     def _key(self, item: Entity) -> Key[Any] | None:
         """Return an item's group; texts and whole numbers give the same key object each time."""
-        values = tuple([getattr(item, name) for name in self._names])
-        for value in values:
+        values = self._values(item)
+        for value in values if type(values) is tuple else (values,):
             if type(value) is not str and type(value) is not int:
                 return self._built(item)
         found = self._keys.get(values)
