@@ -376,7 +376,7 @@ def test_a_command_frozen_at_any_call_does_no_harm_when_it_thaws(command):
     )
 
 
-@pytest.mark.parametrize("call", range(3, 6))
+@pytest.mark.parametrize("call", range(3, 9))
 def test_a_deletion_that_stood_still_about_its_look_for_workers_deletes_no_later_consumer(call):
     Stop("operation", call, "before", "lease").play(deleted, of(counting))
 
