@@ -159,7 +159,8 @@ def resolve(
         UndeclaredWrite: an effect writes an entity that the handler does not declare.
         UnknownTable: an effect goes to a table that is not described yet.
     """
-    check_writes(outcome.handler, effects, schema.name)
+    if effects:
+        check_writes(outcome.handler, effects, schema.name)
     actions: dict[ItemRef, Action] = {}
     for index, effect in enumerate(effects):
         if index in outcome.omitted or isinstance(effect, Send):
@@ -174,18 +175,19 @@ def resolve(
             )
         actions[action.ref] = merged
     outcome.reads = tuple(reads)
-    checked = {read.ref for read in outcome.reads if read.conditions}
-    refs = actions.keys() | checked if checked else actions.keys()
-    if len(refs) > ITEMS_MAX:
-        raise ValueError(
-            f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
-            " spread it over several changes"
-        )
-    size = sum([100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked])
-    for action in actions.values():
-        size += action.size()
-    if size > BYTES_MAX:
-        raise ValueError("a result of more than 4 MB does not fit in one transaction")
+    if actions or outcome.reads:
+        checked = {read.ref for read in outcome.reads if read.conditions}
+        refs = actions.keys() | checked if checked else actions.keys()
+        if len(refs) > ITEMS_MAX:
+            raise ValueError(
+                f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
+                " spread it over several changes"
+            )
+        size = sum([100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked])
+        for action in actions.values():
+            size += action.size()
+        if size > BYTES_MAX:
+            raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions
     outcome.sends = tuple([effect for effect in effects if isinstance(effect, Send)])
     outcome.failure, outcome.waiting, outcome.deferred = None, False, False
