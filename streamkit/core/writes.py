@@ -162,10 +162,12 @@ def check_writes(handler: Handler, effects: Iterable[Effect], table: str) -> Non
     """
     if handler.writes is None or handler.is_aggregate:
         return
-    allowed = tuple(handler.writes)
+    allowed = handler.writes
     for effect in effects:
         entity = entity_of(effect)
-        if entity is None or issubclass(entity, allowed) or isinstance(effect, Check):
+        if entity is None or entity in allowed or isinstance(effect, Check):
+            continue
+        if issubclass(entity, tuple(allowed)):
             continue
         if effect.table in (None, table):
             names = ", ".join(sorted(known.__name__ for known in allowed)) or "nothing"
