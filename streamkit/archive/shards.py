@@ -101,6 +101,8 @@ class ArchivedShards:
             if found is None:
                 return False
             ended = ended or found[0].kind == "end"
+            if found[0].kind == "hole" and not found[0].until:
+                return False  # nobody knows how late what is lost here was written
             if not ended or found[0].until:
                 return ended and found[0].until < since
         return False  # without a record its age is not known
