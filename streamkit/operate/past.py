@@ -134,7 +134,7 @@ class PastChanges:
                 continue
             if step.missing:
                 self._lose(f"shard {shard}: {chain.name(step.missing)} is missing")
-            if link.kind == "hole" and link.until >= after:
+            if link.kind == "hole" and (not link.until or link.until >= after):  # 0: not known
                 self._lose(f"shard {shard}: {link.reason}, says {chain.name(step.begin)}")
             yield [record for record in reversed(step.records) if record.created_at > after]
             if link.count and link.first <= after:

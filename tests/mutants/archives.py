@@ -315,4 +315,20 @@ MUTANTS = (
         "a verification compares an item's first image with the table",
         test="tests/simulation/test_archive_sample.py::test_a_table_that_its_archive_follows_has_no_differences",
     ),
+    Mutant(
+        "sample-by-its-own-clock",
+        "operate/archive_sample.py",
+        "        read = await past.writer.time(past.clock)",
+        "        read = past.clock.time()",
+        "on a machine whose clock is ahead, a change during the comparison is a difference",
+        test="tests/simulation/test_archive_sample.py::test_an_item_that_changes_while_it_is_compared_is_no_difference",
+    ),
+    Mutant(
+        "restore-takes-a-hole-of-unknown-age-for-an-old-one",
+        "operate/past.py",
+        '            if link.kind == "hole" and (not link.until or link.until >= after):  # 0: not known\n',
+        '            if link.kind == "hole" and link.until >= after:\n',
+        "a hole up to a shard's end has no time, and a restore is silently wrong",
+        test="tests/simulation/test_past_gaps.py::test_a_hole_up_to_the_end_of_a_shard_is_a_loss_although_its_age_is_not_known",
+    ),
 )
