@@ -91,7 +91,7 @@ async def compare_sample(past: PastChanges, tables: AppTables, size: int) -> Sam
     since = 0.0
     different: tuple[ItemRef, ...] = ()
     for _ in range(_LOOKS):
-        read = past.clock.time()
+        read = await past.writer.time(past.clock)  # changes are stamped by the table's clock
         for shard in await past.shards():
             async for page in past.pages(shard, since):
                 for record in page.records:
