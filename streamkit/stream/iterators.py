@@ -17,8 +17,8 @@ from streamkit.stream.decode import Page
 from streamkit.stream.read_progress import ReadProgress
 
 _ASKED_MIN = 4
-"""How often the service must say that a shard is gone before the shard is skipped: a new shard may
-not be known yet.
+"""How often the service must say that a shard is gone before this is believed of one that was never
+read: a new shard may not be known yet.
 """
 
 log = get_logger("streamkit.source")
@@ -86,11 +86,12 @@ class IteratedShard(ReadProgress):
                 raise self.loss(text) from error
             self._iterator = None
         elif trouble is ErrorKind.MISSING:
-            if not self.began_too_late():
-                text = "it is gone, and was not read to its end"
-                raise self.loss(text, gone=True) from error
             self._asked += 1
-            self.ended = self._asked >= _ASKED_MIN
+            if self._asked >= _ASKED_MIN or not self.may_be_new():
+                if not self.began_too_late():
+                    text = "it is gone, and was not read to its end"
+                    raise self.loss(text, gone=True) from error
+                self.ended = True
         elif trouble not in PASSING and not isinstance(error, RetryableError):
             raise error
         self._pause = min(max(self._pause * 2, 0.2), 10.0)

@@ -129,6 +129,10 @@ class ReadProgress:
         """Return whether the change at the position should still be there."""
         return bool(self.dated) and self.clock.time() - self.dated < _SAFE_SECONDS
 
+    def may_be_new(self) -> bool:
+        """Return whether the shard may be so new that the service does not know it everywhere."""
+        return self.position == START and self._is_fresh()
+
     def began_too_late(self) -> bool:
         """Return whether the shard was never read because the consumer began after its end.
 

@@ -264,6 +264,19 @@ async def test_a_shard_that_is_new_to_the_service_too_is_not_passed_over():
     assert await positions(subject, 4) == [None, None, None, [1]]
 
 
+async def test_a_new_shard_is_gone_only_if_the_service_says_so_again_and_again():
+    """One answer that does not know it yet would give up all that it will ever have."""
+    long_ago, lately = NOW - 50 * HOUR, NOW - 10
+    subject = reader(Stream(page(1), opens=[error(GONE)] * 3), seen=lately, founded=long_ago)
+    assert await positions(subject, 4) == [None, None, None, [1]]
+    gone = reader(Stream(opens=[error(GONE)] * 5), seen=lately, founded=long_ago)
+    assert await positions(gone, 3) == [None, None, None]
+    for _ in range(2):
+        with pytest.raises(RetentionLost) as caught:
+            await gone.read()
+    assert caught.value.gone
+
+
 async def test_a_loss_is_not_certain_once_the_change_that_was_begun_is_read():
     stream = Stream(page(5), error("ResourceNotFoundException"))
     subject = reader(stream, padded(4), NOW - 30 * HOUR, half_done=True)
