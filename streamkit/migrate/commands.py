@@ -169,7 +169,7 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
             await chosen.pages.check(clock.time())
             given |= {"keys_tag": chosen.tag, "since": chosen.since}
             segments = segments or _rounded(chosen.segments)
-    total = segments or await _segments(app, aws)
+    total = segments or await segments_of(app, aws)
 
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again, repeat=migration.repeat)
@@ -284,7 +284,7 @@ def require_records(migration: Migration, state: State) -> None:
         )
 
 
-async def _segments(app: App, aws: Aws) -> int:
+async def segments_of(app: App, aws: Aws) -> int:
     """Return into how many segments the table is cut."""
     described = await aws.dynamodb.describe_table(TableName=app.table)
     return _rounded(int(described["Table"].get("TableSizeBytes", 0)) // SEGMENT_BYTES)

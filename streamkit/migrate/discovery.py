@@ -88,9 +88,9 @@ def discover(app: App) -> dict[str, Path]:
 
 
 def _is_anothers(app: App, number: str, module: ModuleType) -> bool:
-    """Return whether a file has declared its migration on another app, which shares the folder."""
+    """Return whether a file is one of another app, which shares the folder: also if squashed."""
     apps = (one for one in vars(module).values() if isinstance(one, App) and one is not app)
-    return any(number in one.migrations for one in apps)
+    return any(number in {*one.migrations, *one.done_everywhere} for one in apps)
 
 
 def _run(path: Path) -> ModuleType:

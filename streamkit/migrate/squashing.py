@@ -9,12 +9,13 @@ On failure: `ConfigurationError`; nothing is changed.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration, rank
-from streamkit.migrate.commands import migration_of, open_book, require_free
+from streamkit.migrate.commands import migration_of, open_book, require_free, segments_of
 from streamkit.migrate.discovery import files_of
 from streamkit.migrate.order import order_of
 from streamkit.migrate.scaffold import imports_of
@@ -48,13 +49,16 @@ async def stamp(
     moment, who = (clock or SystemClock()).time(), by or operator()
     book, what = await open_book(app, aws), f"stamp: {reason}"
     migration = None if number in app.done_everywhere else migration_of(app, number)
-    order = order_of(app)
+    order, total = order_of(app), await segments_of(app, aws)
 
     def stamped(state: State, others: Sequence[State]) -> State:
         if state.phase == "done" and any(one.what == what for one in state.audit):
             return state  # the same command, whose reply was lost
         require_free(state, again=True)
         done = replace(state, phase="done", paused=False, direction="forward", note="")
+        # A rollback reads the whole table: it needs segments, and no list of a run before.
+        whole: dict[str, Any] = {"keys_from": "", "keys_tag": "", "since": 0.0}
+        done = replace(done, segments=state.segments or total, **whole)
         if migration is not None:
             order.require_turn(migration, others)
             done = replace(done, digest=migration.digest, mode=migration.mode)
@@ -107,9 +111,13 @@ def _require_file(migration: Migration, files: Mapping[str, Path]) -> None:
 def _write(
     app: App, where: str, ids: Sequence[str], files: Mapping[str, Path]
 ) -> tuple[Path, list[Path]]:
-    """Write the file of squashed migrations, then delete theirs and that of an earlier squash."""
+    """Write the file of squashed migrations, then delete theirs and that of an earlier squash.
+
+    Other apps may share the folder, and the name of a migration may end in `squashed`, too.
+    """
     last = max((id_ for id_ in ids if id_.isdecimal()), key=int)
-    old = [path for path in files.values() if path.stem.endswith("_squashed")]
+    own = [(id_, files[id_]) for id_ in app.done_everywhere if id_ in files]
+    old = [path for id_, path in own if path.stem == f"{id_}_squashed"]
     gone = [*old, *(files[id_] for id_ in ids)]
     every = sorted({*app.done_everywhere, *ids}, key=rank)
     path = files[last].with_name(f"{last}_squashed.py")

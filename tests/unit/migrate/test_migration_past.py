@@ -3,13 +3,15 @@
 import importlib
 import itertools
 import sys
+from dataclasses import replace
 
+import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Item, Set
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.migrate import commands
+from streamkit.migrate import commands, steps
 from streamkit.migrate.discovery import discover
 from streamkit.migrate.required import missing_migrations, require_migrations
 from streamkit.migrate.scaffold import next_number
@@ -65,6 +67,35 @@ def test_what_is_done_by_other_means_is_stamped_with_a_reason_and_reads_no_item(
         assert (found.ok, len(found.different)) == (False, 3)  # the script did not do it
         with pytest.raises(commands.AlreadyBegun):
             await stamp(site.app, site.aws, "0001", "again", by="op")
+
+    at_table(test)
+
+
+def test_what_was_stamped_is_rolled_back_item_by_item():
+    async def test(site):
+        for number in range(3):
+            await put(site, number, label={"S": "by a script"})
+        await anyio.sleep(1200)  # what is in the stream is old, and left to the pass
+        await stamp(site.app, site.aws, "0001", "by a script", by="op")
+        await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+        await site.run("0001")
+        assert await listed(site) == {"0001": "rolled back", "0002": "pending", "0003": "pending"}
+        assert labels(site) == []
+
+    at_table(test)
+
+
+def test_what_is_stamped_after_a_run_for_chosen_items_keeps_no_list():
+    async def test(site):
+        book = await commands.open_book(site.app, site.aws)
+
+        def chosen(state):
+            facts = {"keys_from": "keys.jsonl", "keys_tag": "1", "since": 9.0, "segments": 8}
+            return replace(state, phase="rolled back", **facts)
+
+        await book.change("0001", chosen)
+        state = await stamp(site.app, site.aws, "0001", "by a script", by="op")
+        assert (state.keys_from, state.keys_tag, state.since, state.segments) == ("", "", 0.0, 8)
 
     at_table(test)
 
@@ -334,6 +365,36 @@ def test_migrations_that_are_done_become_one_file_with_their_numbers(files):
         site.app = files.release()
         assert site.app.done_everywhere == ("0001", "0002", "0003", "0004")
         assert await listed(site) == {}
+
+    at_table(test, files.release())
+
+
+def test_a_squash_leaves_other_files_whose_names_end_like_those_of_squashed_ones(files):
+    files.write("0004_orders_squashed.py")
+
+    async def test(site):
+        await site.apply("0001")
+        await squashed(site, files, "0001")
+        await site.apply("0002")
+        await squashed(site, files, "0002")
+        assert files.files == ["0002_squashed.py", "0003_three.py", "0004_orders_squashed.py"]
+
+    at_table(test, files.release())
+
+
+def test_apps_that_share_a_folder_squash_each_its_own(files):
+    module = files.folder / f"{files.name}.py"
+    module.write_text(module.read_text() + 'other = App("other", table="Other")\n')
+    text = f"from {files.name} import other\n\nother.squashed('0009')\n"
+    (files.folder / "migrations" / "0009_squashed.py").write_text(text)
+
+    async def test(site):
+        assert list(site.app.migrations) == ["0001", "0002", "0003"]
+        await site.apply("0001")
+        await squashed(site, files, "0001")
+        assert files.files[0] == "0001_squashed.py"
+        assert "0009_squashed.py" in files.files
+        assert list(files.release().migrations) == ["0002", "0003"]
 
     at_table(test, files.release())
 
