@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from streamkit.archive.contents import whole_reply
 from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
 from streamkit.aws import AwsError, ErrorKind, open_client, patiently, trouble_of
 from streamkit.errors import DeclarationError
@@ -86,20 +87,22 @@ class _Bucket:
         return await self._put(name, body, IfNoneMatch="*")
 
     async def replace(self, name: str, body: bytes, tag: str) -> bool:
-        return await self._put(name, body, IfMatch=tag)
+        try:
+            return await self._put(name, body, IfMatch=tag)
+        except AwsError as error:
+            if trouble_of(error) is ErrorKind.MISSING:
+                return False  # it was removed since it was read
+            raise
 
     async def read(self, name: str) -> Stored | None:
-        async def get() -> Stored:
-            reply = await self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
-            async with reply["Body"] as stream:
-                return Stored(await stream.read(), reply["ETag"])
-
+        where = {"Bucket": self.bucket, "Key": self.prefix + name}
         try:
-            return await patiently(get)
+            reply, body = await whole_reply(lambda: self.client.get_object(**where))
         except AwsError as error:
             if trouble_of(error) is ErrorKind.MISSING:
                 return None
             raise
+        return Stored(body, reply["ETag"])
 
     async def names(self, prefix: str, after: str = "") -> list[str]:
         begin = {"StartAfter": self.prefix + after} if after else {}

@@ -15,9 +15,19 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
+import aiohttp
+import anyio
 import anyio.lowlevel
 
-from streamkit.aws import AwsError, ErrorKind, code_of, open_client, patiently, trouble_of
+from streamkit.aws import (
+    AwsError,
+    ErrorKind,
+    code_of,
+    open_client,
+    patiently,
+    tell_repeated,
+    trouble_of,
+)
 from streamkit.errors import ConfigurationError
 
 _CHUNK = 64 * 1024
@@ -25,6 +35,8 @@ _CHUNK = 64 * 1024
 _LINE_MAX = 4 * 1024 * 1024
 """Bytes of a line: an item of 400 KB in an export takes less."""
 _READ_SECONDS = 30.0
+_PAUSE_SECONDS, _PAUSE_MAX = 0.2, 10.0
+"""The first and the longest pause before an object is asked for again whose reply broke off."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,31 @@ async def lines_of(chunks: AsyncIterable[bytes], source: str) -> AsyncGenerator[
         yield rest
 
 
+async def whole_reply(get: Callable[[], Awaitable[Any]]) -> tuple[Any, bytes]:
+    """Ask S3 for an object until a reply is read to its end; return the reply and its body.
+
+    The SDK repeats a request only until the body begins. A body that breaks off, or stalls, fails
+    with an error of the HTTP library, and says nothing about the object.
+
+    Raises:
+        AwsError: the service refuses the request.
+    """
+
+    async def read() -> tuple[Any, bytes]:
+        reply = await get()
+        async with reply["Body"] as stream:
+            return reply, await stream.read()
+
+    pause = _PAUSE_SECONDS
+    while True:
+        try:
+            return await patiently(read)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            tell_repeated(error)
+        await anyio.sleep(pause)
+        pause = min(pause * 2, _PAUSE_MAX)
+
+
 @asynccontextmanager
 async def open_contents(source: str) -> AsyncIterator[Contents]:
     """Open a file or an object.
@@ -133,23 +170,18 @@ async def _in_bucket(client: Any, source: str) -> Contents:
 
     async def ask(call: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            return await patiently(call)
+            return await call()
         except AwsError as error:
             why = "it has changed" if trouble_of(error) is ErrorKind.CONDITION else code_of(error)
             raise ConfigurationError(f"{source}: it cannot be read: {why}") from error
 
     async def read(begin: int, end: int) -> bytes:
-        async def get() -> bytes:
-            bytes_ = f"bytes={begin}-{end - 1}"
-            reply = await client.get_object(**name, Range=bytes_, IfMatch=head["ETag"])
-            async with reply["Body"] as stream:
-                body: bytes = await stream.read()
-                return body
-
-        found: bytes = await ask(get)
+        where = {**name, "Range": f"bytes={begin}-{end - 1}", "IfMatch": head["ETag"]}
+        found: bytes
+        _, found = await ask(partial(whole_reply, partial(client.get_object, **where)))
         return found
 
-    head = await ask(partial(client.head_object, **name))
+    head = await ask(partial(patiently, partial(client.head_object, **name)))
     return Contents(source, int(head["ContentLength"]), str(head["ETag"]), read)
 
 

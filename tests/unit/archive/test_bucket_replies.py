@@ -1,0 +1,110 @@
+"""A bucket's replies that break off, stall or find nothing are what the protocol of objects says."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from botocore.exceptions import ClientError
+
+from streamkit.archive import BucketArchive, bucket, contents
+
+BODY = b"x" * 100_000
+KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
+
+
+class Body:
+    """A body that fails a number of times before it can be read."""
+
+    def __init__(self, failures):
+        self.failures = failures
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        pass
+
+    async def read(self):
+        if self.failures:
+            raise self.failures.pop(0)
+        return BODY
+
+
+class Client:
+    """A client of S3 whose bodies break off at first, and which has nothing to replace."""
+
+    def __init__(self, *failures):
+        self.body = Body(list(failures))
+        self.asked = 0
+
+    async def head_object(self, **where):
+        return {"ContentLength": len(BODY), "ETag": "a"}
+
+    async def get_object(self, **where):
+        self.asked += 1
+        return {"Body": self.body, "ETag": "a"}
+
+    async def put_object(self, **where):
+        status = {"HTTPStatusCode": 404}
+        raise ClientError({"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": status}, "PutObject")
+
+
+@pytest.fixture
+def use(monkeypatch):
+    def use(client):
+        @asynccontextmanager
+        async def opened(service, *, read_seconds):
+            yield client
+
+        for module in (bucket, contents):
+            monkeypatch.setattr(module, "open_client", opened)
+        monkeypatch.setattr(contents, "_PAUSE_SECONDS", 0.0)
+        return client
+
+    return use
+
+
+def broken():
+    return aiohttp.ClientPayloadError("broken off"), TimeoutError("stalled")
+
+
+async def test_an_object_whose_body_breaks_off_or_stalls_is_asked_for_again(use):
+    client = use(Client(*broken()))
+    async with BucketArchive("s3://changes").opened() as objects:
+        stored = await objects.read("a")
+    assert (stored.body, stored.tag, client.asked) == (BODY, "a", 3)
+
+
+async def test_a_list_in_a_bucket_whose_body_breaks_off_or_stalls_is_read_again(use):
+    client = use(Client(*broken()))
+    async with contents.open_contents("s3://lists/a") as opened:
+        assert await opened.read(0, len(BODY)) == BODY
+    assert client.asked == 3
+
+
+async def test_an_object_that_was_removed_meanwhile_is_not_replaced(use):
+    use(Client())
+    async with BucketArchive("s3://changes").opened() as objects:
+        assert await objects.replace("a", b"", "tag") is False
+
+
+async def test_the_sdk_tells_of_a_body_that_breaks_off_what_is_expected_of_it(monkeypatch):
+    """A server that closes its first connection half way, and the SDK as it is."""
+    tries = []
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        tries.append(1)
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(BODY)}\r\nETag: a\r\nConnection: close"
+        writer.write(head.encode() + b"\r\n\r\n" + (BODY[:10] if len(tries) == 1 else BODY))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for name, value in (KEYS | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}).items():
+            monkeypatch.setenv(name, value)
+        async with BucketArchive("s3://changes").opened() as objects:
+            assert (await objects.read("a")).body == BODY
+    assert len(tries) == 2
