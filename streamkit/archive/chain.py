@@ -124,13 +124,12 @@ class Chain:
 
         Returns:
             The last link up to the end of this one, or beyond it: another worker may have read
-            further.
+            further. Or the end of the chain, behind which nothing is stored.
         """
         lines = lines or Lines()
         while True:
             there = await self.add(link, lines)
-            ends = link.kind != "end" or there.kind == "end"
-            if there.last >= link.last and ends:
+            if there.kind == "end" or (there.last >= link.last and link.kind != "end"):
                 return there
             link = msgspec.structs.replace(link, after=there.last, last=max(link.last, there.last))
             lines = lines.behind(there.last)

@@ -49,14 +49,15 @@ class CopyStage(CommitStage):
         self.tail, self.lineage = tail, lineage
         self._shards = shards
         self._storing = anyio.Lock()
-        self._closed = False
+        self.closed = False
 
     @property
     def persist_due(self) -> float:
         """Return the seconds until the tail must be stored, or the position written."""
-        if self.tail.waits:
+        if self.tail.waits or self.closed:
             # The time of the last look would hide from the next owner that records are missing. So
-            # nothing is written until the hole is.
+            # nothing is written until the hole is. Nor is the position behind the end of a chain,
+            # from which the next owner would not find the end: only `end` writes it.
             return self.pacing.quiet_seconds
         room = _MEMORY_BYTES // max(self._shards(), 1)
         return min(super().persist_due, self.tail.due(self.clock.monotonic(), room))
@@ -72,7 +73,7 @@ class CopyStage(CommitStage):
     async def store(self, *, end: bool = False) -> None:
         """Store what was read, behind the links that other workers have stored."""
         async with self._storing:
-            if self._closed:
+            if self.closed:
                 return
             dated = int(self.tail.dated)
             reached = ""
@@ -82,11 +83,14 @@ class CopyStage(CommitStage):
                 rest = part.behind(reached)
                 there = await self.tail.chain.extend(rest.link, rest.lines)
                 reached = there.last
-                if part.link.kind == "hole":
+                ended = there.kind == "end"
+                if part.link.kind == "hole" and not ended:
                     log.error("archive.hole", shard=self.shard, last=there.last)
                 else:
                     log.info("archive.stored", shard=self.shard, records=part.lines.count)
                 self._stand_behind(there, dated)
+                if ended:
+                    return  # another worker may have read the end: nothing follows it
 
     def follow(self, link: Link) -> None:
         """Continue behind a link that an earlier owner, or another worker, has stored."""
@@ -94,7 +98,7 @@ class CopyStage(CommitStage):
 
     def _stand_behind(self, link: Link, dated: int) -> None:
         self.tail.go_to(link.last)
-        self._closed = link.kind == "end"
+        self.closed = link.kind == "end"
         if link.last > ORIGIN:
             self._position, self._dated = link.last, dated
 
@@ -107,8 +111,10 @@ class CopyCheckpoints(Checkpoints):
 
     async def position(self) -> None:
         """Store the tail, then write the position."""
-        if not self.stage.tail.waits:
-            await self.stage.store()
+        if self.stage.tail.waits:
+            return
+        await self.stage.store()
+        if not self.stage.closed:
             await super().position()
 
     async def end(self, children: Sequence[Cursor]) -> list[Cursor]:

@@ -4,11 +4,12 @@ import errno
 import os
 
 import anyio
+import msgspec
 import pytest
 
 from streamkit.archive import DirectoryArchive
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import ORIGIN, DamagedLink
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.objects import all_names
 from streamkit.archive.walk import walk
 from streamkit.errors import ConfigurationError
@@ -80,6 +81,29 @@ async def test_the_link_around_a_position_is_the_last_that_begins_before_it(chai
     assert await chain.around(at(9)) == at(3)
     assert await chain.next_after(at(1)) == at(3)
     assert await chain.next_after(at(3)) is None
+
+
+class Finite(MemoryArchive):
+    """An archive in memory that lets nobody write for ever."""
+
+    left = 20
+
+    async def create(self, name, body):
+        self.left -= 1
+        assert self.left, "it is written to for ever"
+        return await super().create(name, body)
+
+
+@pytest.mark.parametrize("last", [5, 8])
+@pytest.mark.parametrize("kind", ["hole", "data", "end"])
+async def test_nothing_follows_the_end_of_a_chain(last, kind):
+    chain = Chain(Finite(), "T/now", "s1")
+    await grow(chain, 5)
+    end = msgspec.structs.replace(chain.link(at(5), at(last)), kind="end")
+    await chain.add(end)
+    late = msgspec.structs.replace(chain.link(at(5), BEYOND), kind=kind)
+    assert (await chain.extend(late)).last == at(last)
+    assert await chain.positions() == [ORIGIN, at(5)]
 
 
 async def test_a_damaged_link_is_named_and_replaced_only_at_the_tip(chain):
