@@ -72,11 +72,12 @@ class Export:
         return f"{name}, line {at + 1}"
 
 
-async def open_export(source: str, schema: TableSchema) -> Export:
+async def open_export(source: str, schema: TableSchema, *, may_be_empty: bool = False) -> Export:
     """Open an export by its summary.
 
     Raises:
-        ConfigurationError: it cannot be read, or is of another kind or table.
+        ConfigurationError: it cannot be read, is of another kind or table, or has no item although
+            it may not be empty.
     """
     where = source.removesuffix(SUMMARY)
     async with open_contents(source) as file:
@@ -97,7 +98,7 @@ async def open_export(source: str, schema: TableSchema) -> Export:
         raise ConfigurationError(f"{source}: it is {' as '.join(form)} of table {table}: {said}")
     # The files lie beside their list, also where the export was copied to.
     files = [(f"{where}data/{key.rpartition('/')[2]}", count) for key, count in found if count]
-    if not files:
+    if not (files or may_be_empty):
         raise ConfigurationError(f"{source}: it has no item")
     return Export(source, sum(count for _, count in files), listed.tag, since, files)
 

@@ -18,7 +18,6 @@ was frozen can write nothing later.
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,6 +25,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import describe
+from streamkit.migrate.exports import Export
 from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
@@ -92,21 +92,23 @@ async def restore_table(
     """Restore the app's table as it was into another table of the same account.
 
     Raises:
-        RestoreRefused: the target is not empty, is the app's own, or has other keys; or the archive
-            does not reach back so far.
+        RestoreRefused: the target is not empty, is the app's own, or has other keys; the archive
+            does not reach back so far; or the base is no whole export of the app's table.
         RetentionLost: the archive lacks changes.
         LeaseLost: another restore into this table was begun.
-        ConfigurationError: there is no archive, or a table is missing.
+        ConfigurationError: there is no archive, a table is missing, or a file of the export is not
+            as its list of files says.
     """
     if into in {app.table, *app.tables, app.control_table}:
         raise RestoreRefused([f"{into} is a table of {app.name}: restore into another one"])
     async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
         target = await describe(aws, into, type_attribute=None)
-        check_wish(past, tables.table, target, wanted)
+        export = await check_wish(past, tables.table, target, wanted)
         mark = await begin_restore(aws, tables, target, past.archive.stream, wanted)
         with counted_rate(aws, _MARK, wanted.units, past.clock) as rate:
             apply = _paced(mark.apply, rate)
-            done = await _Restoring(past, tables.table, aws, target, apply, wanted).run()
+            work = _Restoring(past, tables.table, aws, target, apply, wanted, export)
+            done = await work.run()
         end = Action(mark.store.space.ref(*mark.names), Verb.DELETE)
         await mark.apply([end])
     return done
@@ -137,9 +139,11 @@ async def restore_into_engine(
         clock: for simulations.
 
     Raises:
-        RestoreRefused: the archive does not reach back so far, or the engine has the table.
+        RestoreRefused: the archive does not reach back so far, the engine has the table, or the
+            base is no whole export of the app's table.
         RetentionLost: the archive lacks changes.
-        ConfigurationError: there is no archive, or the table is missing.
+        ConfigurationError: there is no archive, the table is missing, or a file of the export is
+            not as its list of files says.
     """
     async with open_past(app, aws, clock, allow_loss=wanted.allow_loss) as (past, tables):
         if app.table in (await local.dynamodb.list_tables())["TableNames"]:
@@ -149,13 +153,13 @@ async def restore_into_engine(
         request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])
         await local.dynamodb.create_table(**request)
         target = await describe(local, app.table, type_attribute=None)
-        check_wish(past, tables.table, target, wanted)
+        export = await check_wish(past, tables.table, target, wanted)
         rng = random.Random()
 
         async def apply(actions: Sequence[Action]) -> None:
             await transact(local.dynamodb, {target.name: target}, actions, rng)
 
-        done = await _Restoring(past, tables.table, aws, target, apply, wanted).run()
+        done = await _Restoring(past, tables.table, aws, target, apply, wanted, export).run()
         view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
         await local.dynamodb.update_table(TableName=app.table, StreamSpecification=view)
         if tables.table.ttl is not None:
@@ -184,6 +188,7 @@ class _Restoring:
     target: TableSchema
     apply: Apply
     wanted: RestoreWish
+    export: Export | None
     _held: dict[ItemRef, Action] = field(default_factory=dict)
     _size: int = 0
 
@@ -206,12 +211,12 @@ class _Restoring:
         wanted, past = self.wanted, self.past
         if wanted.base:
             wanted.tell(f"the items of {wanted.base}")
-            if wanted.base == TABLE:
-                async for item in scanned(self.aws, self.source):
-                    await self._write(item_ref(self.target, item), item)
+            if self.export is None:
+                items = scanned(self.aws, self.source)
             else:
-                for item in exported(Path(wanted.base), self.source):
-                    await self._write(item_ref(self.target, item), item)
+                items = exported(self.export, self.source)
+            async for item in items:
+                await self._write(item_ref(self.target, item), item)
             await anyio.sleep(_SETTLED_SECONDS)
         shards = await past.shards()
         if wanted.base != TABLE:

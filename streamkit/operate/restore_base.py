@@ -1,19 +1,22 @@
 """The base of a restore: a table's items as they are now, or as an export to S3 has them.
 
 In: clients and the table, or the folder of an export in DynamoDB JSON, as it was downloaded. Out:
-items in wire form, without streamkit's own. On failure: a table that does not answer raises.
+items in wire form, without streamkit's own. On failure: a table that does not answer raises, and so
+does an export that is not whole.
 """
 
-import gzip
-from collections.abc import AsyncIterator, Iterator, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 
 from streamkit.aws import Aws, patiently
+from streamkit.errors import ConfigurationError
+from streamkit.migrate.exports import SUMMARY, Export, open_export
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX, Wire
@@ -35,23 +38,32 @@ async def scanned(aws: Aws, source: TableSchema) -> AsyncIterator[dict[str, Wire
         start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
 
 
-def exported(folder: Path, source: TableSchema) -> Iterator[dict[str, Wire]]:
-    """Yield the items of an export of a table."""
-    for file in sorted(folder.glob("data/*.json.gz")):
-        with gzip.open(file, "rb") as lines:
-            for line in lines:
-                item = wire_image(_LINE.decode(line)["Item"])
-                if not is_own(source, item):
-                    yield item
+async def open_base(folder: Path, source: TableSchema) -> Export:
+    """Open an export of a table in a folder.
+
+    Raises:
+        ConfigurationError: it cannot be read, is of another kind or table, or a file of it is
+            missing.
+    """
+    export = await open_export(str(folder / SUMMARY), source, may_be_empty=True)
+    missing = [name for name, _ in export.files if not await anyio.Path(name).is_file()]
+    if missing:
+        said = f"{len(missing)} of {len(export.files)} files are missing, such as {missing[0]}"
+        raise ConfigurationError(f"{export.source}: {said}: download the whole export")
+    return export
 
 
-def exported_at(folder: Path) -> float | None:
-    """Return when the table was as an export has it, by the summary of the export."""
-    try:
-        summary = msgspec.json.decode((folder / "manifest-summary.json").read_bytes())
-        return datetime.fromisoformat(summary["exportTime"]).timestamp()
-    except (OSError, ValueError, KeyError):
-        return None
+async def exported(export: Export, source: TableSchema) -> AsyncIterator[dict[str, Wire]]:
+    """Yield the items of an export of a table.
+
+    Raises:
+        ConfigurationError: a file has more or fewer items than the export's list of files says.
+    """
+    async with aclosing(export.lines(0)) as lines:
+        async for _, _, line in lines:
+            item = wire_image(_LINE.decode(line)["Item"])
+            if not is_own(source, item):
+                yield item
 
 
 def is_own(schema: TableSchema, item: Mapping[str, Any]) -> bool:

@@ -8,11 +8,13 @@ from pathlib import Path
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
+from streamkit.migrate.exports import Export
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past import PastChanges
-from streamkit.operate.restore_base import exported_at
+from streamkit.operate.restore_base import open_base
 from streamkit.progress.actions import OURS
 from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace
@@ -45,15 +47,15 @@ class RestoreWish:
     units: float | None = None
 
 
-def check_wish(
+async def check_wish(
     past: PastChanges, source: TableSchema, target: TableSchema, wanted: RestoreWish
-) -> None:
-    """Refuse a restore whose result would be wrong.
+) -> Export | None:
+    """Refuse a restore whose result would be wrong; return the export that is its base, if any.
 
     Raises:
         RestoreRefused: with the reasons.
     """
-    reasons = []
+    reasons, export = [], None
     keys = [(one.pk, one.pk_type, one.sk, one.sk_type) for one in (source, target)]
     if keys[0] != keys[1]:
         reasons.append(f"{target.name} has other keys than {source.name}")
@@ -64,13 +66,15 @@ def check_wish(
             f"the archive begins at {utc(past.began).isoformat()}; what changed before is not known"
         )
     if wanted.base not in ("", TABLE):
-        made = exported_at(Path(wanted.base))
-        if made is None:
-            reasons.append(f"{wanted.base} has no manifest-summary.json with an exportTime")
-        elif made < past.began:
-            reasons.append(f"the export is older than the archive: {utc(made).isoformat()}")
+        try:
+            export = await open_base(Path(wanted.base), source)
+        except ConfigurationError as error:
+            reasons.append(str(error))
+    if export is not None and export.since < past.began:
+        reasons.append(f"the export is older than the archive: {utc(export.since).isoformat()}")
     if reasons:
         raise RestoreRefused(reasons)
+    return export
 
 
 async def begin_restore(

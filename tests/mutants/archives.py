@@ -329,7 +329,7 @@ MUTANTS = (
         "            reasons.append(str(error))\n",
         "            wanted.tell(str(error))\n",
         "an export of another table, or a part of one, is a base: items are missing, and nobody learns of it",
-        test="tests/simulation/test_restore.py::test_an_export_of_another_kind_or_table_is_refused",
+        test="tests/unit/test_restore_base.py::test_an_export_of_another_kind_or_table_is_refused",
     ),
     Mutant(
         "restore-above-a-part-of-an-export",
@@ -337,7 +337,7 @@ MUTANTS = (
         "    if missing:\n",
         "    if missing == export.files:\n",
         "a restore writes the half of a table before it finds that a file of its base is missing",
-        test="tests/simulation/test_restore.py::test_an_export_that_was_not_downloaded_as_a_whole_is_refused",
+        test="tests/unit/test_restore_base.py::test_an_export_that_was_not_downloaded_as_a_whole_is_refused",
     ),
     Mutant(
         "restore-refuses-an-empty-base",
@@ -345,7 +345,7 @@ MUTANTS = (
         "    if not (files or may_be_empty):\n",
         "    if not files:\n",
         "a table that had no item when it was exported cannot be restored above the export",
-        test="tests/simulation/test_restore.py::test_an_export_of_a_table_without_items_is_a_base",
+        test="tests/unit/test_restore_base.py::test_an_export_of_a_table_without_items_is_a_base",
     ),
     Mutant(
         "restore-takes-a-hole-of-unknown-age-for-an-old-one",

@@ -1,9 +1,7 @@
 """A table as it was then: from the archive, above a base, into another table or an engine."""
 
 import gzip
-import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -19,6 +17,7 @@ from streamkit.operate.restore import restore_into_engine, restore_table
 from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
+from tests.exports import export
 from tests.simulation.archived import RARELY, SELDOM, Note, app_of, put
 
 TARGET = {
@@ -122,26 +121,60 @@ def test_above_the_table_every_item_is_known(harness):
         assert done.unknown == ""
 
 
+def unchanged(number):
+    """Return a note that did not change since the archive began: only an export has it."""
+    key = {"S": f"NOTE#{number}"}
+    return {"PK": key, "SK": key, "number": {"N": str(number)}}
+
+
 def test_above_an_export_of_any_moment_every_item_is_known(harness, tmp_path):
     seen = lived(harness)
     moment, was = seen[1]
-    extra = {"PK": {"S": "NOTE#99"}, "SK": {"S": "NOTE#99"}, "number": {"N": "99"}}
-    lines = [json.dumps({"Item": item}) for item in (*harness.world.items("Notes"), extra)]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
-    with pytest.raises(RestoreRefused, match="no manifest-summary"):
-        restored(harness, moment, str(tmp_path))
-    exported = datetime.fromtimestamp(now(harness), UTC).isoformat()
-    (tmp_path / "manifest-summary.json").write_text(json.dumps({"exportTime": exported}))
+    items = [*harness.world.items("Notes"), unchanged(97), unchanged(98), unchanged(99)]
+    export(tmp_path, "Notes", items, moment=now(harness))
+    done = restored(harness, moment, str(tmp_path))
+    assert there(harness) == {**was, 97: "", 98: "", 99: ""}
+    assert done.unknown == ""
+
+
+def test_an_export_of_a_table_without_items_is_a_base(harness, tmp_path):
+    ((moment, was), *_) = lived(harness)
+    export(tmp_path, "Notes", [], moment=now(harness))
     restored(harness, moment, str(tmp_path))
-    assert there(harness) == {**was, 99: ""}
+    assert there(harness) == was
 
 
 def test_an_export_that_is_older_than_the_archive_is_refused(harness, tmp_path):
     written(harness)
-    (tmp_path / "manifest-summary.json").write_text('{"exportTime": "2001-01-01T00:00:00Z"}')
+    export(tmp_path, "Notes", [unchanged(9)], moment=10**9)
     with pytest.raises(RestoreRefused, match="older than the archive"):
         restored(harness, now(harness), str(tmp_path))
+
+
+def test_a_restore_above_a_part_of_an_export_is_refused_and_writes_nothing(harness, tmp_path):
+    written(harness)
+    export(tmp_path, "Notes", [unchanged(8), unchanged(9)], moment=now(harness))
+    max(tmp_path.glob("data/*2.json.gz")).unlink()
+    with pytest.raises(RestoreRefused, match="1 of 2 files are missing"):
+        restored(harness, now(harness), str(tmp_path))
+    assert harness.world.items("Then") == []
+
+
+def test_a_file_of_an_export_with_fewer_items_than_were_exported_ends_the_restore(
+    harness, tmp_path
+):
+    """When the file is whole again, the same command restores everything."""
+    written(harness)
+    moment = now(harness)
+    export(tmp_path, "Notes", [unchanged(8), unchanged(9)], moment=moment, files=1)
+    *_, file = sorted(tmp_path.glob("data/*"))
+    whole = file.read_bytes()
+    file.write_bytes(gzip.compress(gzip.decompress(whole).splitlines(keepends=True)[0]))
+    with pytest.raises(ConfigurationError, match="1 items, 2 in the manifest"):
+        restored(harness, moment, str(tmp_path))
+    file.write_bytes(whole)
+    restored(harness, moment, str(tmp_path))
+    assert there(harness) == {1: "one", 8: "", 9: ""}
 
 
 def test_what_the_archive_does_not_have_yet_comes_from_the_stream(harness):
