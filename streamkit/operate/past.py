@@ -13,7 +13,7 @@ then they are listed in `losses`. What the archive has not decided yet raises `N
 
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -30,16 +30,14 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.progress.activity import task_group
+from streamkit.operate.past_shards import run_in_order
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Page, Record
 from streamkit.stream.listing import list_shards
-from streamkit.stream.reader import StreamPages
+from streamkit.stream.reader import ShardReader, StreamPages
 
-_AT_ONCE = 4
-"""Shards that are read side by side: each holds a link of its chain in memory."""
 TAIL_MAX = 50_000
 """At most so many records behind the end of a chain are held in memory, to be read backwards."""
 _EMPTY_MAX = 10
@@ -87,7 +85,7 @@ class PastChanges:
             todo = {s: parent for s, parent in lineage.items() if s not in done | left}
             if not todo:
                 return not left
-            await _in_order(todo, run, done, left)
+            await run_in_order(todo, run, done, left)
 
     async def _lineage(self) -> dict[str, str | None]:
         """Return the parent of every shard, parents before children.
@@ -125,10 +123,13 @@ class PastChanges:
         """
         chain = self.archive.chain(shard)
         positions = await chain.positions()
-        yield await self._tail(chain, positions, after)
+        newest, begun = await self._tail(chain, positions, after)
+        yield newest
         oldest = ""
         async for step in walk(chain, positions, backwards=True):
             oldest, link = step.begin, step.link
+            if step.begin == begun:
+                continue  # what its object had is in `newest`, or named as lost
             if link is None:
                 self._lose(f"shard {shard}: {step.text}")
                 continue
@@ -147,24 +148,40 @@ class PastChanges:
             raise RetentionLost(f"{text}; --allow-loss goes on without it")
         self.losses.append(text)
 
-    async def _tail(self, chain: Chain, positions: list[str], after: float) -> list[Record]:
-        """Return what the stream has behind the end of a chain, the newest first."""
-        begin, found = START, list[Record]()
+    async def _tail(
+        self, chain: Chain, positions: list[str], after: float
+    ) -> tuple[list[Record], str]:
+        """Return what the stream has behind the end of a chain, the newest first.
+
+        The chain ends before its last link if that cannot be read: the stream may still have what
+        its object had. Returned is also where this link begins; else nothing.
+        """
+        found, begun, lost = list[Record](), "", ""
+        reader: ShardReader | None = None
+        begin = START
         if positions:
             link, _, text = await open_link(chain, positions[-1])
+            if link is not None and link.kind == "end":
+                return [], ""
             if link is None:
-                self._lose(f"shard {chain.shard}: {text}")
-            if link is None or link.kind == "end":
-                return []
-            begin = link.last
-        async for page in self.read(await self._reader_at(chain.shard, begin)):
+                begun, lost = positions[-1], f"shard {chain.shard}: {text}"
+                reader = self._stream_reader(chain.shard, begun, after)
+            else:
+                begin = link.last
+        async for page in self.read(reader or await self._reader_at(chain.shard, begin), lost):
             found += [record for record in page.records if record.created_at > after]
             if len(found) > TAIL_MAX:
                 raise ConfigurationError(
                     f"shard {chain.shard}: the archive is more than {TAIL_MAX:,} records behind the"
                     " stream; run its writer first"
                 )
-        return found[::-1]
+        return found[::-1], begun
+
+    def _stream_reader(self, shard: str, position: str, after: float) -> ShardReader:
+        """Return a reader of the stream alone, for what was created after a moment."""
+        begin = START if position == ORIGIN else position
+        cursor = Cursor(shard, position=begin, seen=int(after), since=int(self.began))
+        return ShardReader(StreamPages(self.aws), self.arn, cursor, self.clock, self._rng)
 
     async def reader(self, shard: str, since: float, position: str = START) -> LongReader:
         """Return the reader of a shard, behind a position, or for all changes since a moment."""
@@ -201,8 +218,10 @@ class PastChanges:
         seen = 0 if known is None else known.seen
         return Cursor(shard, position=START, since=began, seen=seen)
 
-    async def read(self, reader: LongReader) -> AsyncIterator[Page]:
+    async def read(self, reader: ShardReader, text: str = "") -> AsyncIterator[Page]:
         """Yield the pages of a reader that have records, up to the tip or the end of its shard.
+
+        A loss is named with the text, if one is given.
 
         Raises:
             RetentionLost: the archive lacks records, and losses are not allowed.
@@ -213,7 +232,7 @@ class PastChanges:
             try:
                 page = await reader.read()
             except RetentionLost as lost:
-                self._lose(str(lost))
+                self._lose(text or str(lost))
                 reader.resume(lost)
                 continue
             if page is None:
@@ -228,28 +247,6 @@ class PastChanges:
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
-
-
-async def _in_order(
-    parents: Mapping[str, str | None],
-    run: Callable[[str], Awaitable[bool]],
-    done: set[str],
-    left: set[str],
-) -> None:
-    """Run something for each of these shards, and note whether it is done, or left."""
-    ended, limiter = {shard: anyio.Event() for shard in parents}, anyio.Semaphore(_AT_ONCE)
-
-    async def run_after(parent: str | None, shard: str) -> None:
-        if parent in ended:
-            await ended[parent].wait()
-        async with limiter:
-            fits = parent not in left and await run(shard)
-        (done if fits else left).add(shard)
-        ended[shard].set()
-
-    async with task_group() as group:
-        for shard, parent in parents.items():
-            group.start_soon(run_after, parent, shard)
 
 
 async def _last_before(chain: Chain, since: float) -> str:

@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-of-a-child-beside-its-parent",
-        "operate/past.py",
+        "operate/past_shards.py",
         "            await ended[parent].wait()\n",
         "            pass\n",
         "the changes of an item run out of order where its shard has rolled over",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-goes-round-a-shard-that-stays",
-        "operate/past.py",
+        "operate/past_shards.py",
         "            fits = parent not in left and await run(shard)\n",
         "            fits = await run(shard)\n",
         "changes run although one before them, of the parent shard, has failed and stays",
@@ -362,5 +362,21 @@ MUTANTS = (
         "            if self._asked >= _ASKED_MIN or not self.began_too_late():\n",
         "a shard that the service does not know everywhere yet is given up, with all that it will have",
         test="tests/unit/test_reader.py::test_a_new_shard_is_gone_only_if_the_service_says_so_again_and_again",
+    ),
+    Mutant(
+        "restore-gives-up-the-stream-behind-a-damaged-object",
+        "operate/past.py",
+        "                reader = self._stream_reader(chain.shard, begun, after)\n",
+        "                self._lose(lost)\n                return [], begun\n",
+        "behind a damaged last object nothing is read, although the stream has all of it",
+        test="tests/simulation/test_past_gaps.py::test_what_a_damaged_last_object_had_is_read_from_the_stream",
+    ),
+    Mutant(
+        "restore-names-what-it-has-read",
+        "operate/past.py",
+        "            if step.begin == begun:\n",
+        "            if not step.begin:\n",
+        "a damaged object is a loss for a restore that has its records from the stream",
+        test="tests/simulation/test_past_gaps.py::test_a_damaged_only_object_is_read_from_the_stream",
     ),
 )

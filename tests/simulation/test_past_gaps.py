@@ -39,3 +39,53 @@ def test_a_hole_up_to_the_end_of_a_shard_is_a_loss_although_its_age_is_not_known
     done = restored(harness, moment, TABLE, allow_loss=True)
     assert len(done.losses) == 2
     assert there(harness).keys() == was.keys()
+
+
+def objects_of_today(harness):
+    """Let a shard be archived in some objects; then no worker is alive.
+
+    Returns:
+        A moment, what was there then, and the names of the objects.
+    """
+    moment, was = begun(harness)
+    harness.advance("10s")
+    for number in (2, 3):
+        write(harness, number, "new")
+        harness.settle()
+        harness.advance("10m")
+    harness.stop()
+    return moment, was, list(harness.archive().links)
+
+
+@pytest.mark.parametrize("base", ["", TABLE])
+def test_what_a_damaged_last_object_had_is_read_from_the_stream(harness, base):
+    moment, was, names = objects_of_today(harness)
+    write(harness, 1, "changed behind the end")
+    harness.archive().damage(names[-1])
+    done = restored(harness, moment, base)
+    assert there(harness) == was
+    assert done.losses == []
+
+
+def test_a_damaged_only_object_is_read_from_the_stream(harness):
+    moment, was, (first, *others) = objects_of_today(harness)
+    harness.archive().damage(first)
+    for name in others:
+        harness.archive().remove(name)
+    assert restored(harness, moment, TABLE).losses == []
+    assert there(harness) == was
+
+
+def test_a_damaged_last_object_is_one_loss_once_the_stream_has_forgotten_it(harness):
+    moment, was, names = objects_of_today(harness)
+    harness.settle()
+    harness.advance("30h")
+    shard = names[0].rpartition("/")[0]
+    last = max(name for name in harness.archive().links if name.startswith(shard))
+    assert last > names[-1]
+    harness.archive().damage(last)
+    with pytest.raises(RetentionLost, match="damaged"):
+        restored(harness, moment, TABLE)
+    done = restored(harness, moment, TABLE, allow_loss=True)
+    assert [text.count("damaged") for text in done.losses] == [1]
+    assert there(harness) == was
