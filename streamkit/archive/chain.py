@@ -93,6 +93,17 @@ class Chain:
             name = names[-1]
         return found
 
+    async def first_record(self) -> float:
+        """Return when the first record was created that can be read; 0 if there is none."""
+        for position in await self.positions():
+            try:
+                found = await self.at(position)
+            except DamagedLink:
+                continue
+            if found is not None and found[0].count:
+                return found[0].first
+        return 0.0
+
     async def add(self, link: Link, lines: Lines | None = None) -> Link:
         """Store a link, or return the one that is stored already: the first writer decides.
 

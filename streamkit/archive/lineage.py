@@ -7,11 +7,14 @@ the archive, so in this order no shard is overlooked.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.shards import ArchivedShards, DamagedArchive
+from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import Listing, StreamLineage
+
+log = get_logger("streamkit.archive")
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,16 @@ class RecordedLineage(StreamLineage):
     async def created(self, shards: Collection[Cursor]) -> None:
         """Record shards whose cursors are about to be created."""
         if shards:
-            await self.archive.begin(self.clock.time())
+            await self._begin()
         for cursor in shards:
             await self.archive.note(cursor.name, cursor.parent)
+
+    async def _begin(self) -> None:
+        """Begin the archive; one that is damaged goes on, because the stream does not wait."""
+        try:
+            await self.archive.begin(self.clock.time())
+        except DamagedArchive as damaged:
+            log.error("archive.damaged", reason=str(damaged))  # noqa: TRY400 - its text says all
 
 
 @dataclass(frozen=True)

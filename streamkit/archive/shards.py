@@ -19,6 +19,18 @@ from streamkit.stream.lineage import Shard
 ROOT = "root"
 
 
+class DamagedArchive(ConfigurationError):
+    """What an archive says of itself cannot be read; its links may be whole."""
+
+
+class _About(msgspec.Struct):
+    """What `archive.json` says; `began` is in epoch seconds."""
+
+    format: Any = None
+    codec: Any = None
+    began: float | None = None
+
+
 @dataclass(frozen=True)
 class ArchivedShards:
     """What an archive has of a stream; `stream` is the table's name and the stream's label."""
@@ -33,28 +45,65 @@ class ArchivedShards:
     async def begin(self, now: float) -> None:
         """Write the format, and when the archive began; or check the format of one that was begun.
 
+        If a rule of the bucket has removed what was written, the archive begins with the oldest
+        record that is left.
+
         Raises:
+            DamagedArchive: what was written cannot be read.
             ConfigurationError: the archive was begun in another format.
         """
         mine = {"format": FORMAT, "codec": "jsonl.gz"}
-        about = msgspec.json.encode({**mine, "began": int(now)})
-        if await self.objects.create(self._about, about):
-            return
         there = await self._read_about()
-        if {name: there.get(name) for name in mine} != mine:
+        if there is None:
+            began = await self._oldest() or now
+            about = msgspec.json.encode({**mine, "began": int(began)})
+            if await self.objects.create(self._about, about):
+                return
+            there = await self._read_about()  # another worker was faster
+        if there is not None and {name: getattr(there, name) for name in mine} != mine:
             raise ConfigurationError(f"{self._about} is not {mine}: another version has begun it")
 
     async def began(self) -> float | None:
-        """Return the moment from which on every change is archived; None if nothing is archived."""
-        return (await self._read_about()).get("began")
+        """Return the moment from which on every change is archived; None if nothing is archived.
+
+        Raises:
+            DamagedArchive: what was written of it cannot be read.
+        """
+        there = await self._read_about()
+        if there is not None:
+            return there.began
+        return await self._oldest() or None  # a rule of the bucket may have removed it
+
+    async def _oldest(self) -> float:
+        """Return when the oldest record was created that is left; 0 if none is.
+
+        Shards are asked before their children, and these only if their parent has no record.
+        """
+        parents = {shard.id: shard.parent for shard in await self.shards()}
+        todo = [name for name, parent in parents.items() if parent not in parents]
+        found: list[float] = []
+        while todo:
+            shard = todo.pop()
+            first = await self.chain(shard).first_record()
+            if first:
+                found.append(first)
+            else:
+                todo += [name for name, parent in parents.items() if parent == shard]
+        return min(found, default=0.0)
 
     @property
     def _about(self) -> str:
         return f"{self.stream}/archive.json"
 
-    async def _read_about(self) -> dict[str, Any]:
+    async def _read_about(self) -> _About | None:
         stored = await self.objects.read(self._about)
-        return {} if stored is None else msgspec.json.decode(stored.body)
+        try:
+            return None if stored is None else msgspec.json.decode(stored.body, type=_About)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise DamagedArchive(
+                f"{self._about} is damaged: {error}. Put it back from a copy or an older version,"
+                " or remove it: the archive's writer writes it again with the next shard"
+            ) from error
 
     async def note(self, shard: str, parent: str | None) -> None:
         """Record a shard, before any of its records is read."""
@@ -62,15 +111,22 @@ class ArchivedShards:
 
     async def children(self, parent: str) -> list[str]:
         """Return the children of a shard that the archive has recorded."""
-        prefix = f"{self.stream}/lineage/{parent}/"
-        return [name.removeprefix(prefix) for name in await all_names(self.objects, prefix)]
+        return [shard.id for shard in await self._recorded(f"{parent}/")]
 
     async def shards(self) -> list[Shard]:
         """Return every shard that the archive has recorded."""
+        return await self._recorded("")
+
+    async def _recorded(self, parent: str) -> list[Shard]:
+        """Return the recorded shards whose names begin so; other names, as of folders, are not."""
         prefix = f"{self.stream}/lineage/"
-        found = await all_names(self.objects, prefix)
-        pairs = [name.removeprefix(prefix).split("/", 1) for name in found]
-        return [Shard(shard, None if parent == ROOT else parent) for parent, shard in pairs]
+        found = await all_names(self.objects, prefix + parent)
+        pairs = [name.removeprefix(prefix).split("/") for name in found]
+        return [
+            Shard(pair[1], None if pair[0] == ROOT else pair[0])
+            for pair in pairs
+            if len(pair) == 2 and all(pair)
+        ]
 
     async def begins(self, since: float) -> frozenset[str]:
         """Return the shards in which reading must begin for every change since a moment.

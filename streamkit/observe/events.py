@@ -48,6 +48,8 @@ EVENTS: Mapping[str, str] = {
     "member.swept": "the heartbeat item of a dead worker was deleted",
     "archive.stored": "a writer has stored what it has read of a shard",
     "archive.hole": "records were trimmed before they were archived: they are lost",
+    "archive.damaged": "`archive.json` cannot be read; the writer goes on without it, and commands"
+    " are refused",
     "archive.followed": "a writer goes on where the chain ends, ahead of its cursor",
     "archive.read": "a position is trimmed: the archive is read from there",
     "archive.undecided": "records are trimmed, and the archive has not said whether they are lost",
@@ -135,6 +137,8 @@ ACTIONS: Mapping[str, str] = {
     "migration.unreported": "nothing, unless it comes again: then look at throttled calls",
     "archive.hole": "find out why the writer was behind for 24 hours; rewinds then need"
     " `--allow-loss`",
+    "archive.damaged": "put it back from a copy or an older version, or remove it: with the next"
+    " shard, the writer writes it again",
     "archive.undecided": "check that the archive's place can be read",
     "fleet.starved": "give the workers CPU, or the table capacity if `aws.repeated` says so: until"
     " then a dead worker is replaced after half a minute",

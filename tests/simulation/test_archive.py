@@ -5,8 +5,10 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit import Add, App, Inserted
+from streamkit.errors import ConfigurationError
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
@@ -269,6 +271,48 @@ def test_an_object_that_is_there_twice_is_read_once(harness_of):
     awake(harness)
     assert harness.get(Total.key()).count == 6
     assert copied(harness) == list(range(6))
+
+
+def about(archive):
+    (name,) = [n for n in archive.objects if n.endswith("archive.json")]
+    return name
+
+
+def test_a_writer_goes_on_although_the_archive_says_nothing_readable_of_itself(harness_of):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
+    put(harness, 1)
+    harness.settle()
+    archive.cut(about(archive))
+    with capture_logs() as logs:
+        harness.roll()
+        put(harness, 2)
+        harness.settle()
+        harness.advance("1h")
+    assert sorted(numbers(archive)) == copied(harness) == [1, 2]
+    (said,) = [line for line in logs if line["event"] == "archive.damaged"]
+    assert about(archive) in said["reason"]
+    with pytest.raises(ConfigurationError, match=r"archive\.json is damaged"):
+        harness.operate(lambda aws: verify_archive(harness.app, aws))
+
+
+def test_a_rewind_reaches_what_is_left_although_a_rule_has_removed_what_said_when_it_began(
+    harness_of,
+):
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
+    moments = rare_notes(harness, 3)
+    name = about(archive)
+    archive.remove(name)
+    before = harness.operate(lambda aws: verify_archive(harness.app, aws)).began
+    harness.advance("8h")
+    assert name in archive.objects  # it was written again, with a new shard
+    after = harness.operate(lambda aws: verify_archive(harness.app, aws)).began
+    assert before == after == int(moments[0])
+    erase(harness)
+    rewound(harness, moments[1] - 60)
+    harness.settle()
+    assert copied(harness) == [1, 2]
 
 
 # -- a month ---------------------------------------------------------------------------------------
