@@ -7,10 +7,10 @@ the name is taken; renaming would overwrite the file that has the name.
 import errno
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,7 @@ class DirectoryArchive:
 @dataclass(frozen=True)
 class _Files:
     root: Path
+    _lasting: set[Path] = field(default_factory=set)
 
     async def create(self, name: str, body: bytes) -> bool:
         return await self._call(self._create, name, body)
@@ -82,7 +83,7 @@ class _Files:
 
     def _create(self, name: str, body: bytes) -> bool:
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._make(path.parent)
         unfinished = _written(path.parent, body)
         try:
             path.hardlink_to(unfinished)
@@ -98,6 +99,20 @@ class _Files:
             unfinished.unlink()
         _sync(path.parent)
         return True
+
+    def _make(self, folder: Path) -> None:
+        """Make a folder and those around it durable, whoever has made them.
+
+        Another process may have made one, and may end before it is durable.
+        """
+        if folder in self._lasting and folder.is_dir():
+            return
+        made = {one.parent for one in (folder, *folder.parents) if not one.is_dir()}
+        folder.mkdir(parents=True, exist_ok=True)
+        within = {one for one in folder.parents if one.is_relative_to(self.root)}
+        for one in sorted(made | within):
+            _sync(one)
+        self._lasting.add(folder)
 
     def _replace(self, name: str, body: bytes, tag: str) -> bool:
         there = self._read(name)
@@ -117,7 +132,8 @@ class _Files:
 
     def _names(self, prefix: str, after: str) -> list[str]:
         found: list[str] = []
-        for folder, _, files in os.walk((self.root / prefix).parent, onerror=_unless_missing):
+        top = self.root / prefix.rpartition("/")[0]
+        for folder, _, files in os.walk(top, onerror=_unless_missing):
             within = Path(folder).relative_to(self.root).as_posix()
             names = (f"{within}/{file}".removeprefix("./") for file in files)
             found += [
@@ -133,13 +149,13 @@ def _unless_missing(error: OSError) -> None:
 
 
 def _written(folder: Path, body: bytes) -> Path:
-    """Write a file that no reader sees, and make it durable."""
-    descriptor, path = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
-    with os.fdopen(descriptor, "wb") as file:
+    """Write a file that no reader sees, and make it durable; the umask says who may read it."""
+    path = folder / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    with path.open("xb") as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
-    return Path(path)
+    return path
 
 
 def _sync(folder: Path) -> None:

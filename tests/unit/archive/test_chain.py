@@ -2,12 +2,13 @@
 
 import errno
 import os
+import shutil
 
 import anyio
 import msgspec
 import pytest
 
-from streamkit.archive import DirectoryArchive
+from streamkit.archive import DirectoryArchive, directory
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.objects import all_names
@@ -217,3 +218,56 @@ async def test_a_folder_that_may_not_be_listed_is_not_an_empty_one(tmp_path, mon
         monkeypatch.setattr(os, "scandir", refused)
         with pytest.raises(ConfigurationError, match="Permission denied"):
             await objects.names("T/")
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The folders that were made durable, in order."""
+    found, sync = [], directory._sync
+    monkeypatch.setattr(directory, "_sync", lambda one: found.append(one) or sync(one))
+    return found
+
+
+async def test_new_folders_are_made_durable_with_the_folders_that_name_them(tmp_path, synced):
+    root = tmp_path / "new" / "archive"
+    async with DirectoryArchive(root).opened() as objects:
+        await objects.create("T/shards/a", b"")
+        around = [tmp_path, root.parent, root, root / "T", root / "T" / "shards"]
+        assert synced == around
+        await objects.create("T/shards/b", b"")
+        assert synced == [*around, around[-1]]
+        shutil.rmtree(root / "T")
+        await objects.create("T/shards/b", b"")
+        assert synced == [*around, around[-1], *around[2:]]
+
+
+async def test_folders_that_another_process_has_made_are_made_durable_too(tmp_path, synced):
+    (tmp_path / "T" / "shards").mkdir(parents=True)
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        await objects.create("T/shards/a", b"")
+    assert synced == [tmp_path, tmp_path / "T", tmp_path / "T" / "shards"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+async def test_the_umask_says_who_may_read_an_archive(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        async with DirectoryArchive(tmp_path).opened() as objects:
+            await objects.create("T/a", b"one")
+            created = (tmp_path / "T" / "a").stat().st_mode & 0o777
+            await objects.replace("T/a", b"two", (await objects.read("T/a")).tag)
+            replaced = (tmp_path / "T" / "a").stat().st_mode & 0o777
+    finally:
+        os.umask(before)
+    assert created == replaced == 0o666 & ~mask
+
+
+async def test_a_listing_of_one_shard_looks_into_no_other(tmp_path, monkeypatch):
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        for number in range(3):
+            await objects.create(f"T/shards/s{number}/a", b"")
+        listed, scan = [], os.scandir
+        monkeypatch.setattr(os, "scandir", lambda one: listed.append(str(one)) or scan(one))
+        assert await objects.names("T/shards/s1/") == ["T/shards/s1/a"]
+        assert listed == [str(tmp_path / "T" / "shards" / "s1")]
+        assert len(await objects.names("T/shards/s")) == len(await objects.names("")) == 3
