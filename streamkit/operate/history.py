@@ -7,6 +7,8 @@ object is read. What the archive lacks or cannot read is passed over, and counte
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from streamkit.archive.chain import Chain
+from streamkit.archive.completeness import ArchiveCheck, _check_chain
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
 from streamkit.changes import ItemKey
@@ -15,7 +17,10 @@ from streamkit.stream.decode import Record
 
 @dataclass
 class ItemHistory:
-    """The records of one item; `gaps` counts links that are missing, damaged or a hole."""
+    """The records of one item; `gaps` counts links that are missing, damaged or a hole.
+
+    It counts the links of a shard when all its records have been read.
+    """
 
     archive: ArchivedShards
     key: ItemKey
@@ -23,10 +28,23 @@ class ItemHistory:
 
     async def records(self) -> AsyncIterator[tuple[str, Record]]:
         """Yield each record with the name of its shard."""
-        for shard in await self.archive.shards():
-            chain = self.archive.chain(shard.id)
+        shards = await self.archive.shards()
+        heads = {shard.parent for shard in shards}
+        for shard in shards:
+            chain, gaps, kind = self.archive.chain(shard.id), 0, ""
             async for step in walk(chain, await chain.positions()):
-                self.gaps += bool(step.missing) + (step.link is None or step.link.kind == "hole")
+                kind = "" if step.link is None else step.link.kind
+                gaps += bool(step.missing) + (kind in ("", "hole"))
                 for record in step.records:
                     if record.item_key == self.key:
                         yield shard.id, record
+            if shard.id in heads and kind != "end":  # seldom, so that it may be read again
+                gaps = max(gaps, await _gaps_of_ended(chain))
+            self.gaps += gaps
+
+
+async def _gaps_of_ended(chain: Chain) -> int:
+    """Return how many gaps a verification finds in the chain of a shard that has ended."""
+    found = ArchiveCheck(chain.stream, "")
+    await _check_chain(chain, found, closed=True)
+    return len(found.gaps)

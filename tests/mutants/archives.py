@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "history-without-gaps",
         "operate/history.py",
-        "                self.gaps += bool(step.missing) + (",
-        "                self.gaps += (",
+        "                gaps += bool(step.missing) + (",
+        "                gaps += (",
         "a history that lacks changes says that it is whole",
         test="tests/simulation/test_archive_history.py::test_a_history_with_a_gap_says_that_it_is_not_whole",
     ),
@@ -346,6 +346,14 @@ MUTANTS = (
         "    if not files:\n",
         "a table that had no item when it was exported cannot be restored above the export",
         test="tests/unit/test_restore_base.py::test_an_export_of_a_table_without_items_is_a_base",
+    ),
+    Mutant(
+        "history-of-a-chain-that-breaks-off",
+        "operate/history.py",
+        '            if shard.id in heads and kind != "end":',
+        "            if shard.id in heads and gaps:",
+        "the history of an item is said to be whole although the end of a chain, or all of it, is missing",
+        test="tests/unit/test_item_history.py::test_a_shard_with_children_has_its_end_or_a_gap",
     ),
     Mutant(
         "restore-takes-a-hole-of-unknown-age-for-an-old-one",

@@ -6,7 +6,7 @@ from streamkit import Add, App, Modified, became
 from streamkit.errors import ConfigurationError
 from streamkit.operate.explanation import explain_item
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import SELDOM, Copy, Note, Total, app_of, put
+from tests.simulation.archived import SELDOM, Copy, Note, Total, app_of, links, put
 
 
 def history(harness, number, app=None):
@@ -70,6 +70,20 @@ def test_a_history_with_a_gap_says_that_it_is_not_whole(harness_of, harm):
     lived(harness)
     archive = harness.archive()
     getattr(archive, harm)(archive.links[0])
+    assert not history(harness, 1).whole
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_history_without_the_end_of_a_shard_says_that_it_is_not_whole(harness_of, left):
+    """A whole chain that was removed is no different."""
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
+    lived(harness)
+    archive = harness.archive()
+    oldest = min(link.shard for link in links(archive))
+    chain = [name for name in archive.links if f"/{oldest}/" in name]
+    assert len(chain) > 1
+    for name in chain[left:]:
+        archive.remove(name)
     assert not history(harness, 1).whole
 
 
