@@ -13,6 +13,7 @@ from typing import Any
 
 from streamkit.migrate.chosen import Scan
 from streamkit.migrate.expenses import PAGE_WRITES
+from streamkit.migrate.rewrites import plain
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork
@@ -97,7 +98,7 @@ class Passing:
             return
         done = await self.tallies.read(self.work.state.pass_name)
         failed, seen = done.errors - done.waived, done.changed + done.skipped + done.errors
-        allowed = most if most >= 1 else most * max(seen, 1 / most) if most else math.inf
+        allowed = most if most >= 1 else max(most * seen, 1) if most else math.inf
         if failed > allowed:
             raise TooManyErrors(f"{failed} of {seen} items failed, more than --max-errors allows")
         if self.pauses_early and seen >= state.first:
@@ -139,13 +140,29 @@ class Passing:
                 own = Tally()
                 if blind and work.transform.matches(item):
                     await work.touch(item, own, blind=True)
-                elif not blind:
+                elif not blind and not await self._fails(item, own):
                     await work.visit(item, own)
                 tally.add(own)
 
         async with task_group() as group:
             for _ in range(min(self.pace.items, len(items))):
                 group.start_soon(some)
+
+    async def _fails(self, item: dict[str, Any], tally: Tally) -> bool:
+        """Write down an item of a touch for which the function fails; it is not touched then.
+
+        The stream's run would find out, too, but only once a bad release has touched thousands.
+        """
+        work = self.work
+        touches = work.migration.mode == "touch" and work.state.phase == "scanning"
+        if not touches or not work.transform.matches(item):
+            return False
+        try:
+            work.transform.of(plain(item))
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+            await work.failed.note(work.schema.key_of(item), tally, "transform", error)
+            return True
+        return False
 
     def _shuffled(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return items in random order: a scan reads partitions in turn; writes should spread."""

@@ -89,7 +89,9 @@ class PhasePass:
             await self._give_up(state, str(error))
         except FirstDone as done:
             complete = False
-            await self.step(state, state.phase, str(done), note=str(done), paused=True)
+            # The stream does the work of a touch: before that, people would see nothing of it.
+            if part.work.migration.mode != "touch" or await self.capture.caught_up(state):
+                await self.step(state, state.phase, str(done), note=str(done), paused=True)
         if self.part.present().pass_name != state.pass_name:
             await scan.delete()  # this process may have made them again since others deleted them
         return complete

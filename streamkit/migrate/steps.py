@@ -76,7 +76,9 @@ async def resume(
 
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
-        later = replace(state, paused=False, digest=migration.digest, first=0)
+        # Of a scan a note says that its first items are done; a pause before keeps that brake.
+        first = 0 if state.note else state.first
+        later = replace(state, paused=False, digest=migration.digest, first=first)
         if state.at_once and state.note:  # it was stopped: from here on stubs are left
             later = replace(later, declared=0.0)
         if state.phase == "blocked":
