@@ -121,7 +121,7 @@ async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> Arch
     """Read every object of an archive, of the shards with changes since a moment."""
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
-    wanted, heads = await _since(archive, parents, since), set(parents.values())
+    wanted, heads = await shards_since(archive, parents, since), set(parents.values())
     for shard in sorted(wanted):
         parent = parents[shard]
         if parent is not None and parent not in parents and _created(shard) > since:
@@ -139,7 +139,9 @@ def _created(shard: str) -> float:
     return int(found[1]) / 1000 if found else math.inf
 
 
-async def _since(archive: ArchivedShards, parents: dict[str, str | None], since: float) -> set[str]:
+async def shards_since(
+    archive: ArchivedShards, parents: dict[str, str | None], since: float
+) -> set[str]:
     """Return the shards with changes since a moment."""
     if not since:
         return set(parents)

@@ -197,7 +197,10 @@ class LongPages:
             lost = self.chain.link(position, until)
             lost = msgspec.structs.replace(lost, until=await self._first_of(until))
             raise self._loss(lost, text)
-        unseen = cursor is None and self._gone and self._writer.is_over is not None
+        unseen = cursor is None and self._gone
+        if unseen and self._writer.is_over is None:  # no writer will ever say it
+            text = text or f"{self.chain.name(position)} is missing"
+            raise self._loss(self.chain.link(position, BEYOND), text)
         if over or unseen:
             await self._decide(position)
             await self._find(position)

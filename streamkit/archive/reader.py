@@ -35,9 +35,12 @@ class LongReader(ShardReader):
         self._undecided = False
         self.ended = self.position == BEYOND
 
-    def begin_in_archive(self) -> None:
-        """Read the archive first, also for what the stream still has: commands do, to spare it."""
-        self._iterator = self._long.archived(self.position)
+    def begin_in_archive(self, *, gone: bool = False) -> None:
+        """Read the archive first, also for what the stream still has: commands do, to spare it.
+
+        `gone` says that the stream does not have the shard any more.
+        """
+        self._iterator = self._long.archived(self.position, gone=gone)
 
     @property
     def apart(self) -> Apart:

@@ -22,7 +22,7 @@ import msgspec
 
 from streamkit.app import App
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import ORIGIN, DamagedLink
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.long_pages import ArchiveWriter, LongPages, NotDecided
 from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
@@ -30,12 +30,11 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.operate.past_shards import run_in_order
+from streamkit.operate.past_shards import PastShards, run_in_order
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Page, Record
-from streamkit.stream.listing import list_shards
 from streamkit.stream.reader import ShardReader, StreamPages
 
 TAIL_MAX = 50_000
@@ -62,11 +61,14 @@ class PastChanges:
     allowed: bool = False
     losses: list[str] = field(default_factory=list)
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
-    _parents: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Prepare to list shards."""
+        self._shards = PastShards(self.aws, self.arn, self.archive)
 
     async def shards(self) -> list[str]:
         """Return every shard that the stream or the archive knows, parents before children."""
-        return list(await self._lineage())
+        return list(await self._shards.listed())
 
     async def each(self, run: Callable[[str], Awaitable[bool]]) -> bool:
         """Run something for every shard, also for those that appear meanwhile; some at a time.
@@ -81,27 +83,11 @@ class PastChanges:
         """
         done, left = set[str](), set[str]()
         while True:
-            lineage = await self._lineage()
+            lineage = await self._shards.listed()
             todo = {s: parent for s, parent in lineage.items() if s not in done | left}
             if not todo:
                 return not left
             await run_in_order(todo, run, done, left)
-
-    async def _lineage(self) -> dict[str, str | None]:
-        """Return the parent of every shard, parents before children.
-
-        The stream is asked first: shards move from there to the archive, never back.
-        """
-        streamed = (await list_shards(self.aws, self.arn)).shards
-        parents = {one.id: one.parent for one in (*streamed, *await self.archive.shards())}
-        ordered: dict[str, None] = {}
-        for name in sorted(parents):
-            line = [name]
-            while (parent := parents.get(line[-1])) in parents and parent not in ordered:
-                line.append(str(parent))
-            ordered |= dict.fromkeys(reversed(line))
-        self._parents = {shard: parents[shard] for shard in ordered}
-        return self._parents
 
     async def pages(
         self, shard: str, since: float = 0.0, until: float = _ENDLESS
@@ -158,6 +144,8 @@ class PastChanges:
         """
         found, begun, lost = list[Record](), "", ""
         reader: ShardReader | None = None
+        if not positions and await self._shards.ended_before(chain.shard, after):
+            return [], ""
         begin = START
         if positions:
             link, _, text = await open_link(chain, positions[-1])
@@ -188,6 +176,8 @@ class PastChanges:
         begin = position
         if position == START:
             begin = await _last_before(self.archive.chain(shard), since)
+            if begin == START and await self._shards.ended_before(shard, since):
+                begin = BEYOND
         reader = await self._reader_at(shard, begin)
         if begin != START:
             reader.begin_in_archive()
@@ -199,7 +189,10 @@ class PastChanges:
         begin = Cursor(shard, position=position)
         if position == START:
             begin = await self._unread(shard)
-        return LongReader(pages, self.arn, begin, self.clock, self._rng)
+        reader = LongReader(pages, self.arn, begin, self.clock, self._rng)
+        if position == START and await self._shards.is_gone(shard):
+            reader.begin_in_archive(gone=True)
+        return reader
 
     async def _unread(self, shard: str) -> Cursor:
         """Return where to begin in a shard of which the archive has no link.
@@ -212,7 +205,7 @@ class PastChanges:
         if known is not None and known.position != START:
             known = None
         else:
-            while known is None and (parent := self._parents.get(line)) is not None:
+            while known is None and (parent := self._shards.parents.get(line)) is not None:
                 line, known = parent, await self.writer.read(parent)
         began = int(self.began)  # what was before was never archived
         seen = 0 if known is None else known.seen

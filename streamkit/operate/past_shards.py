@@ -1,17 +1,66 @@
-"""The order in which the past of a table's shards is read: parents before children, some at a time.
+"""The shards of the past: those of a stream and of its archive, parents before children.
 
-In: shards with their parents. Out: what was done for each. On failure: what is raised for one shard
-ends the others.
+In: a stream and its archive. Out: shards with their parents, what is known of one without links,
+and the order in which shards are read. On failure: what is raised for one shard ends the others.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 
+from streamkit.archive.completeness import shards_since
+from streamkit.archive.shards import ArchivedShards
+from streamkit.aws import Aws
 from streamkit.progress.activity import task_group
+from streamkit.stream.listing import is_gone, list_shards
 
 _AT_ONCE = 4
 """Shards that are read side by side: each holds a link of its chain in memory."""
+
+
+@dataclass
+class PastShards:
+    """The shards that a stream or its archive knows, with their `parents`, as listed last."""
+
+    aws: Aws
+    arn: str
+    archive: ArchivedShards
+    parents: dict[str, str | None] = field(default_factory=dict)
+    _streamed: frozenset[str] = frozenset()
+    _ended: dict[float, frozenset[str]] = field(default_factory=dict)
+
+    async def listed(self) -> dict[str, str | None]:
+        """Return the parent of every shard, parents before children.
+
+        The stream is asked first: shards move from there to the archive, never back.
+        """
+        streamed = (await list_shards(self.aws, self.arn)).shards
+        parents = {one.id: one.parent for one in (*streamed, *await self.archive.shards())}
+        ordered: dict[str, None] = {}
+        for name in sorted(parents):
+            line = [name]
+            while (parent := parents.get(line[-1])) in parents and parent not in ordered:
+                line.append(str(parent))
+            ordered |= dict.fromkeys(reversed(line))
+        self._streamed = frozenset(one.id for one in streamed)
+        self.parents = {shard: parents[shard] for shard in ordered}
+        return self.parents
+
+    async def is_gone(self, shard: str) -> bool:
+        """Return whether the stream has forgotten a shard.
+
+        One that it did not list may have appeared since; so it is asked again.
+        """
+        return shard not in self._streamed and await is_gone(self.aws, self.arn, shard)
+
+    async def ended_before(self, shard: str, moment: float) -> bool:
+        """Return whether the archive shows, by a shard or its descendants, that it ended before."""
+        if moment not in self._ended:
+            known = {one.id: one.parent for one in await self.archive.shards()}
+            later = await shards_since(self.archive, known, moment)
+            self._ended[moment] = frozenset(known) - later
+        return shard in self._ended[moment]
 
 
 async def run_in_order(

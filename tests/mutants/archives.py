@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "archive-command-decides",
         "archive/long_pages.py",
-        "        unseen = cursor is None and self._gone and self._writer.is_over is not None\n",
-        "        unseen = cursor is None and self._gone\n",
+        "        if unseen and self._writer.is_over is None:  # no writer will ever say it\n",
+        "        if unseen and text:\n",
         "a command that only looks records a hole",
         test="tests/unit/archive/test_long_reader.py::test_a_command_that_only_looks_decides_nothing",
     ),
@@ -326,8 +326,8 @@ MUTANTS = (
     Mutant(
         "replay-refuses-a-new-shard",
         "operate/past.py",
-        "            while known is None and (parent := self._parents.get(line)) is not None:\n",
-        "            while known is not None and (parent := self._parents.get(line)) is not None:\n",
+        "            while known is None and (parent := self._shards.parents.get(line)) is not None:\n",
+        "            while known is not None and (parent := self._shards.parents.get(line)) is not None:\n",
         "a shard that appeared while no worker ran is said to be trimmed",
         test="tests/simulation/test_replay.py::test_a_shard_that_appeared_while_no_worker_ran_is_replayed_from_the_stream",
     ),
@@ -490,5 +490,21 @@ MUTANTS = (
         "            if not step.begin:\n",
         "a damaged object is a loss for a restore that has its records from the stream",
         test="tests/simulation/test_past_gaps.py::test_a_damaged_only_object_is_read_from_the_stream",
+    ),
+    Mutant(
+        "command-waits-for-a-shard-that-nobody-has",
+        "operate/past.py",
+        "        if position == START and await self._shards.is_gone(shard):\n",
+        "        if position == BEYOND and await self._shards.is_gone(shard):\n",
+        "a command waits for what no writer will ever say, and no option gets it on",
+        test="tests/simulation/test_past_gaps.py::test_shards_whose_links_were_removed_are_losses_that_can_be_allowed",
+    ),
+    Mutant(
+        "restore-misses-what-ended-before",
+        "operate/past.py",
+        "        if not positions and await self._shards.ended_before(chain.shard, after):\n",
+        "        if positions and await self._shards.ended_before(chain.shard, after):\n",
+        "a restore above the table is refused for shards that ended long before its moment",
+        test="tests/simulation/test_past_gaps.py::test_what_ended_before_a_moment_is_not_missed_after_it",
     ),
 )

@@ -3,9 +3,10 @@
 import pytest
 
 from streamkit.errors import RetentionLost
+from streamkit.operate.archives import verify_archive
 from streamkit.operate.restore_target import TABLE
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import SELDOM, app_of, links
+from tests.simulation.archived import SELDOM, app_of, links, rare_notes
 from tests.simulation.test_restore import TARGET, now, restored, there, write
 
 
@@ -89,3 +90,33 @@ def test_a_damaged_last_object_is_one_loss_once_the_stream_has_forgotten_it(harn
     done = restored(harness, moment, TABLE, allow_loss=True)
     assert [text.count("damaged") for text in done.losses] == [1]
     assert there(harness) == was
+
+
+def emptied(harness):
+    """Let a rule remove all links of the oldest shards, whose cursors the writer has forgotten."""
+    rare_notes(harness, 7)
+    archive = harness.archive()
+    for shard in sorted({link.shard for link in links(archive)})[:2]:
+        for name in [one for one in archive.links if f"/{shard}/" in one]:
+            archive.remove(name)
+
+
+def test_shards_whose_links_were_removed_are_losses_that_can_be_allowed(harness):
+    emptied(harness)
+    with pytest.raises(RetentionLost, match=r"up to its end are lost: .* is missing"):
+        restored(harness, now(harness) - 3600)
+    done = restored(harness, now(harness) - 3600, allow_loss=True)
+    assert len(done.losses) == 2
+    assert set(there(harness)) == {1, 2, 3, 4, 5, 6}
+
+
+def test_what_ended_before_a_moment_is_not_missed_after_it(harness):
+    emptied(harness)
+    moment = now(harness) - 3600
+    assert restored(harness, moment, TABLE).losses == []
+    assert set(there(harness)) == set(range(7))
+    clock = harness.world.clock
+    found = harness.operate(
+        lambda aws: verify_archive(harness.app, aws, moment - 36_000, clock=clock, sample=5)
+    )
+    assert found.whole

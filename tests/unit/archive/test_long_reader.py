@@ -85,9 +85,11 @@ async def test_a_shard_that_its_writer_never_saw_is_lost_when_it_is_gone(chain):
 
 @pytest.mark.parametrize("missing", [False, True])
 async def test_a_command_that_only_looks_decides_nothing(chain, missing):
+    """But if neither the stream nor the writer has a shard, nobody will: that is a loss."""
     one = reader(chain, ShortStream(9, 6, missing=missing), Asked(), position=4, decides=False)
-    assert await loss_of(one) is None
-    assert one.apart == "undecided"
+    lost = await loss_of(one)
+    assert (lost is not None and lost.gone) is missing
+    assert one.apart == ("archived" if missing else "undecided")
     assert await chain.positions() == []
 
 
