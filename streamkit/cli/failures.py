@@ -11,6 +11,7 @@ from types import TracebackType
 
 import typer
 
+from streamkit.archive.long_pages import NotDecided
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
@@ -89,6 +90,9 @@ def report(error: Exception) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(inner, RetentionLost):
         _say(f"error: records may be lost: {inner}")
+        return ExitCode.RETENTION_LOST
+    if isinstance(inner, NotDecided):
+        _say(f"error: {inner}")
         return ExitCode.RETENTION_LOST
     if isinstance(inner, NotBegun):
         _say(f"error: {inner}")

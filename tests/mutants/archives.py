@@ -507,4 +507,12 @@ MUTANTS = (
         "a restore above the table is refused for shards that ended long before its moment",
         test="tests/simulation/test_past_gaps.py::test_what_ended_before_a_moment_is_not_missed_after_it",
     ),
+    Mutant(
+        "not-decided-is-a-traceback",
+        "cli/failures.py",
+        "    if isinstance(inner, NotDecided):\n",
+        "    if isinstance(error, NotDecided):\n",
+        "a command that waits for the archive's writer ends with a traceback",
+        test="tests/unit/test_cli_failures.py::test_an_archive_that_has_not_decided_is_told_without_a_traceback",
+    ),
 )

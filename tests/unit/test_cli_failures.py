@@ -12,6 +12,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
+from streamkit.archive.long_pages import NotDecided
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
 from streamkit.errors import ConfigurationError
@@ -65,6 +66,12 @@ def test_a_table_that_is_deleted_meanwhile_is_told_once(capsys):
     error.__cause__ = refusal("ResourceNotFoundException")
     report(error)
     assert capsys.readouterr().err == "error: there is no table 'T'; check the name\n"
+
+
+def test_an_archive_that_has_not_decided_is_told_without_a_traceback(capsys):
+    error = ExceptionGroup("in a group", [NotDecided("shard s: run its writer first")])
+    assert report(error) == ExitCode.RETENTION_LOST
+    assert capsys.readouterr().err == "error: shard s: run its writer first\n"
 
 
 def test_wrong_usage_that_a_process_meets_later_is_told_without_a_traceback(capsys):
