@@ -59,7 +59,8 @@ class ArchiveWriter:
 class LongPages:
     """The pages of a shard: the stream's, and the archive's for iterators that lead there.
 
-    `lost` is the range of a loss that is not settled yet.
+    `lost` is the range of a loss that is not settled yet. `read_to` is how far the links lead that
+    were read to their end: also beyond their last record, because streamkit's own are left out.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class LongPages:
     ) -> None:
         self.chain = chain
         self.lost: Link | None = None
+        self.read_to = ""
         self._gone = False
         self._hole = self._look = ""
         self._source, self._arn, self._writer = source, stream_arn, writer
@@ -144,7 +146,8 @@ class LongPages:
             if self._link is not None:
                 if self._link.kind == "end":
                     return Page()
-                position, self._link = self._link.last, None
+                position = self.read_to = self._link.last
+                self._link = None
             if not await self._open(position, position):
                 return await self._leave(position)
 

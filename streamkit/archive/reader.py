@@ -17,6 +17,7 @@ from streamkit.archive.link import BEYOND, Link
 from streamkit.archive.long_pages import ARCHIVED, LongPages, NotDecided, WriterAhead
 from streamkit.errors import RetentionLost
 from streamkit.observe.logger import get_logger
+from streamkit.progress.control import START
 from streamkit.stream.decode import Page
 from streamkit.stream.reader import Apart, ShardReader
 
@@ -75,6 +76,8 @@ class LongReader(ShardReader):
             self.wait = 0.0
             return None
         self._undecided = self._undecided and page is None
+        if page is not None and (self.position == START or self.position < self._long.read_to):
+            self.position = self._long.read_to or self.position
         return page
 
     def _wait_undecided(self) -> None:

@@ -3,9 +3,10 @@
     migration = streamkit.aws_lambda.migration_handler(app)
 
 In: `{"migration": "0003"}`, a migration that `streamkit migrate begin` has begun. Out: the fields
-of `Slice`, with `done` and `segments_left`: the caller invokes it again until it is done. Any
-number of invocations may run at once. Like `streamkit migrate join`, a slice does what the table
-says: it begins nothing and ends no pause, however often it is started.
+of `Slice`, with `done` and `segments_left`: the caller invokes it again until it is done, and at
+once unless it is `paused` or `waits`. Any number of invocations may run at once. Like `streamkit
+migrate join`, a slice does what the table says: it begins nothing and ends no pause, however often
+it is started.
 
 On failure: as `streamkit migrate join`; the next invocation continues.
 """

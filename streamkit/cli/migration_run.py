@@ -66,9 +66,16 @@ async def run_to_rest(
     return state
 
 
-def exit_code_of(state: State) -> ExitCode:
-    """Return the exit code of a command that ran a migration."""
-    refused = state.phase == "soaking" and bool(state.note)  # `contract` was given up
+def exit_code_of(state: State, before: State | None = None) -> ExitCode:
+    """Return the exit code of a command that ran a migration.
+
+    Args:
+        state: its state at the end.
+        before: its state at the start. A `contract` that is given up meanwhile is a failure; to a
+            process that joins later the migration soaks, as it did before.
+    """
+    contracted = before is not None and before.phase == "contracting"
+    refused = contracted and state.phase == "soaking" and bool(state.note)
     if state.phase == "blocked" or refused:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:

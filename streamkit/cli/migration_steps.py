@@ -78,8 +78,8 @@ def join(
     The work ends when the migration is done, or waits for a decision. Any number of processes may
     join. A supervisor may run and restart this command: it begins nothing, ends no pause, and
     repeats no blocked scan. Exits with 0 when the migration is done, ready, soaking, closing or
-    rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun, and 130 if it was
-    stopped before the end.
+    rolled back, 7 if items failed or a contract was given up meanwhile, 8 if it is paused, 9 if it
+    was never begun, and 130 if it was stopped before the end.
     """
     loaded = app_with_migrations(app)
     change_and_join(loaded, number, None, **manner)
@@ -245,21 +245,25 @@ def change_and_join(
         if detach and state is not None:
             say(f"migration {number} is {phase_of(state)}; the processes that run it go on")
             return ExitCode.OK
-        return await join_to_rest(loaded, aws, number, manner)
+        return await join_to_rest(loaded, aws, number, manner, state)
 
     exit_with(with_aws(work))
 
 
 async def join_to_rest(
-    loaded: "App", aws: "Aws", number: str, manner: dict[str, Any]
+    loaded: "App", aws: "Aws", number: str, manner: dict[str, Any], before: "State | None" = None
 ) -> "ExitCode":
-    """Work on a migration until it rests; return the exit code for that."""
+    """Work on a migration until it rests; return the exit code for that.
+
+    `before` is its state after the command; without it, the table says what it is.
+    """
     from streamkit.cli.migration_run import Manner, exit_code_of, next_step, run_to_rest
-    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.commands import migration_of, open_book
 
     migration = migration_of(loaded, number)
+    before = before or await (await open_book(loaded, aws)).read(number)
     state = await run_to_rest(loaded, aws, migration, settings(), Manner(**manner))
-    code = exit_code_of(state)
+    code = exit_code_of(state, before)
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
         typer.echo(next_step(state), err=True)
     return code

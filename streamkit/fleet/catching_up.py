@@ -5,6 +5,8 @@ written once an hour, so the stream after it is read; that costs some `GetRecord
 and second. On failure: what the table or the stream refuses.
 """
 
+from collections.abc import Iterable, Mapping
+
 import anyio
 
 from streamkit.aws import Aws, AwsError
@@ -16,8 +18,10 @@ from streamkit.fleet.lag import has_read, listens
 from streamkit.fleet.taken import is_over
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
-from streamkit.progress.control import Cursor
+from streamkit.progress.control import Cursor, child_of
 from streamkit.progress.cursor import CursorStore
+from streamkit.stream.lineage import Shard
+from streamkit.stream.listing import list_shards
 
 _PUBLISHED_SECONDS = 3.0
 """The seconds until a write can be read from the stream and a newer cursor tells so."""
@@ -55,11 +59,12 @@ class CatchUp:
         moment = await self._store.time(self._clock) + _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
+        listed = (await list_shards(self._aws, self._stream)).shards
         generation = await newest_generation(self._store)
         founded, pause = generation.founded if generation else 0, _PAUSE_SECONDS
         past = set[str]()  # what was processed once stays so: these shards are not read again
         while True:
-            cursors = [c for c in (await every_cursor(self._store)).values() if not is_over(c)]
+            cursors = _with_children(await every_cursor(self._store), listed)
             for cursor in cursors:
                 if cursor.name not in past and await self._is_past(cursor, moment, founded):
                     past.add(cursor.name)
@@ -79,3 +84,16 @@ class CatchUp:
             return False
         except AwsError:
             return False  # it is asked again
+
+
+def _with_children(known: Mapping[str, Cursor], listed: Iterable[Shard]) -> list[Cursor]:
+    """Return the cursors that are not over, and those that their descendants will have.
+
+    A shard gets its cursor when its parent is finished. While no worker is alive, shards may have
+    ended and others appeared, with changes that nobody has processed.
+    """
+    found = {name: cursor for name, cursor in known.items() if not is_over(cursor)}
+    parents = {one.id: one.parent for one in listed if one.parent and one.id not in known}
+    while born := {n: p for n, p in parents.items() if p in found and n not in found}:
+        found |= {n: child_of(n, found[p], generation=0, parent_name=p) for n, p in born.items()}
+    return list(found.values())

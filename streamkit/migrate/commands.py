@@ -20,6 +20,7 @@ from streamkit.migrate.chosen import open_chosen
 from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.order import order_of
 from streamkit.migrate.rate import Rate
+from streamkit.migrate.refusals import require_segments
 from streamkit.migrate.state import Phase, State
 from streamkit.migrate.state_book import StateBook
 from streamkit.model.json_fields import JsonFields
@@ -113,10 +114,10 @@ def status_of(migration: Migration, state: State) -> MigrationStatus:
     """Return the state of a migration as `check` shows it."""
     if state.phase == "new" or is_due_again(migration, state):
         return "pending"
-    if state.digest != migration.digest:
-        return "changed"
     if state.phase == "rolled back":
         return "rolled back"
+    if state.digest != migration.digest:
+        return "changed"
     return "applied" if state.phase == "done" else "running"
 
 
@@ -155,6 +156,7 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         ConfigurationError: another one comes first, it was rolled back, or its source is wrong.
     """
     clock, who = clock or SystemClock(), by or operator()
+    require_segments(segments)
     book = await open_book(app, aws)
     order = order_of(app)
     if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
@@ -196,6 +198,9 @@ def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State
         attempt=0,
         note="",
         verified={},
+        max_reads=None,
+        max_writes=None,
+        max_errors=0.0,
         first=0,
         declared=0.0,
         records=migration.moves,

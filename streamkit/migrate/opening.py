@@ -21,6 +21,7 @@ from streamkit.migrate.exports import require_followed
 from streamkit.migrate.indexes import indexes_created
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.old_writes import OldWrites
+from streamkit.migrate.overlap import last_write
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State
@@ -64,6 +65,12 @@ class Opened:
         calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
         parts = self.schemas, calls, self.errors, self.clock
         return MigrationWork(self.app.name, self.migration, state, *parts)
+
+    async def must_watch(self, state: State) -> bool:
+        """Return whether stubs stay and are watched, because old code wrote within 24 hours."""
+        if state.phase != "closing" or state.at_once:
+            return False
+        return await last_write(self.errors, self.old_writes, self.clock, state.run) is not None
 
 
 async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTables, Schemas]:

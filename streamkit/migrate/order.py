@@ -18,10 +18,9 @@ from streamkit.core.cascades import same_items
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration, rank
-from streamkit.migrate.state import State
+from streamkit.migrate.state import ENDED, State
 
 _UNBEGUN = frozenset({"new", "rolled back"})
-_PAST = frozenset({"done", "rolled back"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class MigrationOrder:
         """Return those of `others` that have to come first, and are not done."""
         needed = [one for one in others if one.id in self.needs[migration.id]]
         enough = {one.id for one in needed if one.phase == "done"}
-        enough |= {one.id for one in needed if one.phase in _PAST} - {*migration.after}
+        enough |= {one.id for one in needed if one.phase in ENDED} - {*migration.after}
         return [one for one in needed if one.id not in enough]
 
     def require_turn(self, migration: Migration, others: Sequence[State]) -> None:
@@ -80,7 +79,7 @@ class MigrationOrder:
                 f"migration {first.id} is about the same items as {migration.id} and comes first,"
                 f" and is {first.phase!r}"
             )
-        begun = self._begun_on(migration, others)
+        begun = self.begun_on(migration, others)
         if migration.repeat:
             begun = [one for one in begun if one.phase != "done"]
         if begun:
@@ -96,14 +95,14 @@ class MigrationOrder:
         Raises:
             ConfigurationError: such a migration was begun.
         """
-        begun = self._begun_on(migration, others)
+        begun = self.begun_on(migration, others)
         if begun:
             raise ConfigurationError(
                 f"migration {_names(begun[-1:])} {self._why(begun[-1], migration)} and was begun"
                 f" after it: roll {_names(begun[::-1])} back first"
             )
 
-    def _begun_on(self, migration: Migration, others: Sequence[State]) -> list[State]:
+    def begun_on(self, migration: Migration, others: Sequence[State]) -> list[State]:
         """Return those that were begun and build on a migration.
 
         One that is repeated is right at any time, so that it builds on nothing once it is done.

@@ -15,7 +15,7 @@ from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
 from streamkit.fleet.lag import longest_lags
 from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import PASSES, State
+from streamkit.migrate.state import ENDED, PASSES, State
 from streamkit.migrate.state_book import StateBook
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import ControlSpace
@@ -72,7 +72,7 @@ class Others:
         if not (app and number and run.isdecimal()):
             return False
         state = await StateBook(self._aws.dynamodb, self._tables.control, app).read(number)
-        ended = state.run > int(run) or state.phase in ("done", "rolled back")
+        ended = state.run > int(run) or state.phase in ENDED
         if ended:
             self._ended.add(consumer)
         return ended

@@ -19,8 +19,10 @@ from streamkit.migrate.opening import Opened
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import FirstDone, Passing, TooManyErrors
 from streamkit.migrate.state import PASSES, Phase, State
+from streamkit.progress.activity import task_group
 from streamkit.progress.scan.scan import TableScan
 
+_WATCH_SECONDS = 2.0
 _SETTLE_SECONDS = 6.0
 """Seconds until every process knows a phase; one that does not may write what the phase deletes."""
 _ENDING = frozenset({"contracting", "closing"})
@@ -53,6 +55,8 @@ class PhasePass:
         first = state.phase in {"switching", *_ENDING} and not state.attempt
         if first and not await self.capture.caught_up(state):
             return  # an item that was deleted at its old place would be left as a copy
+        if await self.opened.must_watch(state):
+            return
         opened, rng = self.opened, self.part.rng
         about = opened.book.store, state.pass_name, state.segments, opened.clock, rng
         scan = TableScan(*about, paced=opened.rate.paced)
@@ -83,7 +87,11 @@ class PhasePass:
         try:
             async with reading(part.work) as call:
                 given = part.pages(call), part.visit, self.owner
-                complete = await scan.run(*given, at_once=at_once, stopping=self.interrupt)
+                async with task_group() as group:
+                    if state.phase == "closing":
+                        group.start_soon(self._watch, state)
+                    complete = await scan.run(*given, at_once=at_once, stopping=self.interrupt)
+                    group.cancel_scope.cancel()
         except TooManyErrors as error:
             complete = False
             await self._give_up(state, str(error))
@@ -95,6 +103,14 @@ class PhasePass:
         if self.part.present().pass_name != state.pass_name:
             await scan.delete()  # this process may have made them again since others deleted them
         return complete
+
+    async def _watch(self, state: State) -> None:
+        """End a pass in which stubs go once old code writes again: it may take hours."""
+        while not self.interrupt.is_set():
+            if await self.opened.must_watch(state):
+                self.interrupt.set()
+            with anyio.move_on_after(_WATCH_SECONDS):
+                await self.interrupt.wait()
 
     async def _objection(self) -> str | None:
         opened, state = self.opened, self.part.present()

@@ -29,17 +29,18 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_records, require_same
-from streamkit.migrate.course import given_up
+from streamkit.migrate.course import begun_anew, given_up
 from streamkit.migrate.limits import Share
 from streamkit.migrate.live import LiveWork
 from streamkit.migrate.opening import open_migration, source_is_there
+from streamkit.migrate.order import order_of
 from streamkit.migrate.others import Others
-from streamkit.migrate.overlap import broken_word, last_write
+from streamkit.migrate.overlap import broken_word
 from streamkit.migrate.passing import Passing, PassPace
 from streamkit.migrate.phase_pass import PhasePass
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
+from streamkit.migrate.state import ENDED, FOLLOWED, RESTING, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import MigrationView, PhaseOver, Place
 from streamkit.migrate.work import MigrationWork
@@ -52,7 +53,6 @@ from streamkit.settings import Settings
 log = get_logger("streamkit.migrate")
 
 _FOLLOW_SECONDS = 2.0
-_ANEW = "changes may have been lost: begun anew"
 
 
 @dataclass
@@ -76,11 +76,8 @@ class Runner:
         """Start without any knowledge of the table."""
         self.state = State(self.migration.id)
         self.rate = Rate(self.clock, share=Share(0.0, 0.0))
-        self._interrupt = anyio.Event()
-        self._changed = anyio.Event()
-        self._captured = anyio.Event()
-        self._stays = False
-        self._catches_up = False
+        self._interrupt, self._changed, self._captured = (anyio.Event() for _ in range(3))
+        self._stays = self._catches_up = self._overtaken = False
         self._work: MigrationWork | None = None
 
     def stop(self) -> None:
@@ -170,9 +167,16 @@ class Runner:
         while True:
             await anyio.sleep(_FOLLOW_SECONDS)
             state = await self._read()
+            self._overtaken = self._overtaken or await self._is_overtaken(state)
             if not state.paused and (said := await broken_word(self.opened.errors, state)):
                 turn = given_up(state, said)
                 await self._step(state, turn.phase, turn.what, **turn.facts)
+
+    async def _is_overtaken(self, state: State) -> bool:
+        """Return whether it is at its end, and a later migration of the same items was begun."""
+        order, ended = order_of(self.app), self._stays and state.phase in ENDED
+        others = [await self.book.read(one) for one in order.beside(self.migration) if ended]
+        return bool(order.begun_on(self.migration, others))
 
     # -- capturing -----------------------------------------------------------------------------
 
@@ -209,24 +213,21 @@ class Runner:
             self._captured.set()
 
     def _captures(self, state: State) -> bool:
-        """Return whether changes are followed: to the end, or with `stay` as long as it runs."""
-        if state.phase in ("done", "rolled back"):
-            return self._stays and not self.migration.moves
+        """Return whether changes are followed: to the end; with `stay`, till a later one begins."""
+        if state.phase in ENDED:
+            return self._stays and not self._overtaken and not self.migration.moves
         return state.phase != "dropping"
 
     async def _begin_anew(self, state: State) -> None:
         """Capture again from now on, and read the table once more: changes may be lost."""
         log.warning("migration.begins_anew", migration=state.id, run=state.run)
 
+        self._overtaken = state.phase in ENDED
+
         def anew(now: State) -> State:
             if now.run != state.run or not self._captures(now):
                 return now
-            moment = self.clock.time()
-            switched = now.phase in SWITCHED or now.direction == "back"
-            stays = self.migration.is_pairs and switched  # what a rollback does depends on it
-            phase: Phase = now.phase if stays else "capturing"
-            again = replace(now, run=now.run + 1, phase=phase, began=moment)
-            return again.noted(AuditEntry(moment, self.owner, _ANEW))
+            return begun_anew(now, self.clock.time(), self.owner, pairs=self.migration.is_pairs)
 
         asked = self.clock.monotonic()
         self._adopt(await self.book.change(state.id, anew), asked)
@@ -261,9 +262,8 @@ class Runner:
 
     async def _rests(self, state: State) -> bool:
         """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
-        about = self.opened.errors, self.opened.old_writes, self.clock, state.run
-        watches = state.phase == "closing" and not state.at_once and await last_write(*about)
-        return not self.stopping.is_set() and (bool(watches) or state.phase in RESTING)
+        watches = await self.opened.must_watch(state)
+        return not self.stopping.is_set() and (watches or state.phase in RESTING)
 
     async def _next_change(self) -> None:
         self._changed = anyio.Event()

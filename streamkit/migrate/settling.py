@@ -15,6 +15,7 @@ import anyio
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.differences import ItemDifference, ItemInspection, image_digest
 from streamkit.migrate.opening import Opened
+from streamkit.migrate.state import ENDED
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.actions import Wire
@@ -84,7 +85,7 @@ class Settling:
         if await capture.caught_up(state, _PATIENCE_SECONDS):
             return "in step"
         # The heartbeat of a process that was killed after the end stays for a while.
-        return "nobody" if state.phase in ("done", "rolled back") else "behind"
+        return "nobody" if state.phase in ENDED else "behind"
 
     async def mend(
         self, one: ItemDifference, found: ItemDifference | None

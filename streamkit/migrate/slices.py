@@ -29,7 +29,9 @@ class Slice(JsonFields):
     """The state of a migration after a slice.
 
     `done`: nothing happens by itself any more; `phase` says what is reached, `blocked` that people
-    must decide. One that is `paused` waits. `segments_left` are those of the pass.
+    must decide. One that is `paused` waits. `segments_left` are those of the pass. It `waits` while
+    stubs are watched, for 24 hours after the last write of old code: look again in a quarter of an
+    hour.
     """
 
     migration: str
@@ -39,6 +41,7 @@ class Slice(JsonFields):
     blocked: bool
     segments_left: int
     errors: int
+    waits: bool = False
 
 
 async def run_slice(
@@ -71,10 +74,12 @@ async def run_slice(
     clock = clock or SystemClock()
     chosen = settings or Settings()
     runner = Runner(app, aws, migration, chosen, clock, pace=PassPace(segments=at_once))
+    late, ended = anyio.Event(), False
     with anyio.move_on_after(seconds):  # in case the orderly end takes too long
         async with task_group() as group:
-            group.start_soon(_stop_after, 0.85 * seconds, runner)
+            group.start_soon(_stop_after, 0.85 * seconds, runner, late)
             await run_reported(runner)
+            ended = not late.is_set()
             group.cancel_scope.cancel()
     found = await ProgressReader(app, aws, clock).read(migration.id)
     return Slice(
@@ -85,11 +90,13 @@ async def run_slice(
         found.phase == "blocked",
         found.segments - found.finished,
         found.open_errors,
+        ended and found.phase == "closing" and found.desired == "run",
     )
 
 
-async def _stop_after(seconds: float, runner: Runner) -> None:
+async def _stop_after(seconds: float, runner: Runner, late: anyio.Event) -> None:
     await anyio.sleep(seconds)
+    late.set()
     runner.stop()
 
 

@@ -63,6 +63,8 @@ PASSES: Final = frozenset(
     }
 )
 """The phases in which the table is read in segments."""
+ENDED: Final = frozenset({"done", "rolled back"})
+"""The phases at the end, forward and back."""
 RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
 """The phases in which nothing happens until an operator gives a command."""
 FOLLOWED: Final = frozenset({"ready", "soaking", "closing"})
@@ -220,7 +222,7 @@ class State:
         """Return the fields as JSON types, under the names that are stored."""
         fields = asdict(self)
         del fields["paused"]
-        if fields.pop("records") and self.phase not in ("done", "rolled back"):
+        if fields.pop("records") and self.phase not in ENDED:
             fields["digest"] = _RECORDS + self.digest
         elif self.reads_keys and self.phase != "done":
             fields["digest"] = _KEYS + json.dumps([getattr(self, name) for name in _CHOSEN])

@@ -30,6 +30,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.chosen import reading
+from streamkit.migrate.commands import open_book
 from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
@@ -39,6 +40,7 @@ from streamkit.migrate.mending import open_work
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.orphans import PairSearch, everything
 from streamkit.migrate.passing import PassPace
+from streamkit.migrate.refusals import SEGMENTS_MOST, require_latest
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.settling import LOOKS, Settling
 from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState
@@ -88,11 +90,13 @@ async def verify_migration(  # noqa: PLR0913 - each says one thing of the verifi
         rng: chooses the sample.
 
     Raises:
-        ConfigurationError: it was never begun, or the sample is not a share.
+        ConfigurationError: never begun, the sample is no share, or a repair would undo a later one.
     """
     share = None if sample is None else sample.share
     if sample is not None and share is None:
         raise ConfigurationError("the sample of a verification is a share, as in 5%")
+    if repair:
+        await require_latest(app, await open_book(app, aws), migration)
     asked = [
         migration.id,
         *(("repair",) if repair else ()),
@@ -167,7 +171,7 @@ class _Checking:
         total = max(_SEGMENTS, min(self.work.state.segments, _SEGMENTS_MAX))
         chosen = strided(total)
         if self.share is not None and not self.work.state.in_order:
-            total = max(_SEGMENTS, round(_SEGMENTS / self.share))
+            total = max(_SEGMENTS, min(SEGMENTS_MOST, round(_SEGMENTS / self.share)))
             chosen = self.book.rng.sample(range(total), max(1, round(total * self.share)))
         await self.book.step(
             last,
@@ -205,11 +209,7 @@ class _Checking:
             await self._settle(now, known)
 
     async def _visit(
-        self,
-        table: str,
-        wants: Wants | None,
-        segment: LeasedSegment,
-        reply: Reply,
+        self, table: str, wants: Wants | None, segment: LeasedSegment, reply: Reply
     ) -> None:
         """Look at the items of a page, and move its segment together with what was found."""
         inspection, limiter = self._inspection(), anyio.Semaphore(_READS_AT_ONCE)

@@ -41,6 +41,8 @@ TAIL_MAX = 50_000
 """At most so many records behind the end of a chain are held in memory, to be read backwards."""
 _EMPTY_MAX = 10
 """So many empty pages in a row are the tip: sparse shards were seen to need five."""
+_EMPTY_SECONDS = 0.25
+"""The pause after an empty page: AWS takes five calls a second for a shard, workers' included."""
 _UNDECIDED_MAX = 4
 _ENDLESS = math.inf
 
@@ -240,6 +242,8 @@ class PastChanges:
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
+            elif not reader.ended:
+                await anyio.sleep(_EMPTY_SECONDS)
 
 
 async def _last_before(chain: Chain, since: float) -> str:

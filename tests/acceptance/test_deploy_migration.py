@@ -13,12 +13,13 @@ from streamkit.migrate.slices import Slice
 from tests.acceptance.deployment import template
 
 REGION = "us-east-1"
-PAUSES = {"Again": 30, "Paused": 300}
+PAUSES = {"Again": 30, "Paused": 300, "Watching": 900}
 """How long an execution waits until it asks again; here it does not."""
 BUSY = Slice("0003", "scanning", False, False, False, 5, 0)
 IDLE = replace(BUSY, segments_left=0)
 PAUSED = replace(BUSY, paused=True)
 DONE = replace(BUSY, phase="done", done=True, segments_left=0)
+WATCHING = replace(IDLE, phase="closing", waits=True)
 READY = replace(DONE, phase="ready")
 BLOCKED = replace(DONE, phase="blocked", blocked=True, errors=2)
 DEADLINE = 60.0
@@ -133,6 +134,14 @@ def test_a_blocked_migration_fails_so_that_the_alarm_goes_off(slices):
 def test_a_paused_migration_is_asked_after_until_it_goes_on(slices):
     found, events = slices(PAUSED, PAUSED, DONE)
     assert (found["status"], len(events)) == ("SUCCEEDED", 3)
+
+
+def test_a_migration_whose_stubs_are_watched_is_asked_after_seldom_for_a_day(slices, definition):
+    choices = states_of(definition)["Done"]["Choices"]
+    (watching,) = [one["Next"] for one in choices if one["Variable"] == "$.slice.waits"]
+    assert watching == "Watching"
+    found, events = slices(BUSY, WATCHING, WATCHING, DONE)
+    assert (found["status"], len(events)) == ("SUCCEEDED", 4)
 
 
 @pytest.mark.parametrize("error", ["ConfigurationError", "DiscoveryError"])

@@ -96,9 +96,9 @@ MUTANTS = (
     ),
     Mutant(
         "begun-anew-while-turned",
-        "migrate/running.py",
-        'phase: Phase = now.phase if stays else "capturing"',
-        'phase: Phase = "capturing"',
+        "migrate/course.py",
+        'phase: Phase = state.phase if stays or state.phase == "blocked" else "capturing"',
+        'phase: Phase = state.phase if state.phase == "blocked" else "capturing"',
         "lost changes lead from a rollback to rolled back, and nothing was",
         test="tests/simulation/test_migration_adversary.py::test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning",
     ),
@@ -209,7 +209,7 @@ MUTANTS = (
     Mutant(
         "begun-before-its-turn",
         "migrate/order.py",
-        "for one in needed if one.phase in _PAST} -",
+        "for one in needed if one.phase in ENDED} -",
         "for one in needed} -",
         "a migration rewrites items whose earlier migration has not run",
         test="tests/unit/migrate/test_migration_order.py::test_what_comes_later_about_the_same_items_is_not_begun_first",

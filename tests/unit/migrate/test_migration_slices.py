@@ -236,7 +236,7 @@ def test_a_migration_that_nobody_has_applied_is_pending():
         (State("1", phase="ready", paused=True), ExitCode.OK),
         (State("1", phase="blocked"), ExitCode.WAITS_FOR_PEOPLE),
         (State("1", phase="soaking"), ExitCode.OK),
-        (State("1", phase="soaking", note="8 items"), ExitCode.WAITS_FOR_PEOPLE),
+        (State("1", phase="soaking", note="8 items"), ExitCode.OK),  # refused long ago
         (State("1", phase="closing"), ExitCode.OK),  # stubs are watched for 24 hours
         (State("1", phase="closing", paused=True, note="old code"), ExitCode.PAUSED),
         (State("1", phase="scanning", paused=True), ExitCode.PAUSED),
@@ -246,6 +246,13 @@ def test_a_migration_that_nobody_has_applied_is_pending():
 )
 def test_a_command_exits_as_the_migration_stands(state, code):
     assert exit_code_of(state) == code
+
+
+def test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_later():
+    contracting, given_up = State("1", phase="contracting"), State("1", phase="soaking", note="8")
+    assert exit_code_of(given_up, contracting) == ExitCode.WAITS_FOR_PEOPLE
+    assert exit_code_of(given_up, given_up) == ExitCode.OK
+    assert exit_code_of(State("1", phase="closing"), contracting) == ExitCode.OK
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""Refuse commands that would undo what others did, or leave a migration in the middle of a phase.
+
+In: a migration, and the states and errors in the table. Out: nothing. On failure:
+`ConfigurationError` names the migrations or the items, and what to do first.
+"""
+
+from streamkit.app import App
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.order import order_of
+from streamkit.migrate.state_book import StateBook
+
+SEGMENTS_MOST = 1_000_000
+"""Segments into which DynamoDB cuts a scan at most."""
+_NAMED = 5
+
+
+async def require_latest(app: App, book: StateBook, migration: Migration) -> None:
+    """Refuse to repair items for a migration on which another one builds: it would be undone.
+
+    Raises:
+        ConfigurationError: such a migration was begun.
+    """
+    order = order_of(app)
+    states = await book.read_all(order.beside(migration))
+    try:
+        order.require_last(migration, [*states.values()])
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"a repair for {migration.id} would undo what came later: {error}, or repair for the"
+            " later one"
+        ) from None
+
+
+async def require_no_error(book: StateBook, migration: Migration) -> None:
+    """Refuse to switch while items are not right: the switch would stop in its middle.
+
+    Raises:
+        ConfigurationError: there are such items.
+    """
+    found = await ErrorBook(book.store, migration.id).open()
+    if found:
+        some = ", ".join(error.id for error in found[:_NAMED])
+        items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
+        raise ConfigurationError(
+            f"migration {migration.id}: {items} not right"
+            f" ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit migrate errors list APP"
+            f" {migration.id}` shows them: mend each and `errors retry`, or decide with `errors"
+            " retry ITEM --take old` or `--take new`; then `switch`"
+        )
+
+
+def require_segments(segments: int | None) -> None:
+    """Refuse to cut a table into more segments than DynamoDB reads.
+
+    Raises:
+        ConfigurationError: there are too many.
+    """
+    if segments is not None and segments > SEGMENTS_MOST:
+        raise ConfigurationError(
+            f"{segments:,} segments are too many: DynamoDB reads a table in {SEGMENTS_MOST:,} at"
+            " most, and one for 64 MB is enough"
+        )

@@ -1,0 +1,63 @@
+"""Stubs stay for a day after any write of old code, also while others go already."""
+
+import anyio
+
+from streamkit.migrate import commands, steps
+from streamkit.migrate.limits import Limit
+from tests.simulation.test_migration_old_writers import DAY, new, nothing, old, play, rekey
+
+
+async def stubs(site, items):
+    return [n for n in range(items) if await site.get(old(n)) is not None]
+
+
+async def closing(site):
+    book = await commands.open_book(site.app, site.aws)
+    while (await book.read("0001")).phase != "closing":
+        await anyio.sleep(0.05)
+
+
+def test_a_write_while_stubs_go_keeps_the_other_stubs_for_a_day():
+    async def then(site):
+        await anyio.sleep(DAY)
+        await site.step("contract")
+        async with site.lived_in():
+            await closing(site)
+            await steps.set_limit(site.app, site.aws, "0001", Limit(max_writes=12), by="op")
+            while len(await stubs(site, 60)) > 50:
+                await anyio.sleep(0.2)
+            victim = (await stubs(site, 60))[0]
+            await site.update(old(victim), "SET note = :v", {"S": "by old code"})
+            while "note" not in (await site.get(new(victim)) or {}):
+                await anyio.sleep(0.2)
+            before = await stubs(site, 60)
+            await anyio.sleep(600)
+            return len(before), len(await stubs(site, 60))
+
+    before, after = play(rekey(), [old(number) for number in range(60)], nothing, then)
+    assert after >= before - 2  # a process notices a write within two seconds
+
+
+def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_carried():
+    """Its shard has ended meanwhile, and nobody has read the next ones."""
+
+    async def then(site):
+        await anyio.sleep(DAY)
+        await site.step("contract")
+        async with site.lived_in():
+            await closing(site)
+            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await anyio.sleep(5)
+        await anyio.sleep(20 * 3600)
+        await site.update(old(1), "SET note = :v", {"S": "by old code"})
+        await anyio.sleep(3600)
+        await steps.resume(site.app, site.aws, "0001", by="op", clock=site.clock)
+        async with site.lived_in():
+            await anyio.sleep(600)
+            left = len(await stubs(site, 10))
+            await site.delete(old(5))
+            await anyio.sleep(120)
+            return left, await site.get(new(5))
+
+    found = play(rekey(), [old(number) for number in range(10)], nothing, then)
+    assert found == (10, None)
