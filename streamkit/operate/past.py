@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import anyio
 import msgspec
+from anyio import sleep
 
 from streamkit.app import App
 from streamkit.archive.chain import Chain
@@ -237,13 +237,13 @@ class PastChanges:
                         f"shard {reader.shard_id}: the archive does not say yet what became of"
                         " trimmed records; run its writer first"
                     )
-                await anyio.sleep(reader.wait)
+                await sleep(reader.wait)
                 continue
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
             elif not reader.ended:
-                await anyio.sleep(_EMPTY_SECONDS)
+                await sleep(_EMPTY_SECONDS)
 
 
 async def _last_before(chain: Chain, since: float) -> str:

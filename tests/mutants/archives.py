@@ -515,4 +515,20 @@ MUTANTS = (
         "a command that waits for the archive's writer ends with a traceback",
         test="tests/unit/test_cli_failures.py::test_an_archive_that_has_not_decided_is_told_without_a_traceback",
     ),
+    Mutant(
+        "reader-stands-at-the-last-record-of-a-link",
+        "archive/long_pages.py",
+        "                position = self.read_to = self._link.last\n",
+        "                position = self._link.last\n",
+        "a replay to the end waits for a position behind records that the archive leaves out",
+        test="tests/unit/archive/test_long_reader.py::test_a_reader_stands_where_the_last_link_leads_also_behind_its_last_record",
+    ),
+    Mutant(
+        "command-looks-for-the-tip-without-a-pause",
+        "operate/past.py",
+        "                await sleep(_EMPTY_SECONDS)\n",
+        "                await sleep(0.0)\n",
+        "a command takes the calls of a shard from the workers that read it",
+        test="tests/simulation/test_past_gaps.py::test_the_tip_of_a_shard_is_looked_for_in_the_calls_that_workers_leave",
+    ),
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.restore_target import TABLE
@@ -120,3 +121,18 @@ def test_what_ended_before_a_moment_is_not_missed_after_it(harness):
         lambda aws: verify_archive(harness.app, aws, moment - 36_000, clock=clock, sample=5)
     )
     assert found.whole
+
+
+def test_the_tip_of_a_shard_is_looked_for_in_the_calls_that_workers_leave(harness, monkeypatch):
+    moment, _ = begun(harness)
+    called, real = [], Aws.get_page
+
+    async def get_page(self, iterator, **more):
+        called.append(harness.world.clock.time())
+        return await real(self, iterator, **more)
+
+    harness.stop()
+    monkeypatch.setattr(Aws, "get_page", get_page)
+    restored(harness, moment, TABLE)
+    assert len(called) >= 10
+    assert len(called) / (called[-1] - called[0]) < 5

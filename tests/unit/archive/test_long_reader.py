@@ -128,3 +128,16 @@ async def test_what_a_writer_has_seen_elsewhere_says_nothing(chain):
     one = reader(chain, ShortStream(end=6, gone=5), Asked(cursor, over=False), position=4)
     assert await loss_of(one) is None
     assert (one.seen, one.apart) == (0, "undecided")
+
+
+@pytest.mark.parametrize("position", [START, 1])
+async def test_a_reader_stands_where_the_last_link_leads_also_behind_its_last_record(
+    chain, position
+):
+    """streamkit's own records are left out of links, and whoever waits for one waits for ever."""
+    await chain.add(chain.link(ORIGIN, at(4)), lines_of(1, 2))
+    one = reader(chain, ShortStream(end=4), Asked(), position=position, decides=False)
+    one.begin_in_archive()
+    assert int((await one.read()).records[-1].position) == int(one.position) == 2
+    assert (await one.read()).records == ()
+    assert int(one.position) == 4
