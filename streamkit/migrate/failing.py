@@ -21,12 +21,16 @@ log = get_logger("streamkit.migrate")
 
 @dataclass(frozen=True)
 class FailedItems:
-    """Where one migration's work writes down items that fail; `writer` is its name in origins."""
+    """Where one migration's work writes down items that fail; `writer` is its name in origins.
+
+    `run` says which run of it this is, and whether forward or back: a waiver covers no other one.
+    """
 
     book: ErrorBook
     clock: Clock
     writer: str
     phase: str = ""
+    run: str = ""
 
     async def note(
         self,
@@ -57,7 +61,7 @@ class FailedItems:
         reason = reason_of(kind, what, self.phase)
         reason = replace(reason, detail=detail or reason.detail)
         at = self.clock.time()
-        tally.waived += await self.book.add(key, reason, at, name=name, shown=shown)
+        tally.waived += await self.book.add(key, reason, at, name=name, shown=shown or self.run)
 
 
 def reason_of(kind: str, what: str | Exception, phase: str) -> Reason:

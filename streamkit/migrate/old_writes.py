@@ -10,14 +10,19 @@ In: changes that the migration's consumer has seen. Out: `OldWriteRate` for each
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
 from streamkit.migrate.commands import migration_of, open_book
 from streamkit.migrate.state import State
+from streamkit.model.conditions import Attr
+from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 
 _HOUR = 3600
@@ -75,8 +80,8 @@ class OldWrites:
         counted, self._counted = self._counted, Counter()
         last, self._last = self._last, {}
         for (run, phase), at in last.items():
+            await self._note_last(f"{run}.{phase}", round(at))
             action = self._store.space.update("old", self._migration, f"{run}.{phase}")
-            action.sets["last"] = {"N": f"{at:.0f}"}
             action.adds |= {
                 f"{_COUNT}{hour}": Decimal(number)
                 for (of, name, hour), number in counted.items()
@@ -84,11 +89,22 @@ class OldWrites:
             }
             await self._store.write(action)
 
+    async def _note_last(self, place: str, at: int) -> None:
+        action = self._store.space.update("old", self._migration, place)
+        action.sets["last"] = {"N": str(at)}
+        action.guards.append((Guard(Attr("last").not_exists() | Attr("last").lt(at)), OURS))
+        with suppress(LeaseLost):  # another process, or another shard, has seen a later write
+            await self._store.write(action)
+
     async def last_before_switch(self, run: int) -> float:
-        """Return when the application last wrote in the old shape; epoch seconds, 0 for never."""
+        """Return when the application last wrote in the old shape; epoch seconds, 0 for never.
+
+        Earlier runs count, too: a run that began anew does not know what was seen before it.
+        """
         if not self._before_switch.get(run):  # once known it does not change
-            rates = [rate for rate in await self.read(run) if rate.phase in _BEFORE_SWITCH]
-            self._before_switch[run] = max((rate.last for rate in rates), default=0.0)
+            rates = [rate for number in range(1, run + 1) for rate in await self.read(number)]
+            before = [rate.last for rate in rates if rate.phase in _BEFORE_SWITCH]
+            self._before_switch[run] = max(before, default=0.0)
         return self._before_switch[run]
 
     async def read(self, run: int) -> list[OldWriteRate]:

@@ -84,7 +84,8 @@ class MigrationWork:
         self.calls = calls
         self._book = book
         self._clock = clock
-        failed = self.failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase)
+        run = f"{state.run} {state.direction}"
+        failed = self.failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase, run)
         back = state.direction == "back" and not migration.is_pairs
         if back and migration.reverse is None:
             raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")

@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "migration-held-back-by-one-that-has-ended",
         "migrate/others.py",
-        'state.run > int(run) or state.phase in ENDED',
+        "state.run > int(run) or state.phase in ENDED",
         "state.run > int(run)",
         "each migration of a table after the first one hardly gets on, because nothing reads on for the first",
         test="tests/simulation/test_migration_lag.py::test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back",

@@ -23,7 +23,11 @@ def without(item: Item) -> Remove[Order]:
     return Remove("label")
 
 
+ASKED = []
+
+
 def failing(item: Item) -> Set[Order]:
+    ASKED.append(item["number"])
     if int(item["number"]) == 1:
         raise KeyError("x")
     return one(item)
@@ -114,4 +118,10 @@ def test_what_is_written_after_a_rollback_stays_as_it_is():
 
 
 def test_what_is_blocked_stays_blocked_until_people_have_decided():
-    assert long_after(app_of(failing), apply("0001"))[0] == "blocked"
+    asked = []
+
+    async def note(_site):
+        asked.append(len(ASKED))
+
+    assert long_after(app_of(failing), apply("0001"), note)[0] == "blocked"
+    assert asked == [len(ASKED)]  # nothing was read again
