@@ -7,6 +7,7 @@ unknown. Every object is read.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -122,11 +123,20 @@ async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> Arch
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
     wanted, heads = await shards_since(archive, parents, since), set(parents.values())
+    lacking = orphans(parents, since)
     for shard in sorted(wanted):
-        parent = parents[shard]
-        if parent is not None and parent not in parents and _created(shard) > since:
-            found.note(archive.chain(shard), "", "", f"its parent {parent} is not archived")
+        if shard in lacking:
+            found.note(archive.chain(shard), "", "", lacking[shard])
         await _check_chain(archive.chain(shard), found, closed=shard in heads)
+    return found
+
+
+def orphans(parents: Mapping[str, str | None], since: float) -> dict[str, str]:
+    """Return the shards whose parents had changes since a moment, and are not known; say so."""
+    found: dict[str, str] = {}
+    for shard, parent in parents.items():
+        if parent is not None and parent not in parents and _created(shard) > since:
+            found[shard] = f"its parent {parent} is not archived"
     return found
 
 

@@ -109,6 +109,7 @@ class PastChanges:
         Raises:
             ConfigurationError: the archive is too far behind the stream.
         """
+        self._require_parent(shard, after)
         chain = self.archive.chain(shard)
         positions = await chain.positions()
         newest, begun = await self._tail(chain, positions, after)
@@ -135,6 +136,12 @@ class PastChanges:
         if not self.allowed:
             raise RetentionLost(f"{text}; --allow-loss goes on without it")
         self.losses.append(text)
+
+    def _require_parent(self, shard: str, since: float) -> None:
+        missing = self._shards.orphans(max(since, self.began)).get(shard)
+        text = f"shard {shard}: {missing}"
+        if missing and text not in self.losses:  # a restore reads a shard twice
+            self._lose(text)
 
     async def _tail(
         self, chain: Chain, positions: list[str], after: float
@@ -177,6 +184,7 @@ class PastChanges:
         """Return the reader of a shard, behind a position, or for all changes since a moment."""
         begin = position
         if position == START:
+            self._require_parent(shard, since)
             begin = await _last_before(self.archive.chain(shard), since)
             if begin == START and await self._shards.ended_before(shard, since):
                 begin = BEYOND

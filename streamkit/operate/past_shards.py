@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.archive.completeness import shards_since
+from streamkit.archive.completeness import orphans, shards_since
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
 from streamkit.progress.activity import task_group
@@ -29,6 +29,7 @@ class PastShards:
     parents: dict[str, str | None] = field(default_factory=dict)
     _streamed: frozenset[str] = frozenset()
     _ended: dict[float, frozenset[str]] = field(default_factory=dict)
+    _orphans: dict[float, dict[str, str]] = field(default_factory=dict)
 
     async def listed(self) -> dict[str, str | None]:
         """Return the parent of every shard, parents before children.
@@ -44,8 +45,15 @@ class PastShards:
                 line.append(str(parent))
             ordered |= dict.fromkeys(reversed(line))
         self._streamed = frozenset(one.id for one in streamed)
+        self._orphans.clear()
         self.parents = {shard: parents[shard] for shard in ordered}
         return self.parents
+
+    def orphans(self, since: float) -> dict[str, str]:
+        """Return the shards whose parents had changes since a moment, and are not known."""
+        if since not in self._orphans:
+            self._orphans[since] = orphans(self.parents, since)
+        return self._orphans[since]
 
     async def is_gone(self, shard: str) -> bool:
         """Return whether the stream has forgotten a shard.

@@ -531,4 +531,12 @@ MUTANTS = (
         "a command takes the calls of a shard from the workers that read it",
         test="tests/simulation/test_past_gaps.py::test_the_tip_of_a_shard_is_looked_for_in_the_calls_that_workers_leave",
     ),
+    Mutant(
+        "restore-overlooks-a-shard-without-lineage",
+        "operate/past.py",
+        "        if missing and text not in self.losses:  # a restore reads a shard twice\n",
+        "        if missing and text in self.losses:\n",
+        "a restore is silently wrong where a whole shard is missing with its lineage",
+        test="tests/simulation/test_past_gaps.py::test_a_shard_that_is_missing_with_its_lineage_is_a_loss",
+    ),
 )
