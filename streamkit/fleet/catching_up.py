@@ -5,13 +5,13 @@ written once an hour, so the stream after it is read; that costs some `GetRecord
 and second. On failure: what the table or the stream refuses.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import anyio
 
 from streamkit.aws import Aws, AwsError
 from streamkit.core.consumer import Consumer
-from streamkit.errors import RetentionLost
+from streamkit.errors import RetentionLost, StreamSilent
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.lag import has_read, listens
@@ -59,21 +59,29 @@ class CatchUp:
         moment = await self._store.time(self._clock) + _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
-        listed = (await list_shards(self._aws, self._stream)).shards
         generation = await newest_generation(self._store)
         founded, pause = generation.founded if generation else 0, _PAUSE_SECONDS
+        listed: Sequence[Shard] | None = None
         past = set[str]()  # what was processed once stays so: these shards are not read again
         while True:
-            cursors = _with_children(await every_cursor(self._store), listed)
+            if listed is None:
+                listed = await self._list()
+            cursors = _with_children(await every_cursor(self._store), listed or ())
             for cursor in cursors:
                 if cursor.name not in past and await self._is_past(cursor, moment, founded):
                     past.add(cursor.name)
-            if cursors and all(cursor.name in past for cursor in cursors):
+            if cursors and listed and all(cursor.name in past for cursor in cursors):
                 return True
             if self._clock.monotonic() >= deadline:
                 return False
             await anyio.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_SECONDS)
+
+    async def _list(self) -> Sequence[Shard] | None:
+        try:
+            return (await list_shards(self._aws, self._stream)).shards
+        except (*AwsError, StreamSilent):
+            return None  # it is asked again
 
     async def _is_past(self, cursor: Cursor, moment: float, founded: float) -> bool:
         try:

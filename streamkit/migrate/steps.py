@@ -239,8 +239,8 @@ async def rollback(
         back = replace(back, digest=migration.digest, first=0, declared=0.0)
         if not migration.is_pairs:
             back = replace(back, phase="capturing", run=state.run + 1, began=said.at)
-        elif state.phase in SWITCHED:
-            back = replace(back, phase="returning")
+        elif state.phase in SWITCHED or migration.reverse is not None:
+            back = replace(back, phase="returning")  # new code may write from `ready` on
         else:
             back = replace(back, phase="dropping")
         return back

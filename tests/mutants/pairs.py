@@ -149,6 +149,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_waivers.py::test_the_last_old_write_does_not_become_older_and_counts_in_a_run_that_began_anew",
     ),
     Mutant(
+        "rolled-back-without-what-is-new",
+        "migrate/steps.py",
+        "        elif state.phase in SWITCHED or migration.reverse is not None:\n",
+        "        elif state.phase in SWITCHED:\n",
+        "what only new code has written is deleted by a rollback from `ready`",
+        test="tests/simulation/test_migration_closing.py::test_a_rollback_from_ready_keeps_what_new_code_has_written",
+    ),
+    Mutant(
         "stubs-unwatched-while-they-go",
         "migrate/phase_pass.py",
         "                        group.start_soon(self._watch, state)\n",

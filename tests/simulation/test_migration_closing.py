@@ -1,6 +1,8 @@
-"""Stubs stay for a day after any write of old code, also while others go already."""
+"""The ends of a move: stubs stay for a day after any write of old code, also while others go
+already; and a rollback keeps what new code has written since `ready`."""
 
 import anyio
+import pytest
 
 from streamkit.migrate import commands, steps
 from streamkit.migrate.limits import Limit
@@ -61,3 +63,30 @@ def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_c
 
     found = play(rekey(), [old(number) for number in range(10)], nothing, then)
     assert found == (10, None)
+
+
+@pytest.mark.parametrize("to", [None, "New"])
+@pytest.mark.parametrize("followed", [False, True])
+def test_a_rollback_from_ready_keeps_what_new_code_has_written(followed, to):
+    async def written(site):
+        await site.put_there(new(77))
+        await site.put_there(new(1).model_copy(update={"status": "PAID"}))
+
+    async def then(site):
+        if followed:
+            async with site.lived_in():
+                await anyio.sleep(60)
+                await written(site)
+                await site.step("rollback")
+                book = await commands.open_book(site.app, site.aws)
+                while (await book.read("0001")).phase != "rolled back":
+                    await anyio.sleep(1)
+        else:
+            await written(site)
+            assert (await site.run("rollback")).phase == "rolled back"
+        paid, back = await site.get(old(1)), await site.get(old(77))
+        return paid["status"]["S"], back is not None, await site.errors()
+
+    items = [old(number) for number in range(10)]
+    found = play(rekey(to=to), items, nothing, then, until="ready")
+    assert found == ("PAID", True, [])

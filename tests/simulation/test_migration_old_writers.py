@@ -127,8 +127,11 @@ class Overlap(Site):
             await anyio.sleep(30)
 
 
-def play(app, items, write, then, *, following=False):
-    """Migrate and switch, let the application write, and go on with `then`; return what it does."""
+def play(app, items, write, then, *, following=False, until="soaking"):
+    """Migrate and switch, let the application write, and go on with `then`; return what it does.
+
+    With `until="ready"` it is not switched.
+    """
 
     async def main():
         world = World.create(3)
@@ -139,7 +142,8 @@ def play(app, items, write, then, *, following=False):
             await site.put(*items)
             await anyio.sleep(900)
             assert (await site.run("apply")).phase == "ready"
-            assert (await site.run("switch")).phase == "soaking"
+            if until == "soaking":
+                assert (await site.run("switch")).phase == "soaking"
             await site.meanwhile(write, following=following)
             return await then(site)
 
