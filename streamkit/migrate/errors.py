@@ -21,6 +21,7 @@ from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
 
+_NAMED = 5
 DECIDED: Final = frozenset({"conflict", "early"})
 """The kinds of errors that end when a person decides for one side, or both sides agree."""
 
@@ -203,6 +204,19 @@ class ErrorBook:
     async def time(self, clock: Clock) -> float:
         """Return the table's time, as `CursorStore.time` does."""
         return await self._store.time(clock)
+
+    async def not_right(self) -> str | None:
+        """Return which items are not right, and what people do about it; None if all are."""
+        found = await self.open()
+        if not found:
+            return None
+        some = ", ".join(error.id for error in found[:_NAMED])
+        items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
+        return (
+            f"{items} not right ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit"
+            f" migrate errors list APP {self.migration}` shows them: mend each and `errors retry`,"
+            " or decide with `errors retry ITEM --take old` or `--take new`"
+        )
 
     # -- writes at old keys --------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from streamkit.migrate.errors import DECIDED, ErrorBook, ItemError
 from streamkit.migrate.limits import Share, UnitLimits
 from streamkit.migrate.opening import Opened, open_migration
 from streamkit.migrate.rate import Rate
+from streamkit.migrate.refusals import require_latest
 from streamkit.migrate.settlement import Take
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally
@@ -56,10 +57,12 @@ async def retry_errors(
     `take` a person decides for the old or the new side of these items, as they were shown last.
 
     Raises:
-        ConfigurationError: an item was written since it was shown.
+        ConfigurationError: an item was written since it was shown, or a later migration of the same
+            items was begun.
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
+        await require_latest(app, opened.book, work.migration)
         tried = chosen(await opened.errors.all(), names, kind)
         return await _retry(work, opened.errors, tried, take)
 

@@ -13,7 +13,6 @@ from streamkit.progress.clock import Clock
 
 QUIET_SECONDS = 24 * 3600.0
 """Seconds since the last write at an old key before deleting old items: longer than any deploy."""
-_NAMED = 5
 
 
 async def objection(
@@ -29,17 +28,9 @@ async def objection(
             only what it wrote after that counts.
     """
     number = errors.migration
-    if (said := await broken_word(errors, state)) is not None:
+    said = await broken_word(errors, state) or await errors.not_right()
+    if said is not None:
         return said
-    found = await errors.open()
-    if found:
-        some = ", ".join(error.id for error in found[:_NAMED])
-        items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
-        return (
-            f"{items} not right ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit"
-            f" migrate errors list APP {number}` shows them: mend each and `errors retry`, or"
-            " decide with `errors retry ITEM --take old` or `--take new`"
-        )
     last = await last_write(errors, counted, clock, state.run)
     if last is not None and last[1] >= state.declared:
         name, at, now = last

@@ -13,7 +13,6 @@ from streamkit.migrate.state_book import StateBook
 
 SEGMENTS_MOST = 1_000_000
 """Segments into which DynamoDB cuts a scan at most."""
-_NAMED = 5
 
 
 async def require_latest(app: App, book: StateBook, migration: Migration) -> None:
@@ -39,16 +38,9 @@ async def require_no_error(book: StateBook, migration: Migration) -> None:
     Raises:
         ConfigurationError: there are such items.
     """
-    found = await ErrorBook(book.store, migration.id).open()
-    if found:
-        some = ", ".join(error.id for error in found[:_NAMED])
-        items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
-        raise ConfigurationError(
-            f"migration {migration.id}: {items} not right"
-            f" ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit migrate errors list APP"
-            f" {migration.id}` shows them: mend each and `errors retry`, or decide with `errors"
-            " retry ITEM --take old` or `--take new`; then `switch`"
-        )
+    said = await ErrorBook(book.store, migration.id).not_right()
+    if said is not None:
+        raise ConfigurationError(f"migration {migration.id}: {said}; then `switch`")
 
 
 def require_segments(segments: int | None) -> None:

@@ -125,6 +125,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_old_writers.py::test_a_decision_is_about_what_was_shown_and_about_nothing_that_is_written_later",
     ),
     Mutant(
+        "retried-below-a-later-one",
+        "migrate/mending.py",
+        "        await require_latest(app, opened.book, work.migration)\n",
+        "",
+        "a retry for an earlier migration undoes what a later one wrote",
+        test="tests/unit/migrate/test_migration_refusals.py::test_a_repair_for_an_earlier_migration_is_refused_once_a_later_one_was_begun",
+    ),
+    Mutant(
         "waived-for-ever",
         "migrate/failing.py",
         "shown=shown or self.run",

@@ -9,6 +9,7 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
 from streamkit.migrate.limits import Limit
+from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.slices import run_slice
 from streamkit.migrate.verifying import verify_migration
@@ -52,6 +53,8 @@ def test_a_repair_for_an_earlier_migration_is_refused_once_a_later_one_was_begun
         await site.apply("0002")
         with pytest.raises(ConfigurationError, match=r"undo.*0002 \(done\).*repair for the later"):
             await verified(site, "0001", repair=True)
+        with pytest.raises(ConfigurationError, match="undo"):
+            await retry_errors(site.app, site.aws, "0001", clock=site.world.clock)
         assert not (await verified(site, "0001")).ok  # a look is free
         assert (await verified(site, "0002", repair=True)).ok
         return labels(site)
