@@ -7,7 +7,7 @@ table itself.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -205,9 +205,12 @@ class ErrorBook:
         """Return the table's time, as `CursorStore.time` does."""
         return await self._store.time(clock)
 
-    async def not_right(self) -> str | None:
-        """Return which items are not right, and what people do about it; None if all are."""
-        found = await self.open()
+    async def not_right(self, kinds: Collection[str] | None = None) -> str | None:
+        """Return which items are not right, and what people do about it; None if all are.
+
+        Of some `kinds` it returns those alone.
+        """
+        found = [error for error in await self.open() if kinds is None or error.kind in kinds]
         if not found:
             return None
         some = ", ".join(error.id for error in found[:_NAMED])

@@ -7,7 +7,7 @@ In: a migration, and the states and errors in the table. Out: nothing. On failur
 from streamkit.app import App
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.errors import DECIDED, ErrorBook
 from streamkit.migrate.order import order_of
 from streamkit.migrate.state_book import StateBook
 
@@ -32,13 +32,15 @@ async def require_latest(app: App, book: StateBook, migration: Migration) -> Non
         ) from None
 
 
-async def require_no_error(book: StateBook, migration: Migration) -> None:
-    """Refuse to switch while items are not right: the switch would stop in its middle.
+async def require_decided(book: StateBook, migration: Migration) -> None:
+    """Refuse to switch while people have to decide about items: it would stop in its middle.
+
+    Other errors may go when the items are looked at again, which the switch does.
 
     Raises:
         ConfigurationError: there are such items.
     """
-    said = await ErrorBook(book.store, migration.id).not_right()
+    said = await ErrorBook(book.store, migration.id).not_right(DECIDED)
     if said is not None:
         raise ConfigurationError(f"migration {migration.id}: {said}; then `switch`")
 

@@ -28,7 +28,7 @@ from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.refusals import require_no_error
+from streamkit.migrate.refusals import require_decided
 from streamkit.migrate.releases import require_this_release
 from streamkit.migrate.state import SWITCHED, Phase, State
 from streamkit.migrate.state_book import StateBook
@@ -147,7 +147,7 @@ async def switch(
     if (await book.read(migration.id)).phase == "ready":
         if anyway is None:
             await _require_indexes(app, aws, migration)
-        await require_no_error(book, migration)
+        await require_decided(book, migration)
         await require_this_release(app, aws, anyway)
     return await _go(book, migration, "ready", "switching", {"switched": entry.at}, entry)
 

@@ -737,10 +737,10 @@ MUTANTS = (
     Mutant(
         "switched-with-a-conflict",
         "migrate/steps.py",
-        "        await require_no_error(book, migration)\n",
+        "        await require_decided(book, migration)\n",
         "",
         "a switch stops in its middle at an item that was not right before it",
-        test="tests/unit/migrate/test_migration_refusals.py::test_a_switch_is_refused_by_name_while_an_item_is_not_right",
+        test="tests/unit/migrate/test_migration_refusals.py::test_a_switch_is_refused_by_name_while_people_have_to_decide_about_an_item",
     ),
     Mutant(
         "limits-of-the-last-run",

@@ -129,7 +129,7 @@ def test_a_small_sample_takes_no_more_segments_than_the_database_reads(share):
 # -- what moves ------------------------------------------------------------------------------------
 
 
-def test_a_switch_is_refused_by_name_while_an_item_is_not_right():
+def test_a_switch_is_refused_by_name_while_people_have_to_decide_about_an_item():
     app = rekey()
 
     async def main():
