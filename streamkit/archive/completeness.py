@@ -127,7 +127,7 @@ async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> Arch
     for shard in sorted(wanted):
         if shard in lacking:
             found.note(archive.chain(shard), "", "", lacking[shard])
-        await _check_chain(archive.chain(shard), found, closed=shard in heads)
+        await check_chain(archive.chain(shard), found, closed=shard in heads)
     return found
 
 
@@ -161,7 +161,7 @@ async def shards_since(
     return wanted
 
 
-async def _check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> None:
+async def check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> None:
     """Read a chain; one is `closed` whose shard has children: they are recorded after its end."""
     ends, kind = ORIGIN, ""
     async for step in walk(chain, await chain.positions()):

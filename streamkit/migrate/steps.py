@@ -136,7 +136,7 @@ async def switch(
     indexes of its entities that are still being created.
 
     Raises:
-        ConfigurationError: it is not `ready`, it moves nothing, items are not right, another
+        ConfigurationError: it is not `ready`, it moves nothing, people have to decide, another
             release runs, or an index cannot be read yet.
     """
     migration = migration_of(app, number)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.completeness import ArchiveCheck, _check_chain
+from streamkit.archive.completeness import ArchiveCheck, check_chain
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
 from streamkit.changes import ItemKey
@@ -46,5 +46,5 @@ class ItemHistory:
 async def _gaps_of_ended(chain: Chain) -> int:
     """Return how many gaps a verification finds in the chain of a shard that has ended."""
     found = ArchiveCheck(chain.stream, "")
-    await _check_chain(chain, found, closed=True)
+    await check_chain(chain, found, closed=True)
     return len(found.gaps)
