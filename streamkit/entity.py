@@ -20,10 +20,11 @@ from pydantic import ConfigDict
 from pydantic.fields import FieldInfo
 
 from streamkit.errors import DeclarationError
-from streamkit.model.codec import AttributeValue, encode, is_short
+from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.item_as_read import ItemAsRead, stored_key
+from streamkit.model.item_writer import item_writer
 from streamkit.model.keys import Index, Key, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.queries import Query, built_query
@@ -174,7 +175,9 @@ class Entity(ItemAsRead):
         Raises:
             ValueError: a value cannot be stored, or a field and a key claim one attribute.
         """
-        entity = type(self)
+        entity, as_read = type(self), stored_key(self)
+        if as_read is None and (write := item_writer(entity, schema)) is not None:
+            return write(self)
         spec, stored = spec_of(entity), None
         if entity.__pydantic_decorators__.computed_fields:
             stored = entity.model_fields.keys() | (self.model_extra or ())
@@ -182,14 +185,9 @@ class Entity(ItemAsRead):
         # `model_dump` calls this too, but takes twice as long in all.
         dumped = self.__pydantic_serializer__.to_python(self, by_alias=True, include=stored)
         for name, value in dumped.items():
-            kind = type(value)  # the commonest types come first
-            if kind is str:
-                item[name] = {"S": value}
-            elif kind is int and is_short(value):
-                item[name] = {"N": str(value)}
-            elif not _is_absent(value):
+            if not _is_absent(value):
                 item[name] = encode(value, f"{entity.__name__}.{name}")
-        pk, sk, *_ = stored_key(self) or built_key(self)
+        pk, sk, *_ = as_read or built_key(self)
         written = wire_key(schema, entity, pk, sk)
         for index in spec.indexes.values():
             written |= index.attributes(self, schema)

@@ -42,10 +42,46 @@ MUTANTS = (
     Mutant(
         "put-rebuilds-the-key",
         "entity.py",
-        "pk, sk, *_ = stored_key(self) or built_key(self)",
+        "pk, sk, *_ = as_read or built_key(self)",
         "pk, sk, *_ = built_key(self)",
         "a changed item that is put whole stands beside the one that was read",
         test="tests/simulation/test_keys_as_read.py::test_the_item_that_was_read_is_the_one_that_is_written",
+    ),
+    Mutant(
+        "writer-rebuilds-the-key",
+        "entity.py",
+        "        if as_read is None and (write := item_writer(entity, schema)) is not None:\n",
+        "        if (write := item_writer(entity, schema)) is not None:\n",
+        "a changed item of scalars that is put whole stands beside the one that was read",
+        test="tests/unit/test_item_writer.py::"
+        "test_an_item_that_was_read_is_stored_under_the_key_that_it_was_read_with",
+    ),
+    Mutant(
+        "writer-drops-serializers",
+        "model/item_writer.py",
+        '    if "serialization" in schema:\n        return None\n',
+        "",
+        "an annotation's serializer is not asked, and the raw value is stored",
+        test="tests/unit/test_item_writer.py::"
+        "test_what_pydantic_has_to_dump_and_what_a_key_shares_goes_the_general_way",
+    ),
+    Mutant(
+        "writer-stores-long-numbers",
+        "model/item_writer.py",
+        "type(v{n}) is int and is_short(v{n})",
+        "type(v{n}) is int",
+        "a number of more than 38 digits is sent, and DynamoDB refuses the transaction",
+        test="tests/unit/test_item_writer.py::"
+        "test_values_that_were_never_validated_are_stored_or_refused_alike",
+    ),
+    Mutant(
+        "writer-builds-empty-keys",
+        "model/item_writer.py",
+        "if type(v{n}) is str and v{n} else",
+        "if type(v{n}) is str else",
+        "an item with an empty field in its key is written under the prefix alone",
+        test="tests/unit/test_item_writer.py::"
+        "test_values_that_were_never_validated_are_stored_or_refused_alike",
     ),
     Mutant(
         "stream-forgets-the-key",
