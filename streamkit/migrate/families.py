@@ -94,6 +94,8 @@ class Families:
             places |= self.shapes.targets(old).keys()
         for item in filter(None, old.values()):
             places |= await self._collected(item)
+        if transform.target.name == transform.schema.name:
+            places -= old.keys()  # old code's item may look like a new one: its key fits both
         there: dict[str, WireItem | None] = {}
         for place in sorted(places):
             there[place] = await self.calls.get(transform.target.name, place_of(place))

@@ -428,4 +428,12 @@ MUTANTS = (
         "of two attributes of one name, which no entity knows, one is lost",
         test="tests/simulation/test_migration_merges.py::test_what_no_entity_knows_comes_along_and_goes_back_and_two_of_one_name_are_an_error",
     ),
+    Mutant(
+        "old-item-taken-for-a-new-one",
+        "migrate/families.py",
+        "            places -= old.keys()",
+        "            places -= set()",
+        "what old code puts is an error, because the keys of both shapes look alike",
+        test="tests/simulation/test_migration_old_writers.py::test_an_old_item_whose_key_looks_like_a_new_one_is_the_old_side_of_its_family_alone",
+    ),
 )

@@ -27,7 +27,13 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
 from tests.simulation.migrating import OldOrder, Order, Profile, Stats
-from tests.simulation.test_migration_adversary import turned, visited, work_of
+from tests.simulation.test_migration_adversary import (
+    Padded,
+    alike,
+    turned,
+    visited,
+    work_of,
+)
 from tests.simulation.test_migration_freezes import Site
 from tests.simulation.test_migration_rows import run, site_of
 
@@ -648,3 +654,23 @@ def test_a_process_that_stood_still_makes_no_pair_once_its_phase_is_over(phase, 
     made, after = run(main)
     assert made is None
     assert (after is not None) == (then == {"phase": "contracting"})
+
+
+SHORT = [Padded(user="ann", number=f"{number}") for number in (7, 8)]
+
+
+async def put_anew_and_inserted(site):
+    await site.put(SHORT[0].model_copy(update={"status": "PAID"}), SHORT[1])
+
+
+@pytest.mark.parametrize("until", ["ready", "soaking"])
+def test_an_old_item_whose_key_looks_like_a_new_one_is_the_old_side_of_its_family_alone(until):
+    async def then(site):
+        found = await list_errors(site.app, site.aws, "0001")
+        there = {i["SK"]["S"]: i["status"]["S"] for i in site.left()}
+        return [error.kind for error in found], there
+
+    writes = put_anew_and_inserted
+    errors, there = play(alike(), SHORT[:1], writes, then, following=True, until=until)
+    both = {"ORDER#7": "PAID", "ORDER#8": "NEW"}
+    assert (errors, there) == ([], both | {"ORDER#000007": "PAID", "ORDER#000008": "NEW"})
