@@ -76,10 +76,21 @@ class LiveWork:
         if moves:
             gone = work.state.at_once or not work.families.shapes.says(item, new=False)
             stub = new is None and gone
-            return (work.side(new) or work.side(old)) != "new" and not stub
+            side = work.side(new) or work.side(old) or ("new" if self._stays(item) else "")
+            return side != "new" and not stub
         try:
             return work.transform.of(plain(item)).changes_item
         except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
+            return False
+
+    def _stays(self, item: Item) -> bool:
+        """Return whether the migration leaves an item where it is, as new code has put it."""
+        work = self.work
+        if work.migration.mode != "rekey" or not work.is_target(item):
+            return False
+        try:
+            return not work.transform.of(plain(item)).targets
+        except Exception:  # noqa: BLE001 - then it cannot be told, and may be old code's
             return False
 
     def _by_us(self, old: Item | None, new: Item) -> bool:

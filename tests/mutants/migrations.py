@@ -305,9 +305,17 @@ MUTANTS = (
     Mutant(
         "copies-taken-for-old-writes",
         "migrate/live.py",
-        '            return (work.side(new) or work.side(old)) != "new" and not stub\n',
-        "            return not stub\n",
+        '            side = work.side(new) or work.side(old) or ("new" if',
+        '            side = "" or ("new" if',
         "what new code writes looks as if old code did, where keys have one shape",
+        test="tests/unit/migrate/test_migration_old_writes.py::test_writes_at_new_keys_of_the_same_shape_are_not_old_ones",
+    ),
+    Mutant(
+        "puts-taken-for-old-writes",
+        "migrate/live.py",
+        '("new" if self._stays(item) else "")',
+        '""',
+        "what new code puts looks as if old code did, where keys have one shape",
         test="tests/unit/migrate/test_migration_old_writes.py::test_writes_at_new_keys_of_the_same_shape_are_not_old_ones",
     ),
     Mutant(

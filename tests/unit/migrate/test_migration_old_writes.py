@@ -121,18 +121,20 @@ def test_writes_at_new_keys_of_the_same_shape_are_not_old_ones():
         await anyio.sleep(1200)
         await site.begin("0001")
 
-        async def update(number):
+        async def update(number, label="S"):
             await site.aws.dynamodb.update_item(
                 TableName="Shop",
                 Key={"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}},
                 UpdateExpression="SET label = :yes",
-                ExpressionAttributeValues={":yes": {"S": "written"}},
+                ExpressionAttributeValues={":yes": {label: "1"}},
             )
 
         async def act():
             await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
             await anyio.sleep(60)
             await update(1001)  # new code
+            await update(1000, "N")  # new code, in a form that only the stamp tells
+            await put(site, 1003)  # new code, which takes the stamp away
             await update(2)  # old code
 
         return await while_it_runs(site, act)
