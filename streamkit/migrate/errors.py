@@ -7,19 +7,22 @@ table itself.
 """
 
 import hashlib
+import random
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, Wire
+from streamkit.progress.actions import OURS, GuardSource, Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
+from streamkit.progress.transaction import transact
 
 _NAMED = 5
 DECIDED: Final = frozenset({"conflict", "early"})
@@ -59,7 +62,7 @@ class ItemError(Reason):
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
     is written later. `since` is when the item first failed, `at` when it did last; the
-    reason is that of the last failure.
+    reason is that of the last failure. `notes` is how often it was written down.
     """
 
     id: str
@@ -68,6 +71,7 @@ class ItemError(Reason):
     waived: str = ""
     shown: str = ""
     since: float = 0.0
+    notes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without the key and the message of the exception."""
@@ -147,7 +151,6 @@ class ErrorBook:
             shown: a digest of what a person would decide about.
         """
         name = name or error_id(key)
-        await self._list(name)
         action = self.space.update("error", self._migration, name)
         action.sets |= {
             "name": {"S": name},
@@ -160,19 +163,30 @@ class ErrorBook:
             "at": {"N": f"{at:.0f}"},
             "shown": {"S": shown},
         }
+        action.adds["notes"] = Decimal(1)
         found = await self._store.write(action)
         if "since" not in found:
+            # A record with it is listed: `remove` takes both away at once.
+            await self._list(name)
             first = self.space.update("error", self._migration, name)
             first.sets["since"] = action.sets["at"]
-            await self._store.write(first)
+            first.guards.append(_as_read(_read(found)))
+            with suppress(LeaseLost):  # it was removed, or another process has noted the item, too
+                await self._store.write(first)
         return bool(_read(found).waived)
 
-    async def remove(self, name: str) -> None:
-        """Delete a record, by its name, because its item is right now."""
-        await self._store.write(self.space.delete("error", self._migration, name))
-        action = self.space.update("errors", self._migration, self._directory(name))
-        action.subtractions["names"] = {"SS": [name]}
-        await self._store.write(action)
+    async def remove(self, error: ItemError) -> bool:
+        """Delete a record as it was read, because its item is right now; return whether it is gone.
+
+        One that another process has written since stays: it says something newer.
+        """
+        record = self.space.delete("error", self._migration, error.id)
+        record.guards.append(_as_read(error))
+        action = self.space.update("errors", self._migration, self._directory(error.id))
+        action.subtractions["names"] = {"SS": [error.id]}
+        schemas = {self.space.schema.name: self.space.schema}
+        sent = await transact(self._store.dynamodb, schemas, [record, action], random.Random())
+        return sent is None or await self.get(error.id) is None
 
     async def waive(self, name: str, reason: str) -> bool:
         """Waive an item as it is shown now; return whether there is such a record."""
@@ -250,6 +264,13 @@ class ErrorBook:
         await self._store.write(action)
 
 
+def _as_read(error: ItemError) -> tuple[Guard, GuardSource]:
+    """Return the condition that a record is as it was read, whoever waived it since."""
+    notes, at = Attr("notes"), Attr("at").eq(round(error.at))
+    counted = notes.eq(error.notes) if error.notes else notes.not_exists()
+    return Guard(counted & at), OURS
+
+
 def _read(item: Mapping[str, Any]) -> ItemError:
     shown, decided = (item.get(name, {"S": ""})["S"] for name in ("shown", "decided"))
     return ItemError(
@@ -261,5 +282,6 @@ def _read(item: Mapping[str, Any]) -> ItemError:
         waived=item.get("waived", {"S": ""})["S"] if shown == decided else "",
         shown=shown,
         since=float(item.get("since", item["at"])["N"]),
+        notes=int(item.get("notes", {"N": "0"})["N"]),
         **{name: item.get(name, {"S": ""})["S"] for name in ("phase", "detail", "place")},
     )

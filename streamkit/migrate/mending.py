@@ -93,8 +93,7 @@ async def _retry(
         for error, stayed in zip(doubtful, stays, strict=True):
             if not stayed:
                 right.remove(error)
-    for error in right:
-        await errors.remove(error.id)
+    right = [error for error in right if await errors.remove(error)]
     return len(right), len(tried) - len(right)
 
 

@@ -101,9 +101,10 @@ class Settling:
         if one.kind == "orphan":
             return None if await self._drop(found) else one
         await self.work.retry(found.key, Tally())
+        noted = await self.opened.errors.get(found.id)
         still = await self._look(found.key)
-        if still is None:
-            await self.opened.errors.remove(found.id)
+        if still is None and noted is not None:
+            await self.opened.errors.remove(noted)
         return still
 
     async def _drop(self, orphan: ItemDifference) -> bool:

@@ -222,7 +222,7 @@ class MigrationWork:
             tally = Tally()
             await self.retry(error.key, tally)
             if not tally.errors:
-                await self._book.remove(error.id)
+                await self._book.remove(error)
         return len(await self._book.open())
 
     async def retry(self, key: Item, tally: Tally) -> None:

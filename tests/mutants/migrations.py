@@ -782,4 +782,20 @@ MUTANTS = (
         "a supervisor is told at each start that items failed, because a contract was refused once",
         test="tests/unit/migrate/test_migration_slices.py::test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_later",
     ),
+    Mutant(
+        "newer-error-removed",
+        "migrate/errors.py",
+        "        record.guards.append(_as_read(error))\n",
+        "",
+        "an error that another process has just noted goes with the one before, and nobody sees it",
+        test="tests/unit/migrate/test_error_book.py::test_a_note_of_the_same_second_is_not_removed_with_the_one_before",
+    ),
+    Mutant(
+        "time-of-an-error-that-is-gone",
+        "migrate/errors.py",
+        "            first.guards.append(_as_read(_read(found)))\n",
+        "",
+        "of an error that was removed a rest is left, and the next one of its item is not listed",
+        test="tests/unit/migrate/test_error_book.py::test_a_removal_that_comes_between_a_note_and_its_first_time_leaves_nothing_behind",
+    ),
 )
