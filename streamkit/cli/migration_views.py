@@ -280,21 +280,20 @@ def describe_verified(found: Verified) -> None:
         say(f"{found.repaired} items were repaired")
     if found.ok:
         say("every item is as it should be")
+    elif found.later:
+        say(f"what differs may be the work of migration {found.later}, which came later: verify it")
 
 
 # -- numbers ---------------------------------------------------------------------------------------
 
 
 def _count(one: SampleEstimate) -> str:
-    error = f" ±{one.error:,.0f}" if one.error else ""
-    return f"{one.value:,.0f}{error}"
+    return f"{one.value:,.0f}" + (f" ±{one.error:,.0f}" if one.error else "")
 
 
 def _share(one: SampleEstimate) -> str:
-    error = f" ±{one.error:.1%}" if one.error else ""
-    return f"{one.value:.1%}{error}"
+    return f"{one.value:.1%}" + (f" ±{one.error:.1%}" if one.error else "")
 
 
 def _money(one: SampleEstimate) -> str:
-    error = f" ±{one.error:,.2f}" if one.error >= 0.005 else ""
-    return f"{one.value:,.2f}{error}"
+    return f"{one.value:,.2f}" + (f" ±{one.error:,.2f}" if one.error >= 0.005 else "")

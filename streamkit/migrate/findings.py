@@ -29,7 +29,8 @@ class Verified:
     person has accepted it. `repaired` are right now. `orphans` says whether all copies without a
     source were looked for; None where nothing is copied. `beyond` counts further items that
     differed when they were read, and were not looked at again. `missing` of those
-    `looked_at` were chosen by their keys, and are not there.
+    `looked_at` were chosen by their keys, and are not there. `later` is the last migration of the
+    same items that was begun after it, empty if there is none: what it did differs, too.
     """
 
     migration: str
@@ -44,6 +45,7 @@ class Verified:
     orphans: bool | None
     beyond: int = 0
     missing: int = 0
+    later: str = ""
 
     @property
     def ok(self) -> bool:

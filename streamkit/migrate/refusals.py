@@ -32,6 +32,14 @@ async def require_latest(app: App, book: StateBook, migration: Migration) -> Non
         ) from None
 
 
+async def later_than(app: App, book: StateBook, migration: Migration) -> str:
+    """Return the last migration that was begun and builds on this one; empty if there is none."""
+    order = order_of(app)
+    states = await book.read_all(order.beside(migration))
+    begun = order.begun_on(migration, [*states.values()])
+    return begun[-1].id if begun else ""
+
+
 async def require_decided(book: StateBook, migration: Migration) -> None:
     """Refuse to switch while people have to decide about items: it would stop in its middle.
 

@@ -59,4 +59,12 @@ MUTANTS = (
         "every verification leaves its segments, and all that they have found",
         test="tests/simulation/test_shared_verification.py::test_a_long_report_is_read_as_it_was_written_and_deleted_with_the_next",
     ),
+    Mutant(
+        "earlier-verified-in-silence",
+        "migrate/refusals.py",
+        '    return begun[-1].id if begun else ""\n',
+        '    return ""\n',
+        "what a later migration did looks as if the earlier one had failed",
+        test="tests/unit/migrate/test_migration_refusals.py::test_a_verification_says_which_later_migration_may_have_made_what_differs",
+    ),
 )

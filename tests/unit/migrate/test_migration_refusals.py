@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from streamkit import App, Item, Remove, Set
+from streamkit.cli.migration_views import describe_verified
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -60,6 +61,20 @@ def test_a_repair_for_an_earlier_migration_is_refused_once_a_later_one_was_begun
         return labels(site)
 
     assert at_table(test, shop()) == ["#0", "#1", "#2"]
+
+
+def test_a_verification_says_which_later_migration_may_have_made_what_differs(capsys):
+    async def test(site):
+        await site.apply("0001")
+        assert (await verified(site, "0001")).later == ""
+        await site.apply("0002")
+        return [await verified(site, number) for number in ("0001", "0002")]
+
+    earlier, later = at_table(test, shop())
+    assert [(one.ok, one.later) for one in (earlier, later)] == [(False, "0002"), (True, "")]
+    assert earlier.to_dict()["later"] == "0002"
+    describe_verified(earlier)
+    assert "may be the work of migration 0002" in capsys.readouterr().out
 
 
 def test_a_repair_is_not_refused_for_a_migration_of_other_items():
