@@ -132,13 +132,17 @@ class Passing:
 
     async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
         """Visit the items of a page, some at once, and add up."""
-        work = self.work
-        blind, left = self._is_blind, iter(self._shuffled(items))
+        work, left = self.work, iter(self._shuffled(items))
+        # Failures only show in whole items: they are read, where people want to know of failures.
+        reads = self._is_blind and self.present().max_errors > 0
+        blind = self._is_blind and not reads
 
         async def some() -> None:
-            for item in left:
-                own = Tally()
-                if blind and work.transform.matches(item):
+            for shown in left:
+                own, item = Tally(), shown if not reads else await self._whole(shown)
+                if item is None:
+                    own.gone += 1
+                elif blind and work.transform.matches(item):
                     await work.touch(item, own, blind=True)
                 elif not blind and not await self._fails(item, own):
                     await work.visit(item, own)
@@ -147,6 +151,10 @@ class Passing:
         async with task_group() as group:
             for _ in range(min(self.pace.items, len(items))):
                 group.start_soon(some)
+
+    async def _whole(self, shown: dict[str, Any]) -> dict[str, Any] | None:
+        """Return an item of which an index has shown the key; None if it is gone."""
+        return await self.work.calls.get(self.work.table.name, self.work.schema.key_of(shown))
 
     async def _fails(self, item: dict[str, Any], tally: Tally) -> bool:
         """Write down an item of a touch for which the function fails; it is not touched then.

@@ -798,4 +798,12 @@ MUTANTS = (
         "of an error that was removed a rest is left, and the next one of its item is not listed",
         test="tests/unit/migrate/test_error_book.py::test_a_removal_that_comes_between_a_note_and_its_first_time_leaves_nothing_behind",
     ),
+    Mutant(
+        "failures-of-an-index-uncounted",
+        "migrate/passing.py",
+        "        reads = self._is_blind and self.present().max_errors > 0\n",
+        "        reads = False\n",
+        "a bad release touches all items of an index, although people have limited the failures",
+        test="tests/unit/migrate/test_migration_indexes.py::test_failures_count_in_the_scan_of_an_index_where_people_limit_them",
+    ),
 )

@@ -15,11 +15,13 @@ from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, releases, steps
+from streamkit.migrate.limits import Limit
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
+from streamkit.migrate.work import TOUCH
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
@@ -87,8 +89,9 @@ class Site:
             rng=random.Random(1),
         )
 
-    async def begin(self):
-        await commands.begin(self.app, self.aws, self.migration, segments=2, clock=self.world.clock)
+    async def begin(self, limit=None):
+        options = {"segments": 2, "limit": limit, "clock": self.world.clock}
+        await commands.begin(self.app, self.aws, self.migration, **options)
         return Runner(
             self.app, self.aws, self.migration, SELDOM, self.world.clock, random.Random(1)
         )
@@ -238,6 +241,37 @@ def test_a_plan_says_that_the_scan_of_an_index_waits():
     assert [one.text for one in quiet.problems if one.kind == "index"] == []
     texts = [one.text for one in plan.problems if one.kind == "index"]
     assert texts == ["ByRound is being created: the scan waits until it can be read"]
+
+
+# -- items of an index that fail -------------------------------------------------------------------
+
+
+def fails(match: str) -> Set[Match]:
+    raise ValueError(match)
+
+
+@pytest.mark.parametrize(("most", "touched"), [(2.0, 0), (0.0, 10)])
+def test_failures_count_in_the_scan_of_an_index_where_people_limit_them(most, touched):
+    async def do(site):
+        await anyio.sleep(1200)  # or the stream brings the items before the scan does
+        runner = await site.begin(Limit(max_errors=most))
+        state = await runner.run()
+        items = site.world.items("Matches")
+        return state.note, sum(TOUCH in item for item in items)
+
+    note, found = at_site(do, fails, mode="touch", index=Match.by_round)
+    assert ("more than --max-errors allows" in note, found) == (most > 0, touched)
+
+
+def test_an_index_whose_items_do_not_fail_is_touched_as_without_a_limit():
+    async def do(site):
+        runner = await site.begin(Limit(max_errors=2))
+        return (await runner.run()).phase, site.world.items("Matches")
+
+    phase, items = at_site(do, mode="touch", index=Match.by_round)
+    matches = [item for item in items if item["PK"]["S"].startswith("MATCH")]
+    assert (phase, len(matches)) == ("done", 10)
+    assert all("tournament_region" in item for item in matches)
 
 
 # -- indexes that need no migration ----------------------------------------------------------------
