@@ -115,7 +115,7 @@ class ProgressReader:
         waived = sum(bool(error.waived) for error in errors)
         workers = await self._workers(state, wait=lag)
         reports = await ReportBook(book.store, migration).all()
-        reports = fresh(reports, self._clock.time(), workers)
+        reports = fresh(reports, await book.store.time(self._clock), workers)
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )

@@ -2,7 +2,8 @@
 
 Every few seconds a process writes one item: what it uses a second, why it waits, and the recent
 tallies of the pass as it saw them, by its own clock. A list of the processes is stored beside. The
-report of a killed process is recognised by its age, and the next process that joins deletes it.
+report of a killed process is recognised by its age, and the next process that joins deletes it. The
+age is by AWS's clock: by those of two processes, a live one would look dead or a dead one alive.
 
 In: a `Runner`. Out: items, and `Report` for their readers. On failure: an error of the table
 ends the reports, not the migration.
@@ -27,7 +28,7 @@ log = get_logger("streamkit.migrate")
 REPORT_SECONDS = 10.0
 """Seconds between two reports; each costs a write and a few reads."""
 STALE_SECONDS = 60.0
-"""Seconds without a report after which a process does not count, by any clock."""
+"""Seconds without a report after which a process does not count, by the table's clock."""
 _LOOKS = 13
 
 
@@ -45,8 +46,9 @@ class Look:
 class Report:
     """The report of one process: units a second, `writes` by index ("" is the table).
 
-    `reason` says why it waits. `looks` are of the pass `of`, oldest first. `worker` is the name
-    under which it captures changes, empty while it does not.
+    `at` is the table's time, in epoch seconds. `reason` says why it waits. `looks` are of the pass
+    `of`, oldest first. `worker` is the name under which it captures changes, empty while it does
+    not.
     """
 
     name: str
@@ -135,7 +137,7 @@ class Reporter:
             await anyio.sleep(0.05)
         book = ReportBook(runner.book.store, runner.migration.id)
         try:
-            await book.join(runner.owner, runner.clock.time())
+            await book.join(runner.owner, await runner.book.store.time(runner.clock))
             while True:
                 await book.write(await self._report())
                 await runner.opened.old_writes.flush()
@@ -165,7 +167,8 @@ class Reporter:
             self._looks.append(Look(now, tally.scanned, tally.changed, tally.conflicts))
         looks = tuple(self._looks)
         worker, reason = runner.capture.worker, runner.rate.reason
-        return Report(runner.owner, now, self._of, reads, writes, reason, looks, worker)
+        at = await runner.book.store.time(runner.clock)
+        return Report(runner.owner, at, self._of, reads, writes, reason, looks, worker)
 
     def _speeds(self, now: float) -> tuple[float, dict[str, float]]:
         """Return the units a second since the last report."""
@@ -183,7 +186,7 @@ def fresh(reports: Sequence[Report], now: float, workers: Collection[str]) -> li
 
     Args:
         reports: reports of all processes, also of those that were killed.
-        now: epoch seconds.
+        now: epoch seconds, by the table's clock.
         workers: workers that capture the migration's changes, without those known to be dead.
     """
     return [

@@ -806,4 +806,28 @@ MUTANTS = (
         "a bad release touches all items of an index, although people have limited the failures",
         test="tests/unit/migrate/test_migration_indexes.py::test_failures_count_in_the_scan_of_an_index_where_people_limit_them",
     ),
+    Mutant(
+        "reports-by-ones-own-clock",
+        "migrate/reports.py",
+        "        at = await runner.book.store.time(runner.clock)\n",
+        "        at = now\n",
+        "status hides a process whose clock is wrong by minutes",
+        test="tests/unit/migrate/test_migration_slices.py::test_a_process_counts_whichever_clock_is_wrong",
+    ),
+    Mutant(
+        "reports-read-by-ones-own-clock",
+        "migrate/progress.py",
+        "await book.store.time(self._clock), workers",
+        "self._clock.time(), workers",
+        "status shows no process to a person whose clock is wrong by minutes",
+        test="tests/unit/migrate/test_migration_slices.py::test_a_process_counts_whichever_clock_is_wrong",
+    ),
+    Mutant(
+        "reports-removed-by-ones-own-clock",
+        "migrate/reports.py",
+        "await runner.book.store.time(runner.clock))",
+        "runner.clock.time())",
+        "a process whose clock is ahead removes the others from the list, and status shows one",
+        test="tests/unit/migrate/test_migration_slices.py::test_a_process_counts_whichever_clock_is_wrong",
+    ),
 )

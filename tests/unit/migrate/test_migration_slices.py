@@ -28,6 +28,7 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
 from streamkit.migrate.tallies import Tally
+from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
@@ -193,6 +194,29 @@ def test_processes_add_up_and_silent_ones_do_not_count():
     assert (found.processes, found.reads, found.reason) == (2, 7.0, "throttled")
     assert found.writes == {"": 7.0, "GSI1": 1.0}
     assert Report.read(reports[1].text) == reports[1]
+
+
+@pytest.mark.parametrize("wrong", ["runs", "reads", "joins"])
+@pytest.mark.parametrize("by", [-300.0, 300.0, 1200.0])
+def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
+    async def test(app, aws, world):
+        def clock(name):
+            return CorrectedClock(world.clock, by if name == wrong else 0.0)
+
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        names = ("runs", "joins")
+        async with anyio.create_task_group() as group:
+            for name in names:
+                runner = Runner(app, aws, migration, SETTINGS, clock(name), random.Random(1))
+                group.start_soon(Reporter(runner).run)
+                group.start_soon(lambda runner=runner: runner.run(stay=True))
+                await anyio.sleep(30)
+            found = await ProgressReader(app, aws, clock("reads")).read("0001")
+            group.cancel_scope.cancel()
+        return found.processes
+
+    assert at_table(test, orders=2) == 2
 
 
 def test_what_a_killed_process_has_left_is_cleared_by_the_next():
