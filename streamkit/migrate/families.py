@@ -116,15 +116,40 @@ class Families:
         found = await self.calls.query(**request)
         return {place_text(transform.target.key_of(item)) for item in found}
 
+    def side(self, item: WireItem | None) -> str:
+        """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
+        owner, name, side = self._stamp(item)
+        return side if owner and not self._is_anothers(item or {}, name, side) else ""
+
+    def is_carried(self, item: WireItem) -> bool:
+        """Return whether application code has put an old item with the marks of another one."""
+        owner, name, side = self._stamp(item)
+        return owner and self._is_anothers(item, name, side)
+
+    async def has_place(self, new: WireItem) -> bool:
+        """Return whether a new item is where its family has one; a duplicate of it is not."""
+        record = await self.records.read(self._stamp(new)[1])
+        return record is None or self._place(new) in record.places
+
+    def _place(self, new: WireItem) -> str:
+        return place_text(self.transform.target.key_of(new))
+
+    def _stamp(self, item: WireItem | None) -> tuple[bool, str, str]:
+        owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
+        name, _, side = rest.partition(":")
+        return owner == self.transform.migration.id, name, side
+
+    def _is_anothers(self, item: WireItem, name: str, side: str) -> bool:
+        """Return whether the stamp of an old item names another place than its own."""
+        return side == "old" and Family(self.transform.sources.family(item)).name != name
+
     async def old_key(self, *images: WireItem | None) -> Key | None:
         """Return the key of the old item of a new one, from what its images say."""
         for image in images:
-            text = str((image or {}).get(PAIR, {}).get("S", ""))
-            owner, _, rest = text.partition(":")
-            if owner == self.transform.migration.id:
-                record = await self.records.read(rest.partition(":")[0])
-                if record is not None:
-                    return record.old
+            owner, name, side = self._stamp(image)
+            record = await self.records.read(name) if owner else None
+            if record is not None and (side != "new" or self._place(image or {}) in record.places):
+                return record.old
         shown = next((image for image in images if image is not None), None)
         if shown is None or not self.shapes.mirrors:
             return None

@@ -38,9 +38,9 @@ class LiveWork:
     async def _settle(self, old: Item | None, new: Item | None, at: float) -> None:
         """Settle the family of an item that other code has written."""
         work, item = self.work, new if new is not None else old
-        if item is None or (new is not None and self._by_us(old, new)):
+        if item is None or await self._is_ours(old, new):
             return
-        side = work.side(new) or work.side(old)
+        side = work.families.side(new) or work.families.side(old)
         if side != "new" and work.transform.matches(item):
             await work.families.settle(work.schema.key_of(item), Tally(), at=at)
         if side != "old" and work.migration.to is None and (side or work.is_target(item)):
@@ -49,7 +49,7 @@ class LiveWork:
     async def _settle_new(self, new: Item | None, old: Item | None) -> None:
         """Settle the family of a new item; before `ready` only that of one with a record."""
         work = self.work
-        if work.state.does in NEW_COUNTS_TOO or work.side(new) or work.side(old):
+        if work.state.does in NEW_COUNTS_TOO or work.families.side(new) or work.families.side(old):
             key = await work.families.old_key(new, old)
             if key is not None:
                 there = work.transform.target.key_of(new or old or {})
@@ -57,7 +57,7 @@ class LiveWork:
 
     async def take_target(self, change: Change[Any]) -> None:
         """Do with a change of a target in another table what its source needs."""
-        if change.new is None or not self._by_us(change.old, change.new):
+        if not await self._is_ours(change.old, change.new):
             await self._settle_new(change.new, change.old)
 
     def is_old_write(self, change: Change[Any]) -> bool:
@@ -71,12 +71,13 @@ class LiveWork:
             return False
         if not moves and (work.migration.is_pairs or new is None):
             return False
-        if new is not None and _by_migration(old, new):
+        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):
             return False
         if moves:
             gone = work.state.at_once or not work.families.shapes.says(item, new=False)
             stub = new is None and gone
-            side = work.side(new) or work.side(old) or ("new" if self._stays(item) else "")
+            side_of, stays = work.families.side, "new" if self._stays(item) else ""
+            side = side_of(new) or side_of(old) or stays
             return side != "new" and not stub
         try:
             return work.transform.of(plain(item)).changes_item
@@ -93,9 +94,17 @@ class LiveWork:
         except Exception:  # noqa: BLE001 - then it cannot be told, and may be old code's
             return False
 
-    def _by_us(self, old: Item | None, new: Item) -> bool:
-        """Return whether a change is this migration's own."""
-        return _by_migration(old, new, self.work.failed.writer)
+    async def _is_ours(self, old: Item | None, new: Item | None) -> bool:
+        """Return whether a change is this migration's own, and no duplicate of what it has put.
+
+        Who duplicates an item whole takes its marks along. Most new items are made before new code
+        may write, so that few records are read for this.
+        """
+        families, writer = self.work.families, self.work.failed.writer
+        if new is None or not _by_migration(old, new, writer) or families.is_carried(new):
+            return False
+        doubtful = old is None and self.work.state.does in NEW_COUNTS_TOO
+        return not doubtful or families.side(new) != "new" or await families.has_place(new)
 
 
 def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:

@@ -25,7 +25,7 @@ from streamkit.migrate.tallies import Tally
 from streamkit.migrate.transform import Transform, reversed_migration
 from streamkit.migrate.writes import delete, update, whole
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
-from streamkit.model.copies import COPY, PAIR
+from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
@@ -155,15 +155,10 @@ class MigrationWork:
             return None  # it is a stub; `closing` looks at it
         if record is not None or self.table.name != self.schema.name:
             return record if self.state.phase != "scanning" else None
-        ours = PAIR in item and self.side(item)
-        if ours or not self.transform.matches(item) or COPY in item:
+        copied = COPY in item and not self.families.is_carried(item)
+        if self.families.side(item) or copied or not self.transform.matches(item):
             return None
         return self.schema.key_of(item)
-
-    def side(self, item: Item | None) -> str:
-        """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
-        owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
-        return rest.partition(":")[2] if owner == self.migration.id else ""
 
     async def _bring(self, item: Item, tally: Tally) -> None:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
@@ -245,6 +240,9 @@ class MigrationWork:
             await self.pairs.drop(copy, Tally())
             return True
         target = self.transform.target
+        if not await self.families.has_place(copy):  # a duplicate, put by application code
+            await self.look_again(target.name, key)
+            return False
         return await self.calls.write(delete(target, key, whole(target, copy))) is DONE
 
     async def _note_written(self, key: Item, at: float) -> None:
@@ -286,7 +284,7 @@ class MigrationWork:
         if now is None:
             return
         key, new = self.families.records.old_key(now), None
-        if key is None and self.side(now) == "new":
+        if key is None and self.families.side(now) == "new":
             key, new = await self.families.old_key(now), self.transform.target.key_of(now)
         elif key is None and table == self.schema.name and self.transform.matches(now):
             key = self.schema.key_of(now)

@@ -289,7 +289,8 @@ MUTANTS = (
     Mutant(
         "touches-taken-for-old-writes",
         "migrate/live.py",
-        "        if new is not None and _by_migration(old, new):\n            return False\n        if moves",
+        "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"
+        "            return False\n        if moves",
         "        if moves",
         "the migration's own marks look as if old code wrote each item",
         test="tests/unit/migrate/test_migration_old_writes.py::test_in_place_writes_count_that_are_not_in_the_new_shape",
@@ -297,23 +298,23 @@ MUTANTS = (
     Mutant(
         "others-taken-for-old-writes",
         "migrate/live.py",
-        "if new is not None and _by_migration(old, new):\n            return False\n        if moves",
-        "if new is not None and self._by_us(old, new):\n            return False\n        if moves",
+        "if new is not None and _by_migration(old, new) and not",
+        "if new is not None and _by_migration(old, new, work.failed.writer) and not",
         "another migration looks as if old code wrote the items that it writes",
         test="tests/unit/migrate/test_migration_old_writes.py::test_in_place_writes_count_that_are_not_in_the_new_shape",
     ),
     Mutant(
         "copies-taken-for-old-writes",
         "migrate/live.py",
-        '            side = work.side(new) or work.side(old) or ("new" if',
-        '            side = "" or ("new" if',
+        "            side = side_of(new) or side_of(old) or stays\n",
+        "            side = stays\n",
         "what new code writes looks as if old code did, where keys have one shape",
         test="tests/unit/migrate/test_migration_old_writes.py::test_writes_at_new_keys_of_the_same_shape_are_not_old_ones",
     ),
     Mutant(
         "puts-taken-for-old-writes",
         "migrate/live.py",
-        '("new" if self._stays(item) else "")',
+        '"new" if self._stays(item) else ""',
         '""',
         "what new code puts looks as if old code did, where keys have one shape",
         test="tests/unit/migrate/test_migration_old_writes.py::test_writes_at_new_keys_of_the_same_shape_are_not_old_ones",

@@ -674,3 +674,60 @@ def test_an_old_item_whose_key_looks_like_a_new_one_is_the_old_side_of_its_famil
     errors, there = play(alike(), SHORT[:1], writes, then, following=True, until=until)
     both = {"ORDER#7": "PAID", "ORDER#8": "NEW"}
     assert (errors, there) == ([], both | {"ORDER#000007": "PAID", "ORDER#000008": "NEW"})
+
+
+@pytest.mark.parametrize("until", ["ready", "soaking"])
+@pytest.mark.parametrize("shape", [old, new])
+@pytest.mark.parametrize("to", [None, "New"])
+def test_what_application_code_duplicates_with_all_marks_is_an_item_of_its_own(shape, until, to):
+    async def duplicated(site):
+        table = site.there if shape is new else site.app.table
+        fields = shape(77).attributes(site.schema)
+        item = {**await site.get(shape(1), table=table), **fields}
+        await site.aws.dynamodb.put_item(TableName=table, Item=item)
+
+    async def then(site):
+        found = []
+        for number in (1, 77):
+            name = error_id(old(number).item_key.wire(site.schema))
+            items = await site.get(old(number)), await site.get(new(number), table=site.there)
+            stamps = [one[PAIR]["S"] for one in items]
+            assert stamps == [f"0001:{name}:old", f"0001:{name}:new"]
+            found.append([COPY not in one for one in items])
+        return await site.errors(), found
+
+    app = rekey(to=to)
+    found = play(app, OLD_ORDERS, duplicated, then, following=True, until=until)
+    assert found == ([], 2 * [[until == "ready", until != "ready"]])
+
+
+async def duplicate(site, entity, other):
+    item = {**await site.get(entity), **other.attributes(site.schema)}
+    await site.aws.dynamodb.put_item(TableName=site.schema.name, Item=item)
+
+
+def test_a_duplicate_of_an_old_item_that_the_stream_has_forgotten_is_found_by_contract():
+    async def duplicated(site):
+        await duplicate(site, old(1), old(77))
+
+    async def then(site):
+        await anyio.sleep(26 * 3600)
+        await site.run("contract")
+        found = await site.get(new(77))
+        return found is not None and COPY not in found
+
+    assert play(rekey(), OLD_ORDERS, duplicated, then)
+
+
+def test_a_repair_does_not_delete_a_duplicate_of_a_new_item():
+    async def duplicated(site):
+        await duplicate(site, new(1), new(77))
+
+    async def then(site):
+        one = site.app.migrations["0001"]
+        for _ in range(2):
+            about = site.app, site.aws, one
+            found = await verify_migration(*about, repair=True, clock=site.world.clock)
+        return found.ok, await site.get(old(77)) is not None, await site.get(new(77)) is not None
+
+    assert play(rekey(), OLD_ORDERS, duplicated, then, until="ready") == (True, True, True)
