@@ -2,24 +2,28 @@
 
 In: the archive of a stream. Out: what is there, and every gap: a hole that its writer recorded, a
 link that is missing, an object whose content does not have its hash, a shard whose parent is
-unknown. Every object is read.
+unknown. Every object is read. What the archive's writer remembers is held against it: its cursor of
+a shard is younger than the shard's entry in the lineage, and than every object before its position.
 """
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import BEYOND, ORIGIN, Link
+from streamkit.archive.link import BEYOND, ORIGIN, Link, key_of
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
 from streamkit.progress.clock import utc
+from streamkit.progress.control import Cursor
 from streamkit.stream.start import REACH_SECONDS
 
 _NAMED = re.compile(r"shardId-(\d{20})-")
 """Matches the name of a shard; the number is when it was created, in milliseconds."""
+NOTHING: Mapping[str, Cursor] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +107,19 @@ class Beginning:
     lacks: tuple[str, ...]
 
 
-async def beginning(archive: ArchivedShards, since: float, created: float = -math.inf) -> Beginning:
+async def beginning(
+    archive: ArchivedShards,
+    since: float,
+    created: float = -math.inf,
+    written: Mapping[str, Cursor] = NOTHING,
+) -> Beginning:
     """Return where reading begins for every change since a moment, and what is missing.
 
     `created` is when the stream was: an archive that began on its first day has all of it.
+    `written` are the cursors of the archive's writer, as they were read before.
     """
-    begins = await archive.begins(since)
-    found = await check(archive, "", since)
-    began = await archive.began()
+    begins, began = await archive.begins(since), await archive.began()
+    found = await check(archive, "", since, began or 0.0, written)
     lacks = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
     if began is None or (began > since and began - created > REACH_SECONDS):
         text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
@@ -118,17 +127,54 @@ async def beginning(archive: ArchivedShards, since: float, created: float = -mat
     return Beginning(begins, tuple(lacks))
 
 
-async def check(archive: ArchivedShards, place: str, since: float = 0.0) -> ArchiveCheck:
-    """Read every object of an archive, of the shards with changes since a moment."""
+async def check(
+    archive: ArchivedShards,
+    place: str,
+    since: float = 0.0,
+    began: float = 0.0,
+    written: Mapping[str, Cursor] = NOTHING,
+) -> ArchiveCheck:
+    """Read every object of an archive, of the shards with changes since a moment.
+
+    Args:
+        archive: the archive.
+        place: its name, for people.
+        since: epoch seconds; 0 for all of it.
+        began: when the archive began.
+        written: the cursors of its writer, as they were read before.
+    """
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
-    wanted, heads = await shards_since(archive, parents, since), set(parents.values())
-    lacking = orphans(parents, since)
-    for shard in sorted(wanted):
+    wanted, ends = await shards_since(archive, parents, since), ends_of(parents, written)
+    lacking = unknown(parents, max(since, began), written)
+    for shard in sorted(wanted | lacking.keys()):
         if shard in lacking:
             found.note(archive.chain(shard), "", "", lacking[shard])
-        await check_chain(archive.chain(shard), found, closed=shard in heads)
+        await check_chain(archive.chain(shard), found, ends.get(shard, ORIGIN))
     return found
+
+
+def ends_of(parents: Mapping[str, str | None], written: Mapping[str, Cursor]) -> dict[str, str]:
+    """Return up to where the chains of shards must lead at least; others may be empty.
+
+    A shard that has children has its end: they are recorded after it.
+    """
+    cursors = written.values()
+    found = {c.name: BEYOND if c.finished else key_of(c.position) for c in cursors}
+    return found | {parent: BEYOND for parent in parents.values() if parent is not None}
+
+
+def unknown(
+    parents: Mapping[str, str | None], since: float, written: Mapping[str, Cursor]
+) -> dict[str, str]:
+    """Return the shards of which a part of the lineage is missing, and which; as sentences."""
+    removed = {
+        name: cursor.parent
+        for name, cursor in written.items()
+        if name not in parents and not (cursor.finished and cursor.ended < since)
+    }
+    text = "it was recorded in the lineage, and is not any more"
+    return dict.fromkeys(removed, text) | orphans({**parents, **removed}, since)
 
 
 def orphans(parents: Mapping[str, str | None], since: float) -> dict[str, str]:
@@ -161,8 +207,8 @@ async def shards_since(
     return wanted
 
 
-async def check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> None:
-    """Read a chain; one is `closed` whose shard has children: they are recorded after its end."""
+async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> None:
+    """Read a chain, which must lead up to a position, or to its end."""
     ends, kind = ORIGIN, ""
     async for step in walk(chain, await chain.positions()):
         if step.missing:
@@ -176,6 +222,6 @@ async def check_chain(chain: Chain, found: ArchiveCheck, *, closed: bool) -> Non
             found.note(chain, link.after, link.last, text)
         found.count(link)
         kind = link.kind
-    if closed and kind != "end" and ends != BEYOND:
-        found.note(chain, ends, BEYOND, f"{chain.name(ends)} is missing")
+    if kind != "end" and ends < upto:
+        found.note(chain, ends, upto, f"{chain.name(ends)} is missing")
     found.close(ended=kind == "end")

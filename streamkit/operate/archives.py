@@ -4,7 +4,7 @@ In: an app with an archive. Out: what is there, and every gap; see `streamkit.ar
 On failure: an app without an archive is a `ConfigurationError`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -15,10 +15,12 @@ from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws, AwsError, code_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
 from streamkit.operate.archive_sample import compare_sample
 from streamkit.operate.past import open_past
 from streamkit.progress.clock import Clock
+from streamkit.progress.control import Cursor
 
 _ANSWER_SECONDS = 20.0
 
@@ -38,6 +40,11 @@ async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
     label = tables.space(app.writer).label
     async with app.archive.opened() as objects:
         yield ArchivedShards(objects, f"{app.table}/{label}")
+
+
+async def written_cursors(app: App, aws: Aws) -> Mapping[str, Cursor]:
+    """Read the cursors of the writer of an app's archive; before what it has stored is read."""
+    return await every_cursor((await survey(app, aws)).store(app.writer, aws))
 
 
 async def archive_findings(app: App, aws: Aws) -> list[Finding]:
@@ -88,7 +95,8 @@ async def verify_archive(
                 f"{place} has nothing of {archive.stream}: the archive was never written; check its"
                 f" place, and whether a worker of {app.writer.name} runs"
             )
-        found = await check(archive, place, since)
+        written = await written_cursors(app, aws)
+        found = await check(archive, place, since, began, written)
     found.note_beginning(began, since)
     if sample:
         async with open_past(app, aws, clock, allow_loss=True) as (past, tables):

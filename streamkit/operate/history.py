@@ -1,17 +1,20 @@
 """Read the history of one item: every change of it that an archive has.
 
 In: an archive and the item's key. Out: its records, shard by shard, each shard's in order. Every
-object is read. What the archive lacks or cannot read is passed over, and counted in `gaps`.
+object is read. What the archive lacks or cannot read is passed over, and counted in `gaps`; so are
+shards that its lineage lacks.
 """
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.completeness import ArchiveCheck, check_chain
-from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.completeness import ArchiveCheck, check_chain, ends_of, unknown
+from streamkit.archive.link import ORIGIN
+from streamkit.archive.shards import ArchivedShards, DamagedArchive
 from streamkit.archive.walk import walk
 from streamkit.changes import ItemKey
+from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 
 
@@ -19,32 +22,40 @@ from streamkit.stream.decode import Record
 class ItemHistory:
     """The records of one item; `gaps` counts links that are missing, damaged or a hole.
 
-    It counts the links of a shard when all its records have been read.
+    It counts the links of a shard when all its records have been read. `written` are the cursors of
+    the archive's writer, as they were read before.
     """
 
     archive: ArchivedShards
     key: ItemKey
+    written: Mapping[str, Cursor] = field(default_factory=dict)
     gaps: int = 0
 
     async def records(self) -> AsyncIterator[tuple[str, Record]]:
         """Yield each record with the name of its shard."""
-        shards = await self.archive.shards()
-        heads = {shard.parent for shard in shards}
-        for shard in shards:
-            chain, gaps, kind = self.archive.chain(shard.id), 0, ""
+        try:
+            began = await self.archive.began()
+        except DamagedArchive:  # what it has may be whole
+            began = None
+        parents = {shard.id: shard.parent for shard in await self.archive.shards()}
+        lacking, ends = unknown(parents, began or 0.0, self.written), ends_of(parents, self.written)
+        self.gaps += (began is None) + len(lacking)
+        for shard in [*parents, *sorted(lacking.keys() - parents)]:
+            chain, gaps, kind, upto = self.archive.chain(shard), 0, "", ORIGIN
             async for step in walk(chain, await chain.positions()):
-                kind = "" if step.link is None else step.link.kind
+                kind, upto = "" if step.link is None else step.link.kind, step.ends
                 gaps += bool(step.missing) + (kind in ("", "hole"))
                 for record in step.records:
                     if record.item_key == self.key:
-                        yield shard.id, record
-            if shard.id in heads and kind != "end":  # seldom, so that it may be read again
-                gaps = max(gaps, await _gaps_of_ended(chain))
+                        yield shard, record
+            end = ends.get(shard, ORIGIN)
+            if kind != "end" and upto < end:  # seldom, so that it may be read again
+                gaps = max(gaps, await _gaps_of(chain, end))
             self.gaps += gaps
 
 
-async def _gaps_of_ended(chain: Chain) -> int:
-    """Return how many gaps a verification finds in the chain of a shard that has ended."""
+async def _gaps_of(chain: Chain, upto: str) -> int:
+    """Return how many gaps a verification finds in a chain that must lead up to a position."""
     found = ArchiveCheck(chain.stream, "")
-    await check_chain(chain, found, closed=True)
+    await check_chain(chain, found, upto)
     return len(found.gaps)

@@ -66,7 +66,7 @@ class PastChanges:
 
     def __post_init__(self) -> None:
         """Prepare to list shards."""
-        self._shards = PastShards(self.aws, self.arn, self.archive)
+        self._shards = PastShards(self.aws, self.arn, self.archive, self.writer, self.began)
 
     async def shards(self) -> list[str]:
         """Return every shard that the stream or the archive knows, parents before children."""
@@ -135,13 +135,13 @@ class PastChanges:
     def _lose(self, text: str) -> None:
         if not self.allowed:
             raise RetentionLost(f"{text}; --allow-loss goes on without it")
-        self.losses.append(text)
+        if text not in self.losses:  # a restore reads a shard twice
+            self.losses.append(text)
 
     def _require_parent(self, shard: str, since: float) -> None:
         missing = self._shards.orphans(max(since, self.began)).get(shard)
-        text = f"shard {shard}: {missing}"
-        if missing and text not in self.losses:  # a restore reads a shard twice
-            self._lose(text)
+        if missing:
+            self._lose(f"shard {shard}: {missing}")
 
     async def _tail(
         self, chain: Chain, positions: list[str], after: float

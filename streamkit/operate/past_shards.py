@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.archive.completeness import orphans, shards_since
+from streamkit.archive.completeness import orphans, shards_since, unknown
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
+from streamkit.fleet.cursors import every_cursor
 from streamkit.progress.activity import task_group
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
 from streamkit.stream.listing import is_gone, list_shards
 
 _AT_ONCE = 4
@@ -21,23 +24,33 @@ _AT_ONCE = 4
 
 @dataclass
 class PastShards:
-    """The shards that a stream or its archive knows, with their `parents`, as listed last."""
+    """The shards that a stream or its archive knows, with their `parents`, as listed last.
+
+    Those that the archive's `writer` has read since it `began` belong to them.
+    """
 
     aws: Aws
     arn: str
     archive: ArchivedShards
+    writer: CursorStore
+    began: float
     parents: dict[str, str | None] = field(default_factory=dict)
     _streamed: frozenset[str] = frozenset()
+    _written: dict[str, Cursor] = field(default_factory=dict)
     _ended: dict[float, frozenset[str]] = field(default_factory=dict)
     _orphans: dict[float, dict[str, str]] = field(default_factory=dict)
 
     async def listed(self) -> dict[str, str | None]:
         """Return the parent of every shard, parents before children.
 
-        The stream is asked first: shards move from there to the archive, never back.
+        The stream is asked first: shards move from there to the archive, never back. Then the
+        writer: it records a shard in the archive before it has a cursor of it.
         """
         streamed = (await list_shards(self.aws, self.arn)).shards
+        self._written = await every_cursor(self.writer)
         parents = {one.id: one.parent for one in (*streamed, *await self.archive.shards())}
+        for name in unknown(parents, self.began, self._written).keys() - parents:
+            parents[name] = self._written[name].parent
         ordered: dict[str, None] = {}
         for name in sorted(parents):
             line = [name]
@@ -68,7 +81,9 @@ class PastShards:
             known = {one.id: one.parent for one in await self.archive.shards()}
             later = await shards_since(self.archive, known, moment)
             self._ended[moment] = frozenset(known) - later
-        return shard in self._ended[moment]
+        cursor = self._written.get(shard)
+        read = cursor is not None and cursor.finished and cursor.ended < moment
+        return read or shard in self._ended[moment]
 
 
 async def run_in_order(

@@ -40,7 +40,7 @@ from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
 from streamkit.model.json_fields import JsonFields
-from streamkit.operate.archives import open_archive
+from streamkit.operate.archives import open_archive, written_cursors
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of
@@ -196,7 +196,8 @@ async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> fr
         RewindRefused: the archive does not have every change since the moment.
     """
     async with open_archive(app, aws) as archive:
-        found = await beginning(archive, since)
+        written = await written_cursors(app, aws)
+        found = await beginning(archive, since, written=written)
     if found.lacks and not allow_loss:
         raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
     return found.begins

@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "start-with-an-end-missing",
         "archive/completeness.py",
-        '    if closed and kind != "end" and ends != BEYOND:\n',
-        '    if closed and kind == "hole" and ends != BEYOND:\n',
+        '    if kind != "end" and ends < upto:\n',
+        '    if kind == "hole" and ends < upto:\n',
         "a shard whose last objects were removed counts as open, although its children are there",
         test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",
     ),

@@ -4,10 +4,13 @@ import pytest
 
 from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
+from streamkit.operate import past_shards
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.restore_target import TABLE
+from streamkit.stream.listing import Listing
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, app_of, links, rare_notes
+from tests.simulation.test_archive_history import history
 from tests.simulation.test_restore import TARGET, now, restored, there, write
 
 
@@ -138,10 +141,15 @@ def test_the_tip_of_a_shard_is_looked_for_in_the_calls_that_workers_leave(harnes
     assert len(called) / (called[-1] - called[0]) < 5
 
 
+REMEMBERED, FORGOTTEN = (3, "up to its end are lost"), (6, "its parent .* is not archived")
+
+
 @pytest.mark.parametrize("base", ["", TABLE])
-def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base):
+@pytest.mark.parametrize(("notes", "said"), [REMEMBERED, FORGOTTEN])
+def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base, notes, said):
+    """Its archive's writer may have forgotten it, too."""
     moment, _ = begun(harness)
-    rare_notes(harness, 3, first=10)
+    rare_notes(harness, notes, first=10)
     archive = harness.archive()
     parents = [name.split("/")[-2:] for name in archive.objects if "/lineage/" in name]
     busy = {link.shard for link in links(archive) if link.count}
@@ -149,6 +157,32 @@ def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base):
     for name in list(archive.objects):
         if f"/shards/{shard}/" in name or name.endswith(f"/lineage/{parent}/{shard}"):
             archive.remove(name)
-    with pytest.raises(RetentionLost, match=f"its parent {shard} is not archived"):
+    with pytest.raises(RetentionLost, match=said):
         restored(harness, moment, base)
-    assert len(restored(harness, moment, base, allow_loss=True).losses) == 1
+    done = restored(harness, moment, base, allow_loss=True)
+    assert [shard in text for text in done.losses] == [True]
+    assert not history(harness, 1).whole
+    assert not harness.operate(lambda aws: verify_archive(harness.app, aws)).whole
+
+
+def test_a_shard_that_only_the_writers_cursor_knows_is_a_loss(harness, monkeypatch):
+    """The stream was disabled: a day later it lists no shard any more."""
+    moment, _ = begun(harness)
+    harness.stop()
+    archive = harness.archive()
+    for name in list(archive.objects):
+        if not name.endswith("/archive.json"):
+            archive.remove(name)
+    nothing = Listing((), enabled=False)
+
+    async def listed(*_):
+        return nothing
+
+    async def gone(*_):
+        return True
+
+    monkeypatch.setattr(past_shards, "list_shards", listed)
+    monkeypatch.setattr(past_shards, "is_gone", gone)
+    with pytest.raises(RetentionLost, match="are lost"):
+        restored(harness, moment)
+    assert len(restored(harness, moment, allow_loss=True).losses) == 1

@@ -1,18 +1,23 @@
 """A history says what the archive lacks, also where nothing follows in the chain of a shard."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
+from streamkit.archive.completeness import check
 from streamkit.archive.link import BEYOND
 from streamkit.archive.shards import ArchivedShards
 from streamkit.changes import ItemKey
 from streamkit.operate.history import ItemHistory
+from streamkit.progress.control import Cursor
 from streamkit.testing.archives import MemoryArchive
 
 
 async def archived(*kinds):
     """Return an archive of a shard with these links, and of its child, which is still written."""
     archive = ArchivedShards(MemoryArchive(), "Notes/now")
+    await archive.begin(1.0)
     await archive.note("parent", None)
     await archive.note("child", "parent")
     for number, kind in enumerate(kinds):
@@ -29,6 +34,59 @@ async def archived(*kinds):
     [(["data", "end"], 0), (["end"], 0), (["data"], 1), ([], 1), (["data", "hole"], 1)],
 )
 async def test_a_shard_with_children_has_its_end_or_a_gap(kinds, gaps):
-    reading = ItemHistory(await archived(*kinds), ItemKey("NOTE#1", "NOTE#1"))
+    assert await gaps_of(await archived(*kinds)) == gaps
+
+
+async def gaps_of(archive, *written):
+    """Return the gaps of an item's history; these are the cursors of the archive's writer."""
+    reading = ItemHistory(archive, ItemKey("NOTE#1", "NOTE#1"), {one.name: one for one in written})
     assert [one async for one in reading.records()] == []
-    assert reading.gaps == gaps
+    found = await check(archive, "", began=1.0, written=reading.written)
+    assert bool(reading.gaps) is not found.whole
+    return reading.gaps
+
+
+def remove(archive, parts):
+    """Remove objects in which one of some parts occurs; `|` stands for the end of a name."""
+    for name in [n for n in archive.objects.objects if any(part in f"{n}|" for part in parts)]:
+        archive.objects.remove(name)
+
+
+PARENT = "/shards/parent/", "/lineage/root/parent|"
+CHILD = "/shards/child/", "/lineage/parent/child|"
+WRITTEN = Cursor("child", "parent", position=f"{9:040}")
+
+
+@pytest.mark.parametrize("parts", [PARENT[:1], PARENT[1:], PARENT])
+async def test_a_parent_whose_chain_or_lineage_was_removed_is_a_gap(parts):
+    archive = await archived("data", "end")
+    remove(archive, parts)
+    assert await gaps_of(archive) > 0
+
+
+@pytest.mark.parametrize("parts", [CHILD[:1], CHILD[1:], CHILD])
+async def test_a_shard_that_nothing_but_the_writers_cursor_knows_is_a_gap(parts):
+    archive = await archived("data", "end")
+    assert await gaps_of(archive, WRITTEN) == 0
+    remove(archive, parts)
+    assert await gaps_of(archive, WRITTEN) > 0
+
+
+async def test_a_chain_that_ends_before_the_writers_cursor_has_a_gap():
+    archive = await archived("data", "end")
+    assert await gaps_of(archive, replace(WRITTEN, position=f"{10:040}")) == 1
+    assert await gaps_of(archive, replace(WRITTEN, state="finished")) == 1
+    assert await gaps_of(archive, replace(WRITTEN, position=f"{8:040}")) == 0
+
+
+async def test_what_its_writer_finished_before_the_archive_began_is_no_gap():
+    """A rule of the bucket may have removed it."""
+    archive, old = await archived("data", "end"), Cursor("old", state="finished")
+    assert await gaps_of(archive, replace(old, ended=0)) == 0
+    assert await gaps_of(archive, replace(old, ended=2)) > 0
+
+
+async def test_an_archive_that_was_never_written_has_no_whole_history():
+    reading = ItemHistory(ArchivedShards(MemoryArchive(), "Notes/now"), ItemKey("N", "N"))
+    assert [one async for one in reading.records()] == []
+    assert reading.gaps == 1
