@@ -1,6 +1,7 @@
 """Write an export of a table as DynamoDB does, and answer as S3 does where it is."""
 
 import gzip
+import hashlib
 import json
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -31,9 +32,11 @@ def export(folder, table, items, *, moment, files=3, **about):
         own = items[number - 1 :: files] if number else []
         lines = [json.dumps({"Item": one}, default=_bytes) + "\n" for one in own]
         name = f"{number:026d}.json.gz"
-        (folder / "data" / name).write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+        body = gzip.compress("".join(lines).encode(), mtime=0)
+        (folder / "data" / name).write_bytes(body)
+        md5 = b64encode(hashlib.md5(body).digest()).decode()
         key = f"exports/AWSDynamoDB/01/data/{name}"
-        listed.append({"itemCount": len(own), "md5Checksum": "x", "dataFileS3Key": key})
+        listed.append({"itemCount": len(own), "md5Checksum": md5, "dataFileS3Key": key})
     lines = "".join(json.dumps(one) + "\n" for one in listed)
     (folder / "manifest-files.json").write_text(lines)
     shown = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

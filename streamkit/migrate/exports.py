@@ -12,9 +12,9 @@ broken files.
 """
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from streamkit.archive.contents import lines_of, open_contents, unzipped
@@ -30,7 +30,8 @@ SUMMARY = "manifest-summary.json"
 class Export:
     """An export as lines; its `files` are named with their numbers of lines, in all `size`.
 
-    It shows the moment `since`, and its `tag` changes with its list of files.
+    It shows the moment `since`, and its `tag` changes with its list of files. `sums` are the MD5
+    sums of the files, in base64, as far as the list has them.
     """
 
     source: str
@@ -38,6 +39,7 @@ class Export:
     tag: str
     since: float
     files: list[tuple[str, int]]
+    sums: Mapping[str, str] = field(default_factory=dict)
 
     async def lines(self, at: int) -> AsyncGenerator[tuple[int, int, bytes], None]:
         """Yield lines from number `at` on: each with its own number and that of the next line."""
@@ -76,8 +78,8 @@ async def open_export(source: str, schema: TableSchema, *, may_be_empty: bool = 
     """Open an export by its summary.
 
     Raises:
-        ConfigurationError: it cannot be read, is of another kind or table, or has no item although
-            it may not be empty.
+        ConfigurationError: it cannot be read, is of another kind or table, its list of files is not
+            whole, or it has no item although it may not be empty.
     """
     where = source.removesuffix(SUMMARY)
     async with open_contents(source) as file:
@@ -90,17 +92,25 @@ async def open_export(source: str, schema: TableSchema, *, may_be_empty: bool = 
         form = about.get("exportType", "FULL_EXPORT"), about["outputFormat"]
         shown = about.get("exportTime") or about["exportToTime"]  # of an incremental one
         since = datetime.fromisoformat(shown).timestamp()
-        found = [(one["dataFileS3Key"], one["itemCount"]) for one in map(json.loads, listing)]
+        # The files lie beside their list, also where the export was copied to.
+        found = {
+            f"{where}data/{one['dataFileS3Key'].rpartition('/')[2]}": one
+            for one in map(json.loads, listing)
+        }
+        files = [(name, one["itemCount"]) for name, one in found.items() if one["itemCount"]]
+        size = sum(count for _, count in files)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigurationError(f"{source}: it is no summary of an export of a table") from None
     if (table, *form) != (schema.name, "FULL_EXPORT", "DYNAMODB_JSON"):
         said = f"export the whole of table {schema.name}, as DYNAMODB_JSON"
         raise ConfigurationError(f"{source}: it is {' as '.join(form)} of table {table}: {said}")
-    # The files lie beside their list, also where the export was copied to.
-    files = [(f"{where}data/{key.rpartition('/')[2]}", count) for key, count in found if count]
+    if about.get("itemCount", size) != size:
+        said = f"{size} items in manifest-files.json, {about['itemCount']} in {SUMMARY}"
+        raise ConfigurationError(f"{source}: {said}: download the whole export")
     if not (files or may_be_empty):
         raise ConfigurationError(f"{source}: it has no item")
-    return Export(source, sum(count for _, count in files), listed.tag, since, files)
+    sums = {name: one["md5Checksum"] for name, one in found.items() if one.get("md5Checksum")}
+    return Export(source, size, listed.tag, since, files, sums)
 
 
 def require_followed(schema: TableSchema, since: float, now: float) -> None:

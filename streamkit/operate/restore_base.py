@@ -5,6 +5,8 @@ items in wire form, without streamkit's own. On failure: a table that does not a
 does an export that is not whole.
 """
 
+import hashlib
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -14,6 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from streamkit.archive.contents import open_contents
 from streamkit.aws import Aws, patiently
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.exports import SUMMARY, Export, open_export
@@ -43,14 +46,30 @@ async def open_base(folder: Path, source: TableSchema) -> Export:
 
     Raises:
         ConfigurationError: it cannot be read, is of another kind or table, or a file of it is
-            missing.
+            missing, has other bytes than its list of files says, or more or fewer items.
     """
     export = await open_export(str(folder / SUMMARY), source, may_be_empty=True)
     missing = [name for name, _ in export.files if not await anyio.Path(name).is_file()]
     if missing:
         said = f"{len(missing)} of {len(export.files)} files are missing, such as {missing[0]}"
         raise ConfigurationError(f"{export.source}: {said}: download the whole export")
+    for name, _ in export.files:
+        await _require_sum(name, export.sums.get(name))
+    async with aclosing(export.lines(0)) as lines:
+        async for _ in lines:
+            pass  # they are counted: nothing may have been written when one is missing
     return export
+
+
+async def _require_sum(name: str, wanted: str | None) -> None:
+    digest = hashlib.md5(usedforsecurity=False)
+    async with open_contents(name) as file, aclosing(file.chunks(0)) as chunks:
+        async for chunk in chunks:
+            digest.update(chunk)
+    if wanted not in (None, b64encode(digest.digest()).decode()):
+        raise ConfigurationError(
+            f"{name}: it is not as it was exported, as its MD5 sum shows: download it again"
+        )
 
 
 async def exported(export: Export, source: TableSchema) -> AsyncIterator[dict[str, Wire]]:

@@ -571,4 +571,28 @@ MUTANTS = (
         "a restore is silently wrong where a shard was removed that no child names",
         test="tests/simulation/test_past_gaps.py::test_a_shard_that_only_the_writers_cursor_knows_is_a_loss",
     ),
+    Mutant(
+        "restore-above-altered-files",
+        "operate/restore_base.py",
+        "    if wanted not in (None, b64encode(digest.digest()).decode()):\n",
+        "    if wanted == b64encode(digest.digest()):\n",
+        "a restore puts items into a table that the export did not have",
+        test="tests/unit/test_restore_base.py::test_a_file_with_other_bytes_than_were_exported_is_named_and_refused",
+    ),
+    Mutant(
+        "restore-counts-while-it-writes",
+        "operate/restore_base.py",
+        "        async for _ in lines:\n            pass  # they are counted: nothing may have been written when one is missing\n",
+        "        del lines\n",
+        "a file with too few items is found only when the items before it are in the target",
+        test="tests/unit/test_restore_base.py::test_a_file_with_more_or_fewer_items_is_named_and_refused_where_no_sum_is_listed",
+    ),
+    Mutant(
+        "export-whose-list-is-cut-short",
+        "migrate/exports.py",
+        '    if about.get("itemCount", size) != size:\n',
+        '    if about.get("itemCount", size) < size:\n',
+        "an export whose list of files lacks some is taken for all of the table",
+        test="tests/unit/test_restore_base.py::test_a_list_of_files_that_was_cut_short_is_refused",
+    ),
 )

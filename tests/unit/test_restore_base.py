@@ -1,5 +1,7 @@
 """An export is the base of a restore if it is all of the table; anything else is refused."""
 
+import gzip
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -65,4 +67,44 @@ async def test_an_export_that_was_not_downloaded_as_a_whole_is_refused(tmp_path,
 async def test_an_export_from_before_the_archive_is_refused(tmp_path):
     export(tmp_path, "Notes", ITEMS, moment=BEGAN - 1)
     with pytest.raises(RestoreRefused, match="older than the archive"):
+        await checked(tmp_path)
+
+
+def listed(folder, **other):
+    """Change what the list of files says of each file."""
+    path = folder / "manifest-files.json"
+    lines = [json.loads(line) | other for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+async def test_a_file_with_other_bytes_than_were_exported_is_named_and_refused(tmp_path):
+    """Also one that unzips to the same items, because nothing else says what was exported."""
+    export(tmp_path, "Notes", ITEMS, moment=MADE)
+    *_, file = sorted(tmp_path.glob("data/*"))
+    file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()), mtime=1))
+    with pytest.raises(RestoreRefused, match=f"{file.name}: it is not as it was exported"):
+        await checked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [(1, "1 items, 2 in the manifest"), (3, "more items than the 2")]
+)
+async def test_a_file_with_more_or_fewer_items_is_named_and_refused_where_no_sum_is_listed(
+    tmp_path, lines, said
+):
+    export(tmp_path, "Notes", ITEMS[:2], moment=MADE, files=1)
+    listed(tmp_path, md5Checksum=None)
+    await checked(tmp_path)
+    *_, file = sorted(tmp_path.glob("data/*"))
+    one = gzip.decompress(file.read_bytes()).splitlines(keepends=True)[0]
+    file.write_bytes(gzip.compress(one * lines))
+    with pytest.raises(RestoreRefused, match=f"{file.name}: {said}"):
+        await checked(tmp_path)
+
+
+async def test_a_list_of_files_that_was_cut_short_is_refused(tmp_path):
+    export(tmp_path, "Notes", ITEMS, moment=MADE)
+    path = tmp_path / "manifest-files.json"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(RestoreRefused, match=r"2 items in manifest-files\.json, 3 in manifest-s"):
         await checked(tmp_path)
