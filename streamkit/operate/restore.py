@@ -150,10 +150,10 @@ async def restore_into_engine(
             raise RestoreRefused(
                 [f"the engine has a table {app.table} already: begin with another folder (--data)"]
             )
+        export = await check_wish(past, tables.table, tables.table, wanted)  # makes nothing
         request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])
         await local.dynamodb.create_table(**request)
         target = await describe(local, app.table, type_attribute=None)
-        export = await check_wish(past, tables.table, target, wanted)
         rng = random.Random()
 
         async def apply(actions: Sequence[Action]) -> None:

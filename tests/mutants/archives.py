@@ -595,4 +595,16 @@ MUTANTS = (
         "an export whose list of files lacks some is taken for all of the table",
         test="tests/unit/test_restore_base.py::test_a_list_of_files_that_was_cut_short_is_refused",
     ),
+    Mutant(
+        "restore-makes-a-table-before-it-looks",
+        "operate/restore.py",
+        "        export = await check_wish(past, tables.table, tables.table, wanted)  # makes nothing\n"
+        '        request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])\n'
+        "        await local.dynamodb.create_table(**request)\n",
+        '        request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])\n'
+        "        await local.dynamodb.create_table(**request)\n"
+        "        export = await check_wish(past, tables.table, tables.table, wanted)\n",
+        "a restore that was refused leaves an empty table, which shuts out the next one",
+        test="tests/simulation/test_restore.py::test_a_restore_into_an_engine_that_is_refused_makes_no_table",
+    ),
 )

@@ -421,3 +421,18 @@ def test_the_engine_gets_the_items_and_a_stream_that_begins_behind_them(harness)
     items, view = harness.operate(work)
     assert state(items) == was
     assert view == "NEW_AND_OLD_IMAGES"
+
+
+@pytest.mark.parametrize(("shift", "base"), [(3600, ""), (-30 * 86400, ""), (0, "/nowhere")])
+def test_a_restore_into_an_engine_that_is_refused_makes_no_table(harness, shift, base):
+    written(harness)
+    wanted, clock = RestoreWish(now(harness) + shift, base), harness.world.clock
+
+    async def work(aws):
+        async with connect(http_session=session_class(Engine())) as local:
+            with pytest.raises(RestoreRefused):
+                await restore_into_engine(harness.app, aws, local, wanted, clock)
+            assert (await local.dynamodb.list_tables())["TableNames"] == []
+            await restore_into_engine(harness.app, aws, local, RestoreWish(now(harness)), clock)
+
+    harness.operate(work)
