@@ -10,6 +10,7 @@ import hashlib
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -92,16 +93,20 @@ async def compare_sample(past: PastChanges, tables: AppTables, size: int) -> Sam
     different: tuple[ItemRef, ...] = ()
     for _ in range(_LOOKS):
         read = await past.writer.time(past.clock)  # changes are stamped by the table's clock
-        for shard in await past.shards():
-            async for page in past.pages(shard, since):
-                for record in page.records:
-                    sample.note(record)
+        await past.shards.each(partial(_note_all, sample, past, since))
         different = sample.different(await _items(past, tables, sample))
         if not different:
             break
         since = read - 2 * _SETTLED_SECONDS  # what is left out here was read before
         await anyio.sleep(_SETTLED_SECONDS)
     return SampledItems(len(sample.latest), different)
+
+
+async def _note_all(sample: _Sample, past: PastChanges, since: float, shard: str) -> bool:
+    async for page in past.pages(shard, since):
+        for record in page.records:
+            sample.note(record)
+    return True
 
 
 async def _items(

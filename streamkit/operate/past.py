@@ -13,7 +13,7 @@ then they are listed in `losses`. What the archive has not decided yet raises `N
 
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.operate.past_shards import PastShards, run_in_order
+from streamkit.operate.past_shards import PastShards
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
@@ -51,7 +51,8 @@ _ENDLESS = math.inf
 class PastChanges:
     """What an archive and its stream have of one table; `began` is when the archive began.
 
-    `losses` are the ranges that were passed over, for people, if losses are `allowed`.
+    `shards` runs something for each shard. `losses` are the ranges that were passed over, for
+    people, if losses are `allowed`.
     """
 
     aws: Aws
@@ -66,30 +67,7 @@ class PastChanges:
 
     def __post_init__(self) -> None:
         """Prepare to list shards."""
-        self._shards = PastShards(self.aws, self.arn, self.archive, self.writer, self.began)
-
-    async def shards(self) -> list[str]:
-        """Return every shard that the stream or the archive knows, parents before children."""
-        return list(await self._shards.listed())
-
-    async def each(self, run: Callable[[str], Awaitable[bool]]) -> bool:
-        """Run something for every shard, also for those that appear meanwhile; some at a time.
-
-        A shard begins when its parent is done, so that the changes of an item keep their order.
-
-        Args:
-            run: takes a shard; returns whether it is done. If not, its descendants are left out.
-
-        Returns:
-            Whether all shards are done.
-        """
-        done, left = set[str](), set[str]()
-        while True:
-            lineage = await self._shards.listed()
-            todo = {s: parent for s, parent in lineage.items() if s not in done | left}
-            if not todo:
-                return not left
-            await run_in_order(todo, run, done, left)
+        self.shards = PastShards(self.aws, self.arn, self.archive, self.writer, self.began)
 
     async def pages(
         self, shard: str, since: float = 0.0, until: float = _ENDLESS
@@ -139,7 +117,7 @@ class PastChanges:
             self.losses.append(text)
 
     def _require_parent(self, shard: str, since: float) -> None:
-        missing = self._shards.orphans(max(since, self.began)).get(shard)
+        missing = self.shards.orphans(max(since, self.began)).get(shard)
         if missing:
             self._lose(f"shard {shard}: {missing}")
 
@@ -153,7 +131,7 @@ class PastChanges:
         """
         found, begun, lost = list[Record](), "", ""
         reader: ShardReader | None = None
-        if not positions and await self._shards.ended_before(chain.shard, after):
+        if not positions and await self.shards.ended_before(chain.shard, after):
             return [], ""
         begin = START
         if positions:
@@ -186,7 +164,7 @@ class PastChanges:
         if position == START:
             self._require_parent(shard, since)
             begin = await _last_before(self.archive.chain(shard), since)
-            if begin == START and await self._shards.ended_before(shard, since):
+            if begin == START and await self.shards.ended_before(shard, since):
                 begin = BEYOND
         reader = await self._reader_at(shard, begin)
         if begin != START:
@@ -200,7 +178,7 @@ class PastChanges:
         if position == START:
             begin = await self._unread(shard)
         reader = LongReader(pages, self.arn, begin, self.clock, self._rng)
-        if position == START and await self._shards.is_gone(shard):
+        if position == START and await self.shards.is_gone(shard):
             reader.begin_in_archive(gone=True)
         return reader
 
@@ -215,7 +193,7 @@ class PastChanges:
         if known is not None and known.position != START:
             known = None
         else:
-            while known is None and (parent := self._shards.parents.get(line)) is not None:
+            while known is None and (parent := self.shards.parents.get(line)) is not None:
                 line, known = parent, await self.writer.read(parent)
         began = int(self.began)  # what was before was never archived
         seen = 0 if known is None else known.seen

@@ -4,7 +4,7 @@ In: a stream and its archive. Out: shards with their parents, what is known of o
 and the order in which shards are read. On failure: what is raised for one shard ends the others.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import anyio
@@ -18,6 +18,8 @@ from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.listing import is_gone, list_shards
 
+Run = Callable[[str], Awaitable[bool]]
+"""Takes a shard; returns whether it is done. If not, those that come after it are left out."""
 _AT_ONCE = 4
 """Shards that are read side by side: each holds a link of its chain in memory."""
 
@@ -62,6 +64,34 @@ class PastShards:
         self.parents = {shard: parents[shard] for shard in ordered}
         return self.parents
 
+    async def each(self, run: Run) -> bool:
+        """Run something for every shard, also for those that appear meanwhile; some at a time.
+
+        A shard begins when its parent is done, so that the changes of an item keep their order.
+
+        Returns:
+            Whether all shards are done.
+        """
+        done, left = set[str](), set[str]()
+        while True:
+            lineage = await self.listed()
+            todo = {s: (parent,) for s, parent in lineage.items() if s not in done | left}
+            if not todo:
+                return not left
+            await run_in_order(todo, run, done, left)
+
+    async def each_backwards(self, run: Run) -> None:
+        """Run something for every shard that is there now; some at a time.
+
+        A shard begins when all its children are done.
+        """
+        lineage = await self.listed()
+        children: dict[str, list[str]] = {shard: [] for shard in reversed(lineage)}
+        for shard, parent in lineage.items():
+            if parent in children:
+                children[parent].append(shard)
+        await run_in_order(children, run, set(), set())
+
     def orphans(self, since: float) -> dict[str, str]:
         """Return the shards whose parents had changes since a moment, and are not known."""
         if since not in self._orphans:
@@ -87,22 +117,23 @@ class PastShards:
 
 
 async def run_in_order(
-    parents: Mapping[str, str | None],
-    run: Callable[[str], Awaitable[bool]],
-    done: set[str],
-    left: set[str],
+    after: Mapping[str, Collection[str | None]], run: Run, done: set[str], left: set[str]
 ) -> None:
-    """Run something for each of these shards, and note whether it is done, or left."""
-    ended, limiter = {shard: anyio.Event() for shard in parents}, anyio.Semaphore(_AT_ONCE)
+    """Run something for each of these shards, and note whether it is done, or left.
 
-    async def run_after(parent: str | None, shard: str) -> None:
-        if parent in ended:
-            await ended[parent].wait()
+    Each waits for the shards that it comes `after`; it is left if one of them is.
+    """
+    ended, limiter = {shard: anyio.Event() for shard in after}, anyio.Semaphore(_AT_ONCE)
+
+    async def run_after(earlier: Collection[str | None], shard: str) -> None:
+        for one in earlier:
+            if one in ended:
+                await ended[one].wait()
         async with limiter:
-            fits = parent not in left and await run(shard)
+            fits = left.isdisjoint(earlier) and await run(shard)
         (done if fits else left).add(shard)
         ended[shard].set()
 
     async with task_group() as group:
-        for shard, parent in parents.items():
-            group.start_soon(run_after, parent, shard)
+        for shard, earlier in after.items():
+            group.start_soon(run_after, earlier, shard)

@@ -75,7 +75,7 @@ class ReplayRun:
         Returns:
             Whether it has got there; False means that a change has failed.
         """
-        reached = await self.past.each(self._run_shard)
+        reached = await self.past.shards.each(self._run_shard)
         self._progress.note_end()
         return reached
 

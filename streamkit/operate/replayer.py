@@ -97,7 +97,7 @@ class Replayer:
             progress.note_done(shard)
             return True
 
-        await past.each(run_shard)
+        await past.shards.each(run_shard)
         progress.note_end()
         self.report.losses.extend(past.losses)
         return self.report

@@ -191,6 +191,8 @@ class _Restoring:
     export: Export | None
     _held: dict[ItemRef, Action] = field(default_factory=dict)
     _size: int = 0
+    _begun: int = 0
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     def __post_init__(self) -> None:
         """Begin to count."""
@@ -218,20 +220,32 @@ class _Restoring:
             async for item in items:
                 await self._write(item_ref(self.target, item), item)
             await anyio.sleep(_SETTLED_SECONDS)
-        shards = await past.shards()
         if wanted.base != TABLE:
-            for number, shard in enumerate(shards, 1):
-                wanted.tell(f"changes, shard {number} of {len(shards)}")
-                async for page in past.pages(shard, until=wanted.at):
-                    for record in page.records:
-                        await self._image(record, record.new_image)
-        for number, shard in enumerate(reversed(shards), 1):
-            wanted.tell(f"what was changed since, shard {number} of {len(shards)}")
-            async for records in past.backwards(shard, wanted.at):
-                for record in records:
-                    await self._image(record, record.old_image)
+            await past.shards.each(self._redo)
+        self._begun = 0
+        await past.shards.each_backwards(self._undo)
         await self._flush()
         return self.done
+
+    async def _redo(self, shard: str) -> bool:
+        """Write what the changes of a shard up to the moment have made."""
+        self._tell("changes")
+        async for page in self.past.pages(shard, until=self.wanted.at):
+            for record in page.records:
+                await self._image(record, record.new_image)
+        return True
+
+    async def _undo(self, shard: str) -> bool:
+        """Write what there was before each change of a shard since the moment."""
+        self._tell("what was changed since")
+        async for records in self.past.backwards(shard, self.wanted.at):
+            for record in records:
+                await self._image(record, record.old_image)
+        return True
+
+    def _tell(self, what: str) -> None:
+        self._begun += 1
+        self.wanted.tell(f"{what}, shard {self._begun} of {len(self.past.shards.parents)}")
 
     async def _image(self, record: Record, image: Any) -> None:
         self.done.note_read(record)
@@ -256,6 +270,11 @@ class _Restoring:
             await self._flush()
 
     async def _flush(self) -> None:
+        """Write what is held, behind what was held before: it may be of the same items."""
+        async with self._turn:
+            await self._apply()
+
+    async def _apply(self) -> None:
         held, self._held, self._size = list(self._held.values()), {}, 0
         some: list[Action] = []
         size = 0

@@ -3,7 +3,6 @@
 import pytest
 
 from streamkit.operate import past_shards as module
-from streamkit.operate.past import PastChanges
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import Listing
 from streamkit.testing.loop import run_virtually
@@ -52,6 +51,10 @@ def test_l3_a_command_that_reads_the_past_overlooks_no_shard_that_leaves_the_str
         kept.append(("P", None))
         return found
 
+    async def no_cursor(_):
+        return {}
+
     monkeypatch.setattr(module, "list_shards", listed)
-    past = PastChanges(None, "", Archive(), None, 0.0)
-    assert run_virtually(past.shards) == ["P", "C"]
+    monkeypatch.setattr(module, "every_cursor", no_cursor)
+    past = module.PastShards(None, "", Archive(), None, 0.0)
+    assert list(run_virtually(past.listed)) == ["P", "C"]

@@ -3,7 +3,9 @@
 import gzip
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
+import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted
@@ -13,8 +15,11 @@ from streamkit.core.table_shape import TableShape
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.model.schema import TableSchema
+from streamkit.operate import restore
 from streamkit.operate.restore import restore_into_engine, restore_table
 from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
+from streamkit.progress.actions import item_ref
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.exports import export
@@ -436,3 +441,47 @@ def test_a_restore_into_an_engine_that_is_refused_makes_no_table(harness, shift,
             await restore_into_engine(harness.app, aws, local, RestoreWish(now(harness)), clock)
 
     harness.operate(work)
+
+
+def test_open_shards_are_read_beside_each_other(harness_of):
+    """At the end of each one it takes seconds to know that nothing comes any more."""
+    shards = 8
+    harness = harness_of(app_of(MemoryArchive()), shards=shards, settings=SELDOM, others=[TARGET])
+    for number in range(40):
+        write(harness, number, "one")
+    harness.settle()
+    harness.advance("1h")
+    harness.stop()
+    moment, was = now(harness), there(harness, "Notes")
+    harness.advance("10s")
+    for number in range(40):
+        write(harness, number, "two")
+    began = now(harness)
+    restored(harness, moment)
+    assert there(harness) == was
+    each = 2 * 10 * 0.25  # both ways
+    assert now(harness) - began < shards * each / 2
+
+
+def test_what_is_written_for_an_item_is_behind_what_was_written_for_it_before(harness, monkeypatch):
+    """Two shards are read beside each other, and an item may move from one to the other."""
+    monkeypatch.setattr(restore, "_HELD_MAX", 1)
+    log, schema = [], TableSchema("Notes", "PK", "SK", "S", "S", {})
+
+    async def apply(actions):
+        texts = [action.item["text"]["S"] for action in actions]
+        log.append(f"begin {texts}")
+        await anyio.sleep(1.0 if "old" in texts else 0.1)
+        log.append(f"end {texts}")
+
+    async def work(aws):
+        past = SimpleNamespace(began=0.0, losses=[])
+        work = restore._Restoring(past, schema, aws, schema, apply, RestoreWish(0.0), None)
+        ref = item_ref(schema, {"PK": {"S": "a"}, "SK": {"S": "a"}})
+        async with anyio.create_task_group() as group:
+            for text in ("old", "new"):
+                group.start_soon(work._write, ref, {"text": {"S": text}})
+                await anyio.sleep(0.1)
+
+    harness.operate(work)
+    assert log == ["begin ['old']", "end ['old']", "begin ['new']", "end ['new']"]

@@ -3,20 +3,18 @@
 import anyio
 import pytest
 
-from streamkit.operate.past import PastChanges
+from streamkit.operate.past_shards import PastShards
 
 
 def past_of(*lineages):
     """Return the past of a table with these parents of shards, as it is listed at each look."""
     left = list(lineages)
 
-    class Shards:
+    class Shards(PastShards):
         async def listed(self):
             return left.pop(0) if len(left) > 1 else left[0]
 
-    past = object.__new__(PastChanges)
-    past._shards = Shards()
-    return past
+    return object.__new__(Shards)
 
 
 class Reading:
@@ -75,3 +73,18 @@ async def test_an_error_ends_all_and_comes_up_alone():
 
     with pytest.raises(KeyError):
         await past_of(dict.fromkeys("abc")).each(run)
+
+
+async def test_backwards_a_shard_begins_when_all_its_children_are_done():
+    reading = Reading()
+    await past_of({"a": None, "b": "a", "c": "a", "d": "b", "e": None}).each_backwards(reading.run)
+    for parent, child in (("a", "b"), ("a", "c"), ("b", "d")):
+        assert reading.log.index(f"end {child}") < reading.log.index(f"begin {parent}")
+    assert reading.log.index("begin e") < reading.log.index("end b")
+    assert len(reading.log) == 10
+
+
+async def test_backwards_some_shards_are_read_side_by_side():
+    reading = Reading()
+    await past_of(dict.fromkeys("abcdefghij")).each_backwards(reading.run)
+    assert (reading.most, len(reading.log)) == (4, 20)
