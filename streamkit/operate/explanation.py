@@ -252,7 +252,8 @@ class _Looking:
         found = {(one.shard, one.position): one for one in streamed}
         runs = DryRuns(self.consumers, self.tables)
         async with open_archive(self.app, self.aws) as archive:
-            reading = ItemHistory(archive, key, await written_cursors(self.app, self.aws))
+            written = await written_cursors(self.app, self.aws)
+            reading = ItemHistory(archive, self.schema.pk, key, written)
             async for shard, record in reading.records():
                 seen = sighting_of(shard, record, views, self._runs(record))
                 seen = replace(seen, makes=await runs.of(record, shard))

@@ -22,11 +22,12 @@ from streamkit.stream.decode import Record
 class ItemHistory:
     """The records of one item; `gaps` counts links that are missing, damaged or a hole.
 
-    It counts the links of a shard when all its records have been read. `written` are the cursors of
-    the archive's writer, as they were read before.
+    It counts the links of a shard when all its records have been read. `pk` names the partition key
+    of the table. `written` are the cursors of the archive's writer, as they were read before.
     """
 
     archive: ArchivedShards
+    pk: str
     key: ItemKey
     written: Mapping[str, Cursor] = field(default_factory=dict)
     gaps: int = 0
@@ -46,7 +47,7 @@ class ItemHistory:
                 kind, upto = "" if step.link is None else step.link.kind, step.ends
                 gaps += bool(step.missing) + (kind in ("", "hole"))
                 for record in step.records:
-                    if record.item_key == self.key:
+                    if not record.flaw and record.key_of(self.pk) == self.key:
                         yield shard, record
             end = ends.get(shard, ORIGIN)
             if kind != "end" and upto < end:  # seldom, so that it may be read again

@@ -20,7 +20,7 @@ from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.operate.past import open_past
-from streamkit.operate.replay_parts import ReplayParts
+from streamkit.operate.replay_parts import ReplayParts, keys_of
 from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
 from streamkit.operate.replay_to_end import ReplayToEnd
 from streamkit.operate.replayable import not_replayed
@@ -106,8 +106,9 @@ async def _opened(
 
     Raises:
         ConfigurationError: the app does not fit its table, or may not use it.
+        ReplayRefused: the keys that are asked for cannot be keys of the table.
     """
-    aws = machine.aws
+    aws, keys = machine.aws, keys_of(tables.table, wish.keys)
     try:
         async with app.resources() as resources, open_outlets(app.sinks, machine.clock) as outlets:
             require(findings(app, tables, resources))
@@ -115,6 +116,6 @@ async def _opened(
             tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, space)
             channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
             with counted_rate(aws, replay_name(app.name), wish.units, machine.clock) as rate:
-                yield ReplayParts(app, machine, tables, tools, channels, wish, rate)
+                yield ReplayParts(app, machine, tables, tools, channels, wish, rate, keys)
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors

@@ -3,16 +3,19 @@
 In: an app and what is asked for. Out: the parts that a bounded replay and one to the end share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from streamkit.app import App
+from streamkit.changes import KeyValue
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
 from streamkit.core.routes import Channels
 from streamkit.core.runs import Tools
 from streamkit.core.tables import AppTables
-from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayWish
+from streamkit.model.codec import decode_number
+from streamkit.model.schema import TableSchema
+from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayRefused, ReplayWish
 from streamkit.operate.replayable import NoteLarge, replayed
 from streamkit.progress.machine import Machine
 from streamkit.progress.paced import CommitRate
@@ -23,7 +26,8 @@ from streamkit.stream.decode import Record
 class ReplayParts:
     """What a replay needs of its app, open: `tools` and `channels` are for its handlers.
 
-    `rate` bounds what it writes; None is no bound.
+    `rate` bounds what it writes; None is no bound. With `keys` only items with these partition keys
+    are replayed.
     """
 
     app: App
@@ -33,6 +37,7 @@ class ReplayParts:
     channels: Channels
     wish: ReplayWish
     rate: CommitRate | None
+    keys: Collection[KeyValue] = ()
 
     @property
     def handlers(self) -> list[Handler]:
@@ -73,5 +78,21 @@ class ReplayParts:
 
     def wants(self, record: Record) -> bool:
         """Return whether a change is of an item that is asked for."""
-        keys = self.wish.keys
-        return not keys or str(record.item_key.pk) in keys
+        return not self.keys or record.key_of(self.tables.table.pk).pk in self.keys
+
+
+def keys_of(schema: TableSchema, texts: Collection[str]) -> Collection[KeyValue]:
+    """Return the values of partition keys that were given as texts.
+
+    Raises:
+        ReplayRefused: a table has numbers as keys, and a text is none.
+    """
+    if schema.pk_type == "B":
+        return {text.encode() for text in texts}
+    if schema.pk_type == "S":
+        return set(texts)
+    try:
+        return {decode_number(text) for text in texts}
+    except (ValueError, ArithmeticError):
+        said = f"the key {schema.pk!r} of {schema.name} is a number, and one of --keys is none"
+        raise ReplayRefused([said]) from None

@@ -631,4 +631,28 @@ MUTANTS = (
         "a restore waits for the tip of each open shard by itself",
         test="tests/simulation/test_restore.py::test_open_shards_are_read_beside_each_other",
     ),
+    Mutant(
+        "history-of-keys-in-one-order",
+        "operate/history.py",
+        "record.key_of(self.pk) == self.key",
+        "record.item_key == self.key",
+        "a history misses the changes whose records name the sort key first",
+        test="tests/unit/test_item_history.py::test_the_changes_of_an_item_are_found_in_whatever_order_a_record_has_its_keys",
+    ),
+    Mutant(
+        "replay-of-keys-in-one-order",
+        "operate/replay_parts.py",
+        "record.key_of(self.tables.table.pk).pk in self.keys",
+        "record.item_key.pk in self.keys",
+        "a replay to the end of some items passes over those whose records name the sort key first",
+        test="tests/unit/test_replay_keys.py::test_a_key_is_the_one_that_was_asked_for_whatever_its_type_and_place",
+    ),
+    Mutant(
+        "replay-of-keys-as-texts",
+        "operate/replay_parts.py",
+        '    if schema.pk_type == "S":\n',
+        '    if schema.pk_type != "B":\n',
+        "a replay of some items of a table with number keys runs nothing, and says nothing",
+        test="tests/unit/test_replay_keys.py::test_a_key_is_the_one_that_was_asked_for_whatever_its_type_and_place",
+    ),
 )

@@ -6,12 +6,16 @@ import msgspec
 import pytest
 
 from streamkit.archive.completeness import check
-from streamkit.archive.link import BEYOND
+from streamkit.archive.link import BEYOND, Lines
 from streamkit.archive.shards import ArchivedShards
 from streamkit.changes import ItemKey
 from streamkit.operate.history import ItemHistory
 from streamkit.progress.control import Cursor
+from streamkit.stream.decode import Record
+from streamkit.stream.decode.envelope import StreamRecord
 from streamkit.testing.archives import MemoryArchive
+
+KEY = ItemKey("NOTE#1", "NOTE#1")
 
 
 async def archived(*kinds):
@@ -39,7 +43,7 @@ async def test_a_shard_with_children_has_its_end_or_a_gap(kinds, gaps):
 
 async def gaps_of(archive, *written):
     """Return the gaps of an item's history; these are the cursors of the archive's writer."""
-    reading = ItemHistory(archive, ItemKey("NOTE#1", "NOTE#1"), {one.name: one for one in written})
+    reading = ItemHistory(archive, "PK", KEY, {one.name: one for one in written})
     assert [one async for one in reading.records()] == []
     found = await check(archive, "", began=1.0, written=reading.written)
     assert bool(reading.gaps) is not found.whole
@@ -87,6 +91,21 @@ async def test_what_its_writer_finished_before_the_archive_began_is_no_gap():
 
 
 async def test_an_archive_that_was_never_written_has_no_whole_history():
-    reading = ItemHistory(ArchivedShards(MemoryArchive(), "Notes/now"), ItemKey("N", "N"))
+    reading = ItemHistory(ArchivedShards(MemoryArchive(), "Notes/now"), "PK", ItemKey("N", "N"))
     assert [one async for one in reading.records()] == []
     assert reading.gaps == 1
+
+
+async def test_the_changes_of_an_item_are_found_in_whatever_order_a_record_has_its_keys():
+    archive, found = await archived("data", "end"), []
+    for number, names in enumerate((["PK", "SK"], ["SK", "PK"]), 10):
+        keys = {name: {"S": "NOTE" if name == "PK" else "ORDER"} for name in names}
+        inner = StreamRecord(keys=keys, sequence_number=str(number))
+        lines = Lines()
+        lines.add([Record(dynamodb=inner, event_name="REMOVE")])
+        chain = archive.chain("child")
+        await chain.add(chain.link(f"{number - 1:040}", f"{number:040}"), lines)
+    for key in (ItemKey("NOTE", "ORDER"), ItemKey("ORDER", "NOTE")):
+        reading = ItemHistory(archive, "PK", key)
+        found.append([record.sequence_number async for _, record in reading.records()])
+    assert found == [["10", "11"], []]

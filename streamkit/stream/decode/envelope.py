@@ -145,6 +145,11 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
         """Return the item's key, of a routed record: the router knows which attribute is pk."""
         return ItemKey(*map(key_value, self.dynamodb.keys.values()))
 
+    def key_of(self, pk: str) -> ItemKey:
+        """Return the item's key, also of a record that was not routed; `pk` names its attribute."""
+        keys = sorted(self.dynamodb.keys, key=lambda name: name != pk)
+        return ItemKey(*(key_value(self.dynamodb.keys[name]) for name in keys))
+
     def _is_expiry(self, identity: dict[str, Any]) -> bool:
         # The API spells the members with capitals, Lambda without.
         service = identity.get("Type", identity.get("type"))
