@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.archive.completeness import orphans, shards_since, unknown
+from streamkit.archive.long_pages import NotDecided
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws
 from streamkit.fleet.cursors import every_cursor
 from streamkit.progress.activity import task_group
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
+from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import is_gone, list_shards
 
 Run = Callable[[str], Awaitable[bool]]
 """Takes a shard; returns whether it is done. If not, those that come after it are left out."""
+_LOOKS, _LOOK_SECONDS = 20, 1.0
+"""So many looks for the children of a shard that has ended, and the pause between them."""
 _AT_ONCE = 4
 """Shards that are read side by side: each holds a link of its chain in memory."""
 
@@ -47,8 +51,11 @@ class PastShards:
 
         The stream is asked first: shards move from there to the archive, never back. Then the
         writer: it records a shard in the archive before it has a cursor of it.
+
+        Raises:
+            NotDecided: a shard has ended, and the stream does not list its children yet.
         """
-        streamed = (await list_shards(self.aws, self.arn)).shards
+        streamed = await self._in_stream()
         self._written = await every_cursor(self.writer)
         parents = {one.id: one.parent for one in (*streamed, *await self.archive.shards())}
         for name in unknown(parents, self.began, self._written).keys() - parents:
@@ -63,6 +70,21 @@ class PastShards:
         self._orphans.clear()
         self.parents = {shard: parents[shard] for shard in ordered}
         return self.parents
+
+    async def _in_stream(self) -> tuple[Shard, ...]:
+        """Return the shards that the stream lists, once it lists the children of those that ended.
+
+        It may list them late, and what is read of an item's past would lack its latest changes. In
+        a stream that is not written any more, shards end without children.
+        """
+        for _ in range(_LOOKS):
+            found = await list_shards(self.aws, self.arn)
+            parents = {one.parent for one in found.shards}
+            late = [one.id for one in found.shards if one.ending and one.id not in parents]
+            if not (late and found.enabled):
+                return found.shards
+            await anyio.sleep(_LOOK_SECONDS)
+        raise NotDecided(f"the stream does not list what follows shard {late[0]} yet; try again")
 
     async def each(self, run: Run) -> bool:
         """Run something for every shard, also for those that appear meanwhile; some at a time.

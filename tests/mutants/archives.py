@@ -655,4 +655,12 @@ MUTANTS = (
         "a replay of some items of a table with number keys runs nothing, and says nothing",
         test="tests/unit/test_replay_keys.py::test_a_key_is_the_one_that_was_asked_for_whatever_its_type_and_place",
     ),
+    Mutant(
+        "restore-without-late-children",
+        "operate/past_shards.py",
+        "            if not (late and found.enabled):\n",
+        "            if not (late and found.enabled and not found.shards):\n",
+        "a restore above the table keeps a later change, because its shard was not listed yet",
+        test="tests/simulation/test_past_gaps.py::test_a_shard_that_the_stream_lists_late_is_waited_for",
+    ),
 )

@@ -1,13 +1,16 @@
 """What the archive lacks is named where the past is read, and only where the stream lacks it too."""
 
+from dataclasses import replace
+
 import pytest
 
+from streamkit.archive.long_pages import NotDecided
 from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
 from streamkit.operate import past_shards
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.restore_target import TABLE
-from streamkit.stream.listing import Listing
+from streamkit.stream.listing import Listing, list_shards
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, app_of, links, rare_notes
 from tests.simulation.test_archive_history import history
@@ -186,3 +189,31 @@ def test_a_shard_that_only_the_writers_cursor_knows_is_a_loss(harness, monkeypat
     with pytest.raises(RetentionLost, match="are lost"):
         restored(harness, moment)
     assert len(restored(harness, moment, allow_loss=True).losses) == 1
+
+
+@pytest.mark.parametrize("looks", [3, 1000])
+def test_a_shard_that_the_stream_lists_late_is_waited_for(harness, monkeypatch, looks):
+    """The table, which is the base, has a change of it already."""
+    moment, was = begun(harness)
+    harness.stop()
+    harness.advance("10s")
+    harness.roll()
+    write(harness, 1, "two")
+    left = [looks]
+
+    async def listed(*arguments):
+        found = await list_shards(*arguments)
+        left[0] -= 1
+        if left[0] < 0:
+            return found
+        parents = {shard.parent for shard in found.shards}
+        early = tuple(shard for shard in found.shards if shard.id in parents)
+        return replace(found, shards=early)
+
+    monkeypatch.setattr(past_shards, "list_shards", listed)
+    if looks == 1000:
+        with pytest.raises(NotDecided, match="does not list what follows shard"):
+            restored(harness, moment, TABLE)
+        left[0] = 0
+    restored(harness, moment, TABLE)  # the same command goes on
+    assert there(harness) == was
