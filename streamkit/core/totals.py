@@ -29,9 +29,9 @@ _Place = tuple[type[Entity], Kind]
 
 _ITEMS_MAX, _BYTES_MAX = ITEMS_MAX // 3, BYTES_MAX // 3
 """Size of a block. A commit ends between two blocks, and should be nearly full all the same."""
-_MARKED_MAX = ITEMS_MAX - 5
-"""With marks a block may fill a commit, except for what its last change adds, because each further
-block would sum up the same groups again."""
+_FULL = ITEMS_MAX - 5
+"""With marks, or with written items, a block fills a commit, except for what its last change adds:
+each further block would sum up the same groups again."""
 
 
 @dataclass(slots=True)
@@ -127,6 +127,7 @@ class Block:
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _written: dict[str, Outcome] = field(default_factory=dict)
     _refs: set[ItemRef] = field(default_factory=set)
+    _items: int = 0
     _bytes: int = 0
 
     def takes(self, record: Record, entity: type[Entity]) -> bool:
@@ -159,7 +160,7 @@ class Block:
         refs = [ref for outcome in beside for ref in outcome.actions]
         if len(set(refs)) < len(refs) or not all(outcome.is_plain for outcome in beside):
             return False
-        if not self._refs.isdisjoint(refs):
+        if not self._refs.isdisjoint(refs) or self._items + len(refs) > _FULL:
             self.close()  # blocks are in order, the writes within one are not
         place = (entity, record.kind)
         adding = self.adders.adding[place].values()
@@ -196,9 +197,10 @@ class Block:
         for outcome in beside:
             self._write(outcome)
         marks = len(self._records) if self.marks else 0
-        items = marks + len(self._refs) + sum([len(sums.totals) for sums in self._sums.values()])
-        most = _MARKED_MAX if self.marks else _ITEMS_MAX
-        if items >= most or self._bytes >= _BYTES_MAX:
+        groups = sum([len(sums.totals) for sums in self._sums.values()])
+        self._items = marks + len(self._refs) + groups
+        most = _FULL if self.marks or self._refs else _ITEMS_MAX
+        if self._items >= most or self._bytes >= _BYTES_MAX:
             self.close()
         return True
 
@@ -218,7 +220,7 @@ class Block:
             return
         records, sums, written, refs = self._records, self._sums, self._written, self._refs
         self._records, self._sums, self._written, self._refs = [], {}, {}, set()
-        self._bytes = 0
+        self._items = self._bytes = 0
         (first, entity), (last, _) = records[0], records[-1]
         change = PendingChange(
             last.position, last.created_at, first, entity, last.item_key, block=records

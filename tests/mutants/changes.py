@@ -71,10 +71,28 @@ MUTANTS = (
     Mutant(
         "block-writes-an-item-twice",
         "core/totals.py",
-        "        if not self._refs.isdisjoint(refs):\n            self.close()",
-        "        if False:\n            self.close()",
+        "        if not self._refs.isdisjoint(refs) or self._items",
+        "        if self._items",
         "of two writes to one item, the later one is lost",
         test="tests/unit/test_totals.py::test_a_block_writes_each_item_in_the_order_of_its_changes",
+    ),
+    Mutant(
+        "block-larger-than-a-commit",
+        "core/totals.py",
+        " or self._items + len(refs) > _FULL:",
+        ":",
+        "a block of results of many items fits into no commit, and its handlers run twice",
+        test="tests/unit/test_totals.py::"
+        "test_a_block_of_written_items_fills_a_commit_and_is_never_larger",
+    ),
+    Mutant(
+        "block-of-writers-a-third-full",
+        "core/totals.py",
+        "most = _FULL if self.marks or self._refs else _ITEMS_MAX",
+        "most = _FULL if self.marks else _ITEMS_MAX",
+        "the groups of an aggregate are summed up three times for each commit beside writes",
+        test="tests/unit/test_totals.py::"
+        "test_a_block_of_written_items_fills_a_commit_and_is_never_larger",
     ),
     Mutant(
         "block-takes-a-condition",

@@ -26,7 +26,7 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import as_registered
 from streamkit.core.tables import Tables
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Verb
+from streamkit.progress.actions import ITEMS_MAX, Verb
 from streamkit.stream.decode import parse_page
 from streamkit.testing.loop import VirtualClock, run_virtually
 from tests.seeds import seeds
@@ -351,6 +351,33 @@ def test_large_items_end_a_block_before_it_is_too_large_for_a_commit():
     page = parse_page(msgspec.json.encode({"Records": records}))
     pending, _, _ = dispatched(app, page, blocks=True)
     assert [len(change.block) for change in pending] == [5, 5]
+
+
+@pytest.mark.parametrize("labels", [1, 2, 10, 40, 90])
+def test_a_block_of_written_items_fills_a_commit_and_is_never_larger(labels):
+    app = App("shop", table="shop", entities=[Sale, Label])
+    app.aggregate(Till)
+
+    @app.on
+    def label(change: Inserted[Sale]) -> list[Put[Label]]:
+        first = int(change.sequence_number) * labels
+        return [Put(Label(number=first + n, shop="x")) for n in range(labels)]
+
+    records = []
+    for n in range(1, 301):
+        inner = {
+            "Keys": {"PK": {"S": f"SALE#{n}"}, "SK": {"S": "SALE"}},
+            "ApproximateCreationDateTime": 1_700_000_000,
+            "SequenceNumber": f"{n:021}",
+            "NewImage": image(random.Random(1), n)
+            | {"shop": {"S": "a"}, "day": {"N": str(n % 20)}},
+        }
+        records.append({"eventName": "INSERT", "dynamodb": inner})
+    page = parse_page(msgspec.json.encode({"Records": records}))
+    pending, _, _ = dispatched(app, page, blocks=True)
+    written = [len({ref for one in change.outcomes for ref in one.actions}) for change in pending]
+    assert max(written) <= ITEMS_MAX
+    assert all(items > ITEMS_MAX - 5 - labels for items in written[:-1])
 
 
 def test_a_build_that_is_under_way_is_asked_at_each_change():
