@@ -95,14 +95,24 @@ class Chain:
 
     async def first_record(self) -> float:
         """Return when the first record was created that can be read; 0 if there is none."""
-        for position in await self.positions():
+        link = await self._first_full(await self.positions())
+        return 0.0 if link is None else link.first
+
+    async def last_record(self) -> float:
+        """Return when the last record was created that can be read; 0 if there is none."""
+        link = await self._first_full((await self.positions())[::-1])
+        return 0.0 if link is None else link.until
+
+    async def _first_full(self, positions: list[str]) -> Link | None:
+        """Return the first of these links that can be read and has records."""
+        for position in positions:
             try:
                 found = await self.at(position)
             except DamagedLink:
                 continue
             if found is not None and found[0].count:
-                return found[0].first
-        return 0.0
+                return found[0]
+        return None
 
     async def add(self, link: Link, lines: Lines | None = None) -> Link:
         """Store a link, or return the one that is stored already: the first writer decides.

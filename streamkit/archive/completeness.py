@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from streamkit.archive.chain import Chain
-from streamkit.archive.link import BEYOND, ORIGIN, Link, key_of
+from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, key_of
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.still_streamed import StillStreamed
 from streamkit.archive.walk import walk
 from streamkit.progress.clock import utc
 from streamkit.progress.control import Cursor
@@ -108,23 +109,37 @@ class Beginning:
 
 
 async def beginning(
-    archive: ArchivedShards,
+    still: StillStreamed,
     since: float,
     created: float = -math.inf,
     written: Mapping[str, Cursor] = NOTHING,
 ) -> Beginning:
     """Return where reading begins for every change since a moment, and what is missing.
 
-    `created` is when the stream was: an archive that began on its first day has all of it.
-    `written` are the cursors of the archive's writer, as they were read before.
+    `created` is when the stream was: an archive that began on its first day has all of it. What an
+    object that is missing or damaged had is not missing if the stream `still` has it. `written` are
+    the cursors of the archive's writer, as they were read before.
     """
+    archive = still.archive
     begins, began = await archive.begins(since), await archive.began()
     found = await check(archive, "", since, began or 0.0, written)
-    lacks = [f"shard {gap.shard}: {gap.text}" for gap in found.gaps]
+    gaps = [gap for gap in found.gaps if not await _is_streamed(still, gap)]
+    lacks = [f"shard {gap.shard}: {gap.text}" for gap in gaps]
     if began is None or (began > since and began - created > REACH_SECONDS):
         text = "was never written" if began is None else f"begins at {utc(began).isoformat()}"
         lacks.append(f"the archive {text}")
     return Beginning(begins, tuple(lacks))
+
+
+async def _is_streamed(still: StillStreamed, gap: Gap) -> bool:
+    """Return whether the stream still has what a gap lacks; a hole is final for all readers."""
+    if not gap.after:
+        return False
+    try:
+        found = await still.archive.chain(gap.shard).at(gap.after)
+    except DamagedLink:
+        found = None
+    return found is None and await still.has(gap.shard, gap.after)
 
 
 async def check(

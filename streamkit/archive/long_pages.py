@@ -1,9 +1,10 @@
 """The pages of a shard, from its stream and from its archive, which reaches further back.
 
-In: an iterator, which says where it leads. Out: pages, as the stream gives them. On failure:
-`RetentionLost`, for what the archive says is lost; `NotDecided`, as long as it says nothing about a
-position that is trimmed. If no worker is alive that writes the archive, the process that asks
-records the hole, as the writer would; the first one decides for all readers.
+In: an iterator, which says where it leads. Out: pages, as the stream gives them. Where an object is
+missing or damaged, the stream is asked first. On failure: `RetentionLost`, for what the archive
+says is lost; `NotDecided`, as long as it says nothing about a position that is trimmed. If no
+worker is alive that writes the archive, the process that asks records the hole, as the writer
+would; the first one decides for all readers.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -13,6 +14,7 @@ import msgspec
 
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, key_of, records_of
+from streamkit.aws import AwsError, ErrorKind, trouble_of
 from streamkit.errors import RetentionLost, StreamkitError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.control import Cursor
@@ -64,14 +66,24 @@ class LongPages:
     """
 
     def __init__(
-        self, source: PageSource, chain: Chain, stream_arn: str, writer: ArchiveWriter
+        self,
+        source: PageSource,
+        chain: Chain,
+        stream_arn: str,
+        writer: ArchiveWriter,
+        is_whole: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """Begin nowhere; `is_whole` returns whether the stream has the shard from its first record.
+
+        The stream does not say that. Without it, whoever reads the archive there knows it already.
+        """
         self.chain = chain
         self.lost: Link | None = None
         self.read_to = ""
         self._gone = False
         self._hole = self._look = ""
         self._source, self._arn, self._writer = source, stream_arn, writer
+        self._is_whole = is_whole
         self._pages: Iterator[Page] = iter(())
         self._link: Link | None = None
         self._at = ""
@@ -153,18 +165,31 @@ class LongPages:
 
     async def _leave(self, position: str) -> Page:
         """Read on in the stream, behind the end of the archive."""
-        if self._was_asked(position):
+        if await self._was_asked(position):
             await self._judge(position, "")
-        self._asked = position
-        kind, number = "AFTER_SEQUENCE_NUMBER", int(position)
-        if self._hole == position:
-            kind, number = "AT_SEQUENCE_NUMBER", number + 1  # no record has the hole's last number
-        iterator = await self._iterator(ShardIteratorType=kind, SequenceNumber=str(number))
-        return await self._source.get_records(iterator)
+        where = {
+            "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+            "SequenceNumber": str(int(position)),
+        }
+        if self._hole == position:  # no record has the hole's last number
+            where = {
+                "ShardIteratorType": "AT_SEQUENCE_NUMBER",
+                "SequenceNumber": str(int(position) + 1),
+            }
+        elif position == ORIGIN:
+            where = {"ShardIteratorType": "TRIM_HORIZON"}
+        try:
+            return await self._source.get_records(await self._iterator(**where))
+        except AwsError as error:
+            if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING):
+                self._asked = position
+            raise
 
-    def _was_asked(self, position: str) -> bool:
-        """Return whether the stream does not have a position any more."""
-        return position in (self._asked, ORIGIN)
+    async def _was_asked(self, position: str) -> bool:
+        """Return whether the stream does not have what follows a position any more."""
+        if position == ORIGIN != self._asked:
+            return self._is_whole is None or not await self._is_whole()
+        return position == self._asked
 
     async def _iterator(self, **where: str) -> str:
         return await self._source.get_iterator(
@@ -184,16 +209,17 @@ class LongPages:
         Raises:
             StreamkitError: what follows is lost, or nothing is decided.
         """
+        if text and not await self._was_asked(position):
+            log.often("archive.unreadable", level="warning", by=text, reason=text)
+            return
         # In this order: an object is older than a cursor behind it, and than the next object. So if
         # the link is missing *after* these two were seen, it was removed.
         cursor = await self._writer.cursor(self.chain.shard)
         until = await self.chain.next_after(position)
         if not text and await self.chain.objects.read(self.chain.name(position)) is not None:
             raise NotDecided("it was decided this very moment")
-        if until is None and text and not self._was_asked(position):
-            return  # the last link is damaged, and the stream may still have its records
         over = until is None and self._writer.is_over is not None and await self._writer.is_over()
-        if until is None and cursor is not None and (over or not text):
+        if until is None and cursor is not None:
             until = BEYOND if cursor.finished else key_of(cursor.position)
         if until is not None and until > position:
             text = text or f"{self.chain.name(position)} is missing"
@@ -207,7 +233,7 @@ class LongPages:
         if over or unseen:
             await self._decide(position)
             await self._find(position)
-        elif until == position and not text and cursor is not None:
+        elif until == position and cursor is not None:
             raise WriterAhead(cursor.seen)
         else:
             raise NotDecided(text or "the archive says nothing about records that are trimmed")

@@ -2,9 +2,9 @@
 
     stream ──trimmed──► archive ──► its end ──► stream, after the last position ──trimmed──► archive
                            │                       the stream is asked for the records behind what
-                           ▼                       was read, never for its oldest ones
-                    a hole, or a missing or
-                    damaged link: RetentionLost, with exactly its range
+                           │                       was read, never for its oldest ones
+                           ├──► a hole: RetentionLost, with exactly its range
+                           └──► a missing or damaged link: the stream ──trimmed──► RetentionLost
 
 In: a shard and a cursor's position. Out: pages, as every reader gives them (`stream.reader`), so
 that a worker does not know where they come from. On failure: `RetentionLost`, for what the archive

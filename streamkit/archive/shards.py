@@ -91,6 +91,18 @@ class ArchivedShards:
                 todo += [name for name, parent in parents.items() if parent == shard]
         return min(found, default=0.0)
 
+    async def born_after(self, shard: str) -> float:
+        """Return a moment before which no record of a shard was created that was to be archived.
+
+        Records of a shard are younger than those of its parent; and before the archive began,
+        nothing was archived. It is 0 if nothing is known.
+        """
+        parents = {one.id: one.parent for one in await self.shards()}
+        known, parent = 0.0, parents.get(shard)
+        while parent is not None and not known:
+            known, parent = await self.chain(parent).last_record(), parents.get(parent)
+        return max(known, await self.began() or 0.0)
+
     @property
     def _about(self) -> str:
         return f"{self.stream}/archive.json"

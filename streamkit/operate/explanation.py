@@ -26,10 +26,10 @@ from streamkit.model.codec import decode_item, decode_number, encode_key
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.origin import written_by
 from streamkit.model.schema import TableSchema
-from streamkit.operate.archives import open_archive, written_cursors
+from streamkit.operate.archives import open_archive
 from streamkit.operate.dry_runs import DryRuns
 from streamkit.operate.groups import Group, groups_of
-from streamkit.operate.history import ItemHistory
+from streamkit.operate.history import history_of
 from streamkit.operate.sightings import (
     ItemView,
     ShardLook,
@@ -252,8 +252,7 @@ class _Looking:
         found = {(one.shard, one.position): one for one in streamed}
         runs = DryRuns(self.consumers, self.tables)
         async with open_archive(self.app, self.aws) as archive:
-            written = await written_cursors(self.app, self.aws)
-            reading = ItemHistory(archive, self.schema.pk, key, written)
+            reading = await history_of(self.app, self.aws, self.tables, archive, key)
             async for shard, record in reading.records():
                 seen = sighting_of(shard, record, views, self._runs(record))
                 seen = replace(seen, makes=await runs.of(record, shard))

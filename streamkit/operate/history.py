@@ -1,62 +1,83 @@
 """Read the history of one item: every change of it that an archive has.
 
 In: an archive and the item's key. Out: its records, shard by shard, each shard's in order. Every
-object is read. What the archive lacks or cannot read is passed over, and counted in `gaps`; so are
-shards that its lineage lacks.
+object is read. What the archive lacks or cannot read is asked of the stream; what that does not
+have any more, either, is passed over, and counted in `gaps`; so are shards that its lineage lacks.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from streamkit.app import App
 from streamkit.archive.chain import Chain
-from streamkit.archive.completeness import ArchiveCheck, check_chain, ends_of, unknown
+from streamkit.archive.completeness import ends_of, unknown
 from streamkit.archive.link import ORIGIN
 from streamkit.archive.shards import ArchivedShards, DamagedArchive
 from streamkit.archive.walk import walk
+from streamkit.aws import Aws
 from streamkit.changes import ItemKey
+from streamkit.core.tables import AppTables
+from streamkit.fleet.cursors import every_cursor
+from streamkit.operate.past import PastChanges, past_of
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 
 
+async def history_of(
+    app: App, aws: Aws, tables: AppTables, archive: ArchivedShards, key: ItemKey
+) -> "ItemHistory":
+    """Return the history of an item of an app's table."""
+    past = await past_of(app, aws, tables, archive)
+    return ItemHistory(past, tables.table.pk, key, await every_cursor(past.writer))
+
+
 @dataclass
 class ItemHistory:
-    """The records of one item; `gaps` counts links that are missing, damaged or a hole.
+    """The records of one item in a past whose losses are allowed.
 
-    It counts the links of a shard when all its records have been read. `pk` names the partition key
-    of the table. `written` are the cursors of the archive's writer, as they were read before.
+    `gaps` counts the links that are a hole, and those that are missing or damaged, and of which the
+    stream lacks records, too. It counts those of a shard when all its records have been read. `pk`
+    names the partition key of the table. `written` are the cursors of the archive's writer, as they
+    were read before.
     """
 
-    archive: ArchivedShards
+    past: PastChanges
     pk: str
     key: ItemKey
     written: Mapping[str, Cursor] = field(default_factory=dict)
-    gaps: int = 0
+    _noted: int = 0
+
+    @property
+    def gaps(self) -> int:
+        """Return how many gaps were met."""
+        return self._noted + len(self.past.losses)
 
     async def records(self) -> AsyncIterator[tuple[str, Record]]:
         """Yield each record with the name of its shard."""
+        archive = self.past.archive
         try:
-            began = await self.archive.began()
+            began = await archive.began()
         except DamagedArchive:  # what it has may be whole
             began = None
-        parents = {shard.id: shard.parent for shard in await self.archive.shards()}
+        parents = {shard.id: shard.parent for shard in await archive.shards()}
         lacking, ends = unknown(parents, began or 0.0, self.written), ends_of(parents, self.written)
-        self.gaps += (began is None) + len(lacking)
+        self._noted += (began is None) + len(lacking)
         for shard in [*parents, *sorted(lacking.keys() - parents)]:
-            chain, gaps, kind, upto = self.archive.chain(shard), 0, "", ORIGIN
-            async for step in walk(chain, await chain.positions()):
-                kind, upto = "" if step.link is None else step.link.kind, step.ends
-                gaps += bool(step.missing) + (kind in ("", "hole"))
-                for record in step.records:
+            async for records in self._parts(archive.chain(shard), ends.get(shard, ORIGIN)):
+                for record in records:
                     if not record.flaw and record.key_of(self.pk) == self.key:
                         yield shard, record
-            end = ends.get(shard, ORIGIN)
-            if kind != "end" and upto < end:  # seldom, so that it may be read again
-                gaps = max(gaps, await _gaps_of(chain, end))
-            self.gaps += gaps
 
-
-async def _gaps_of(chain: Chain, upto: str) -> int:
-    """Return how many gaps a verification finds in a chain that must lead up to a position."""
-    found = ArchiveCheck(chain.stream, "")
-    await check_chain(chain, found, upto)
-    return len(found.gaps)
+    async def _parts(self, chain: Chain, upto: str) -> AsyncIterator[Sequence[Record]]:
+        """Yield the records of each link of a chain, which must lead up to a position."""
+        ends, kind = ORIGIN, ""
+        async for step in walk(chain, await chain.positions()):
+            if step.missing:
+                yield await self.past.again(chain, step.missing, step.begin, "")
+            if step.link is None:
+                yield await self.past.again(chain, step.begin, step.ends, step.text)
+            yield step.records
+            ends, kind = step.ends, "" if step.link is None else step.link.kind
+            self._noted += kind == "hole"
+        if kind != "end" and ends < upto:
+            yield await self.past.again(chain, ends, upto, "")

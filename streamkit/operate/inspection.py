@@ -114,7 +114,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     found += await archive_findings(app, aws)
     if not any(finding.severity == "error" for finding in found):
         for one in (app, *(one for one in app.listeners.values() if one.exact)):
-            found += await start_findings(one, tables.store(one, aws))
+            found += await start_findings(one, aws, tables)
     return AppInspection(
         app=app.name,
         table=_table(tables.table),

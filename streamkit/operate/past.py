@@ -12,61 +12,43 @@ then they are listed in `losses`. What the archive has not decided yet raises `N
 """
 
 import math
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
-from anyio import sleep
 
 from streamkit.app import App
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
-from streamkit.archive.long_pages import ArchiveWriter, LongPages, NotDecided
+from streamkit.archive.long_pages import ArchiveWriter, LongPages
 from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
-from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.errors import ConfigurationError
+from streamkit.operate.past_reading import PastReading
 from streamkit.operate.past_shards import PastShards
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
-from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Page, Record
-from streamkit.stream.reader import ShardReader, StreamPages
+from streamkit.stream.reader import StreamPages
 
-TAIL_MAX = 50_000
-"""At most so many records behind the end of a chain are held in memory, to be read backwards."""
-_EMPTY_MAX = 10
-"""So many empty pages in a row are the tip: sparse shards were seen to need five."""
-_EMPTY_SECONDS = 0.25
-"""The pause after an empty page: AWS takes five calls a second for a shard, workers' included."""
-_UNDECIDED_MAX = 4
 _ENDLESS = math.inf
 
 
 @dataclass
-class PastChanges:
-    """What an archive and its stream have of one table; `began` is when the archive began.
+class PastChanges(PastReading):
+    """The changes of one table, as its archive and its stream have them.
 
-    `shards` runs something for each shard. `losses` are the ranges that were passed over, for
-    people, if losses are `allowed`.
+    `shards` runs something for each shard.
     """
-
-    aws: Aws
-    arn: str
-    archive: ArchivedShards
-    writer: CursorStore
-    began: float
-    clock: Clock = field(default_factory=SystemClock)
-    allowed: bool = False
-    losses: list[str] = field(default_factory=list)
-    _rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def __post_init__(self) -> None:
         """Prepare to list shards."""
+        super().__post_init__()
         self.shards = PastShards(self.aws, self.arn, self.archive, self.writer, self.began)
 
     async def pages(
@@ -94,27 +76,21 @@ class PastChanges:
         yield newest
         oldest = ""
         async for step in walk(chain, positions, backwards=True):
-            oldest, link = step.begin, step.link
+            newer, oldest, link = oldest, step.begin, step.link
             if step.begin == begun:
                 continue  # what its object had is in `newest`, or named as lost
             if link is None:
-                self._lose(f"shard {shard}: {step.text}")
+                yield (await self.again(chain, step.begin, step.ends, step.text, after))[::-1]
                 continue
             if step.missing:
-                self._lose(f"shard {shard}: {chain.name(step.missing)} is missing")
+                yield (await self.again(chain, step.missing, newer, "", after))[::-1]
             if link.kind == "hole" and (not link.until or link.until >= after):  # 0: not known
                 self._lose(f"shard {shard}: {link.reason}, says {chain.name(step.begin)}")
             yield [record for record in reversed(step.records) if record.created_at > after]
             if link.count and link.first <= after:
                 return
         if oldest not in ("", ORIGIN):
-            self._lose(f"shard {shard}: {chain.name(ORIGIN)} is missing")
-
-    def _lose(self, text: str) -> None:
-        if not self.allowed:
-            raise RetentionLost(f"{text}; --allow-loss goes on without it")
-        if text not in self.losses:  # a restore reads a shard twice
-            self.losses.append(text)
+            yield (await self.again(chain, ORIGIN, oldest, "", after))[::-1]
 
     def _require_parent(self, shard: str, since: float) -> None:
         missing = self.shards.orphans(max(since, self.began)).get(shard)
@@ -129,8 +105,6 @@ class PastChanges:
         The chain ends before its last link if that cannot be read: the stream may still have what
         its object had. Returned is also where this link begins; else nothing.
         """
-        found, begun, lost = list[Record](), "", ""
-        reader: ShardReader | None = None
         if not positions and await self.shards.ended_before(chain.shard, after):
             return [], ""
         begin = START
@@ -139,24 +113,11 @@ class PastChanges:
             if link is not None and link.kind == "end":
                 return [], ""
             if link is None:
-                begun, lost = positions[-1], f"shard {chain.shard}: {text}"
-                reader = self._stream_reader(chain.shard, begun, after)
-            else:
-                begin = link.last
-        async for page in self.read(reader or await self._reader_at(chain.shard, begin), lost):
-            found += [record for record in page.records if record.created_at > after]
-            if len(found) > TAIL_MAX:
-                raise ConfigurationError(
-                    f"shard {chain.shard}: the archive is more than {TAIL_MAX:,} records behind the"
-                    " stream; run its writer first"
-                )
-        return found[::-1], begun
-
-    def _stream_reader(self, shard: str, position: str, after: float) -> ShardReader:
-        """Return a reader of the stream alone, for what was created after a moment."""
-        begin = START if position == ORIGIN else position
-        cursor = Cursor(shard, position=begin, seen=int(after), since=int(self.began))
-        return ShardReader(StreamPages(self.aws), self.arn, cursor, self.clock, self._rng)
+                begun = positions[-1]
+                return (await self.again(chain, begun, BEYOND, text, after))[::-1], begun
+            begin = link.last
+        reader = await self._reader_at(chain.shard, begin, after)
+        return (await self._held(reader, BEYOND, "", after))[::-1], ""
 
     async def reader(self, shard: str, since: float, position: str = START) -> LongReader:
         """Return the reader of a shard, behind a position, or for all changes since a moment."""
@@ -166,15 +127,16 @@ class PastChanges:
             begin = await _last_before(self.archive.chain(shard), since)
             if begin == START and await self.shards.ended_before(shard, since):
                 begin = BEYOND
-        reader = await self._reader_at(shard, begin)
+        reader = await self._reader_at(shard, begin, since)
         if begin != START:
             reader.begin_in_archive()
         return reader
 
-    async def _reader_at(self, shard: str, position: str) -> LongReader:
-        chain = self.archive.chain(shard)
-        pages = LongPages(StreamPages(self.aws), chain, self.arn, ArchiveWriter(self.writer.read))
-        begin = Cursor(shard, position=position)
+    async def _reader_at(self, shard: str, position: str, since: float = 0.0) -> LongReader:
+        chain, writer = self.archive.chain(shard), ArchiveWriter(self.writer.read)
+        is_whole = partial(self._still.is_whole, shard, since)
+        pages = LongPages(StreamPages(self.aws), chain, self.arn, writer, is_whole)
+        begin = Cursor(shard, position=position, seen=int(since))  # older ones are not missed
         if position == START:
             begin = await self._unread(shard)
         reader = LongReader(pages, self.arn, begin, self.clock, self._rng)
@@ -199,38 +161,6 @@ class PastChanges:
         seen = 0 if known is None else known.seen
         return Cursor(shard, position=START, since=began, seen=seen)
 
-    async def read(self, reader: ShardReader, text: str = "") -> AsyncIterator[Page]:
-        """Yield the pages of a reader that have records, up to the tip or the end of its shard.
-
-        A loss is named with the text, if one is given.
-
-        Raises:
-            RetentionLost: the archive lacks records, and losses are not allowed.
-            NotDecided: the archive does not say what became of trimmed records.
-        """
-        empty = undecided = 0
-        while not reader.ended and empty < _EMPTY_MAX:
-            try:
-                page = await reader.read()
-            except RetentionLost as lost:
-                self._lose(text or str(lost))
-                reader.resume(lost)
-                continue
-            if page is None:
-                undecided += reader.apart == "undecided"
-                if undecided >= _UNDECIDED_MAX:
-                    raise NotDecided(
-                        f"shard {reader.shard_id}: the archive does not say yet what became of"
-                        " trimmed records; run its writer first"
-                    )
-                await sleep(reader.wait)
-                continue
-            empty = 0 if page.records else empty + 1
-            if page.records:
-                yield page
-            elif not reader.ended:
-                await sleep(_EMPTY_SECONDS)
-
 
 async def _last_before(chain: Chain, since: float) -> str:
     """Return where reading must begin for every change since a moment; `START` without links."""
@@ -243,6 +173,13 @@ async def _last_before(chain: Chain, since: float) -> str:
         if found is not None and found[0].count and found[0].until < since:
             return found[0].last
     return ORIGIN if positions else START
+
+
+async def past_of(app: App, aws: Aws, tables: AppTables, archive: ArchivedShards) -> PastChanges:
+    """Return the past of an app's table, by its table's clock; what is lost is passed over."""
+    store, arn = tables.store(app.writer, aws), tables.table.stream_arn or ""
+    began, clock = await archive.began() or 0.0, await store.clock(SystemClock())
+    return PastChanges(aws, arn, archive, store, began, clock, allowed=True)
 
 
 @asynccontextmanager

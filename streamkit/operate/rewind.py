@@ -27,10 +27,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.app import App
 from streamkit.archive.completeness import beginning
+from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import parked_queues
-from streamkit.core.tables import open_store
+from streamkit.core.tables import open_store, survey
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
@@ -131,7 +132,7 @@ async def rewind(
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
     if since and now - since > REACH_SECONDS and not newest.rewinding:
-        begins = await _in_archive(app, aws, since, allow_loss=despite.loss)
+        begins = await _in_archive(app, aws, since, clock, allow_loss=despite.loss)
     parked = 0
     try:
         if not newest.rewinding:
@@ -189,15 +190,19 @@ def _of_parked(queues: int, host: str) -> list[str]:
     return [text] if queues else []
 
 
-async def _in_archive(app: App, aws: Aws, since: int, *, allow_loss: bool) -> frozenset[str]:
+async def _in_archive(
+    app: App, aws: Aws, since: int, clock: Clock, *, allow_loss: bool
+) -> frozenset[str]:
     """Return the shards of the archive where reading begins.
 
     Raises:
-        RewindRefused: the archive does not have every change since the moment.
+        RewindRefused: neither the archive nor the stream has every change since the moment.
     """
+    arn = (await survey(app, aws)).table.stream_arn or ""
     async with open_archive(app, aws) as archive:
         written = await written_cursors(app, aws)
-        found = await beginning(archive, since, written=written)
+        still = StillStreamed(aws, arn, archive, clock)
+        found = await beginning(still, since, written=written)
     if found.lacks and not allow_loss:
         raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
     return found.begins

@@ -10,6 +10,9 @@ from functools import partial
 from streamkit.app import App
 from streamkit.archive.completeness import beginning
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.still_streamed import StillStreamed
+from streamkit.aws import Aws
+from streamkit.core.tables import AppTables
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
@@ -22,14 +25,15 @@ from streamkit.stream.start import start_text
 from streamkit.table import Table
 
 
-async def start_findings(app: App, store: CursorStore) -> list[Finding]:
+async def start_findings(app: App, aws: Aws, tables: AppTables) -> list[Finding]:
     """Return the findings of `check` on an app's consumer: its start, and what it cannot do."""
+    store = tables.store(app, aws)
     generation = await newest_generation(store)
     founding = _founding(app, store)
     try:
         await founding.require_none_apart(store, app.handlers)
         if generation is None:
-            return [*await _of_origin(app, store), *_of_start(app, generation)]
+            return [*await _of_origin(app, aws, tables), *_of_start(app, generation)]
     except ConfigurationError as error:
         return [Finding("error", str(error))]
     found = _of_start(app, generation)
@@ -49,12 +53,13 @@ def _founding(app: App, store: CursorStore) -> Founding:
     return Founding(app.table, start, SystemClock(), losses, exact=app.exact, listeners=listeners)
 
 
-async def _of_origin(app: App, store: CursorStore) -> list[Finding]:
+async def _of_origin(app: App, aws: Aws, tables: AppTables) -> list[Finding]:
     """Return why the first worker of a consumer could not begin at its start.
 
     Raises:
         ConfigurationError: its start is in the future.
     """
+    store = tables.store(app, aws)
     founding = _founding(app, store)
     now = int(await store.time(founding.clock))
     if app.archive is None:
@@ -62,7 +67,9 @@ async def _of_origin(app: App, store: CursorStore) -> list[Finding]:
     else:
         async with app.archive.opened() as objects:
             shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
-            origin = await replace(founding, past=partial(beginning, shards)).origin(store, now)
+            arn, clock = tables.table.stream_arn or "", await store.clock(founding.clock)
+            past = partial(beginning, StillStreamed(aws, arn, shards, clock))
+            origin = await replace(founding, past=past).origin(store, now)
     if origin.lost is None:
         return []
     text = f"{app.declared}: {origin.lost}"

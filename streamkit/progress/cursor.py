@@ -27,7 +27,7 @@ from streamkit.progress.actions import (
     own_attributes,
     render,
 )
-from streamkit.progress.clock import Clock
+from streamkit.progress.clock import Clock, CorrectedClock
 from streamkit.progress.control import (
     DIRECTORIES,
     ControlSpace,
@@ -134,6 +134,10 @@ class CursorStore:
         key, table = self.space.key("consumer"), self.space.schema.name
         reply = await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
         return _service_time(reply) or clock.time()
+
+    async def clock(self, clock: Clock) -> Clock:
+        """Return a clock that shows the table's time, as another one goes on."""
+        return CorrectedClock(clock, await self.time(clock) - clock.time())
 
     async def names(self, *, fresh: bool = True) -> set[str]:
         """Read the directories: every cursor except finished ones that have children.

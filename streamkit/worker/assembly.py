@@ -15,6 +15,7 @@ from streamkit.archive.lineage import LongLineage, RecordedLineage
 from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.archive.objects import Flush, Objects
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.still_streamed import StillStreamed
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
@@ -32,7 +33,6 @@ from streamkit.fleet.taken import Births, app_store
 from streamkit.fleet.view import FleetView
 from streamkit.kinds.aggregate.sweep import Sweeping
 from streamkit.observe.metrics import Counter
-from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -77,7 +77,7 @@ def assemble(
     store, over = tables.store(app, machine.aws), anyio.Event()
     use = None if objects is None else _archive_use(app, machine, tables, objects, settings.lease)
     losses = _losses(app, machine, tables, store, dispatcher.meters.lost)
-    founding = _founding(app, machine.clock, losses, use)
+    founding = _founding(app, machine, tables, losses, use)
     view = _view(app, machine, store, founding, settings, place, over)
     reading = _reading(app, settings, place, view, losses, _lineage(machine, tables, use), use)
     retries = QueueRetries.of(app, machine, tables, dispatcher, wrote=reading.writes.note)
@@ -151,11 +151,15 @@ def _archive_use(
     return ArchiveUse(shards, flush, writer, app.copies)
 
 
-def _founding(app: App, clock: Clock, losses: Losses, use: ArchiveUse | None) -> Founding:
+def _founding(
+    app: App, machine: Machine, tables: AppTables, losses: Losses, use: ArchiveUse | None
+) -> Founding:
     """Build what a consumer that has never run needs to begin."""
-    past = None if use is None else partial(beginning, use.shards)
-    names = frozenset(app.listeners)
-    return Founding(app.table, app.start, clock, losses, past, app.exact, names)
+    past, names = None, frozenset(app.listeners)
+    if use is not None:
+        arn = tables.table.stream_arn or ""
+        past = partial(beginning, StillStreamed(machine.aws, arn, use.shards, machine.clock))
+    return Founding(app.table, app.start, machine.clock, losses, past, app.exact, names)
 
 
 def _lineage(machine: Machine, tables: AppTables, use: ArchiveUse | None) -> StreamLineage:

@@ -337,7 +337,7 @@ class Model:
             return self.archived(world, max(whole))
         following = [link.after for link in world.links if link.after > r]
         until = min(following, default=None)
-        if until is None and rules.missing == "cursor" and (not around or over):
+        if until is None and rules.missing == "cursor":
             until = world.cursor.pos
         if until is not None and until > r and rules.missing != "tip":
             return self.told(world, until)

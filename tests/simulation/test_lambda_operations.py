@@ -10,6 +10,7 @@ from streamkit.aws_lambda.environment import ConsumerReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
+from streamkit.core.tables import survey
 from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.starts import start_findings
@@ -247,8 +248,9 @@ def test_check_says_that_functions_hear_of_no_losses():
         async with environment_of(world, app) as environment:
             put(world, "d1", "a")
             await process_batch(environment, event(Stream(world, TABLE).traffic()))
-            assert await start_findings(app, environment.store) == []
-            (finding,) = await start_findings(app_of(on_loss="resume"), environment.store)
+            tables = await survey(app, environment.aws)
+            assert await start_findings(app, environment.aws, tables) == []
+            (finding,) = await start_findings(app_of(on_loss="resume"), environment.aws, tables)
         assert "IteratorAge" in finding.text
 
     simulated(main)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamkit.archive.long_pages import NotDecided
+from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
 from streamkit.operate import past_shards
@@ -184,8 +185,12 @@ def test_a_shard_that_only_the_writers_cursor_knows_is_a_loss(harness, monkeypat
     async def gone(*_):
         return True
 
+    async def whole(*_):
+        return False
+
     monkeypatch.setattr(past_shards, "list_shards", listed)
     monkeypatch.setattr(past_shards, "is_gone", gone)
+    monkeypatch.setattr(StillStreamed, "is_whole", whole)
     with pytest.raises(RetentionLost, match="are lost"):
         restored(harness, moment)
     assert len(restored(harness, moment, allow_loss=True).losses) == 1

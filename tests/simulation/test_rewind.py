@@ -588,11 +588,11 @@ def test_check_says_that_a_start_was_changed_in_vain():
     async def scenario():
         world, app = make_world(), make_app(start="latest")
         async with world.clients() as aws:
-            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
-            assert await start_findings(app, store) == []
+            tables = await survey(app, aws)
+            assert await start_findings(app, aws, tables) == []
             await run(world, app)
-            assert await start_findings(app, store) == []
-            (finding,) = await start_findings(make_app(), store)
+            assert await start_findings(app, aws, tables) == []
+            (finding,) = await start_findings(make_app(), aws, tables)
         assert "no effect" in finding.text
         assert finding.severity == "warning"
 

@@ -10,6 +10,7 @@ from streamkit.archive.link import BEYOND, Lines
 from streamkit.archive.shards import ArchivedShards
 from streamkit.changes import ItemKey
 from streamkit.operate.history import ItemHistory
+from streamkit.operate.past import PastChanges
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 from streamkit.stream.decode.envelope import StreamRecord
@@ -33,6 +34,14 @@ async def archived(*kinds):
     return archive
 
 
+class Forgotten(PastChanges):
+    """A past of which the stream has nothing any more."""
+
+    async def again(self, chain, begin, ends, text, after=0.0):
+        self._lose(f"{chain.shard} {begin} {text}")
+        return []
+
+
 @pytest.mark.parametrize(
     ("kinds", "gaps"),
     [(["data", "end"], 0), (["end"], 0), (["data"], 1), ([], 1), (["data", "hole"], 1)],
@@ -41,9 +50,15 @@ async def test_a_shard_with_children_has_its_end_or_a_gap(kinds, gaps):
     assert await gaps_of(await archived(*kinds)) == gaps
 
 
+def history(archive, *written, key=KEY):
+    """Return an item's history; these are the cursors of the archive's writer."""
+    past = Forgotten(None, "arn", archive, None, 0.0, allowed=True)
+    return ItemHistory(past, "PK", key, {one.name: one for one in written})
+
+
 async def gaps_of(archive, *written):
-    """Return the gaps of an item's history; these are the cursors of the archive's writer."""
-    reading = ItemHistory(archive, "PK", KEY, {one.name: one for one in written})
+    """Return the gaps of an item's history, of which a verification finds as many or none."""
+    reading = history(archive, *written)
     assert [one async for one in reading.records()] == []
     found = await check(archive, "", began=1.0, written=reading.written)
     assert bool(reading.gaps) is not found.whole
@@ -91,7 +106,7 @@ async def test_what_its_writer_finished_before_the_archive_began_is_no_gap():
 
 
 async def test_an_archive_that_was_never_written_has_no_whole_history():
-    reading = ItemHistory(ArchivedShards(MemoryArchive(), "Notes/now"), "PK", ItemKey("N", "N"))
+    reading = history(ArchivedShards(MemoryArchive(), "Notes/now"))
     assert [one async for one in reading.records()] == []
     assert reading.gaps == 1
 
@@ -106,6 +121,6 @@ async def test_the_changes_of_an_item_are_found_in_whatever_order_a_record_has_i
         chain = archive.chain("child")
         await chain.add(chain.link(f"{number - 1:040}", f"{number:040}"), lines)
     for key in (ItemKey("NOTE", "ORDER"), ItemKey("ORDER", "NOTE")):
-        reading = ItemHistory(archive, "PK", key)
+        reading = history(archive, key=key)
         found.append([record.sequence_number async for _, record in reading.records()])
     assert found == [["10", "11"], []]

@@ -43,10 +43,10 @@ class Asked:
         return self.over
 
 
-def reader(chain, stream, asked, position=START, decides=True):
+def reader(chain, stream, asked, position=START, decides=True, **more):
     writer = ArchiveWriter(asked.cursor, asked.is_over if decides else None)
     begin = Cursor("s1", position=position if isinstance(position, str) else at(position))
-    pages = LongPages(stream, chain, "arn", writer)
+    pages = LongPages(stream, chain, "arn", writer, **more)
     return LongReader(pages, "arn", begin, Clock(), random.Random(0), CREATED)
 
 
