@@ -9,6 +9,7 @@ name.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -107,8 +108,12 @@ class _Bucket:
     async def names(self, prefix: str, after: str = "") -> list[str]:
         begin = {"StartAfter": self.prefix + after} if after else {}
         where = {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **begin}
-        reply = await patiently(lambda: self.client.list_objects_v2(**where))
-        return [entry["Key"].removeprefix(self.prefix) for entry in reply.get("Contents", [])]
+        while True:
+            reply = await patiently(partial(self.client.list_objects_v2, **where))
+            found = [one["Key"].removeprefix(self.prefix) for one in reply.get("Contents", [])]
+            if found or not reply.get("IsTruncated"):
+                return found
+            where["ContinuationToken"] = reply["NextContinuationToken"]  # the page was empty
 
     async def _put(self, name: str, body: bytes, **condition: str) -> bool:
         where = {"Bucket": self.bucket, "Key": self.prefix + name, "Body": body}

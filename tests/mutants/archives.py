@@ -743,4 +743,12 @@ MUTANTS = (
         "the trimmed first records of a shard are passed over in silence",
         test="tests/simulation/test_damaged_objects.py::test_a_shard_that_is_trimmed_in_part_is_not_taken_for_a_whole_one",
     ),
+    Mutant(
+        "archive-list-ends-with-an-empty-page",
+        "archive/bucket.py",
+        '            if found or not reply.get("IsTruncated"):\n',
+        "            if True:\n",
+        "an empty page of S3 is taken for the end of a chain: a reader names losses",
+        test="tests/unit/archive/test_bucket_replies.py::test_an_empty_page_of_a_listing_that_is_cut_off_is_not_its_end",
+    ),
 )

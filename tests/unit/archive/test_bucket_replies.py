@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from streamkit.archive import BucketArchive, bucket, contents
+from streamkit.archive.objects import all_names
 
 BODY = b"x" * 100_000
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
@@ -87,6 +88,26 @@ async def test_an_object_that_was_removed_meanwhile_is_not_replaced(use):
     use(Client())
     async with BucketArchive("s3://changes").opened() as objects:
         assert await objects.replace("a", b"", "tag") is False
+
+
+class Listing(Client):
+    """A client of S3 that lists two names, behind a page that is empty and cut off."""
+
+    pages = {
+        None: {"IsTruncated": True, "NextContinuationToken": "t"},
+        "t": {"IsTruncated": False, "Contents": [{"Key": "a/1"}, {"Key": "a/2"}]},
+    }
+
+    async def list_objects_v2(self, **where):
+        if where.get("StartAfter") == "a/2":
+            return {"IsTruncated": False}
+        return self.pages[where.get("ContinuationToken")]
+
+
+async def test_an_empty_page_of_a_listing_that_is_cut_off_is_not_its_end(use):
+    use(Listing())
+    async with BucketArchive("s3://changes").opened() as objects:
+        assert await all_names(objects, "a/") == ["a/1", "a/2"]
 
 
 async def test_the_sdk_tells_of_a_body_that_breaks_off_what_is_expected_of_it(monkeypatch):
