@@ -36,8 +36,8 @@ READ_SECONDS = 3.0
 """Time for one reply: far above DynamoDB's milliseconds, and below a lease, so that one hanging
 call does not lose the lease."""
 
-_PAUSE_MAX = 10.0
-"""The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
+_PAUSE_SECONDS, _PAUSE_MAX = 0.2, 10.0
+"""The first and the longest pause between repetitions of a call that is refused for now."""
 BEAT_SECONDS = 1.5
 """Time for one reply to a heartbeat, or to a look at those of other workers: after a call that
 hangs there is time for another one within a lease."""
@@ -129,6 +129,7 @@ async def until_known(
     first: float = 0.05,
     longest: float = 5.0,
     tries: int | None = None,
+    errors: tuple[type[Exception], ...] = AwsError,
 ) -> T | V:
     """Repeat a call until it returns, or its error has a final meaning; return that.
 
@@ -140,12 +141,13 @@ async def until_known(
         first: the first pause in seconds; each is twice as long as the one before, give or take.
         longest: the longest pause.
         tries: how often the call is made at most; then its last error is raised.
+        errors: what the call may raise that has a meaning.
     """
     pause = first
     while True:
         try:
             return await call()
-        except AwsError as error:
+        except errors as error:
             meant = await meaning(error)
             if meant is not None:
                 return meant
@@ -172,19 +174,25 @@ def _called(error: Exception) -> str:
     return urlsplit(str(asked.get("endpoint_url", ""))).hostname or ""
 
 
-async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    *,
+    longest: float = _PAUSE_MAX,
+    passing: tuple[type[Exception], ...] = (),
+) -> T:
     """Repeat a call until it is neither throttled nor of unknown outcome, with growing pauses.
 
     Use it for calls that may be made twice: reads, and writes whose condition recognises a
-    repetition.
+    repetition. `passing` are errors of other libraries after which it is repeated, too.
     """
 
     async def meaning(error: Exception) -> None:
-        if trouble_of(error) not in PASSING:
+        if trouble_of(error) not in PASSING and not isinstance(error, passing):
             raise error
         tell_repeated(error)
 
-    return await until_known(call, meaning, first=0.2, longest=longest)
+    errors, first = (*AwsError, *passing), _PAUSE_SECONDS
+    return await until_known(call, meaning, first=first, longest=longest, errors=errors)
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,7 @@ import aiohttp
 import anyio
 import anyio.lowlevel
 
-from streamkit.aws import (
-    AwsError,
-    ErrorKind,
-    code_of,
-    open_client,
-    patiently,
-    tell_repeated,
-    trouble_of,
-)
+from streamkit.aws import AwsError, ErrorKind, code_of, open_client, patiently, trouble_of
 from streamkit.errors import ConfigurationError
 
 _CHUNK = 64 * 1024
@@ -35,8 +27,6 @@ _CHUNK = 64 * 1024
 _LINE_MAX = 4 * 1024 * 1024
 """Bytes of a line: an item of 400 KB in an export takes less."""
 _READ_SECONDS = 30.0
-_PAUSE_SECONDS, _PAUSE_MAX = 0.2, 10.0
-"""The first and the longest pause before an object is asked for again whose reply broke off."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +111,7 @@ async def whole_reply(get: Callable[[], Awaitable[Any]]) -> tuple[Any, bytes]:
         async with reply["Body"] as stream:
             return reply, await stream.read()
 
-    pause = _PAUSE_SECONDS
-    while True:
-        try:
-            return await patiently(read)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            tell_repeated(error)
-        await anyio.sleep(pause)
-        pause = min(pause * 2, _PAUSE_MAX)
+    return await patiently(read, passing=(aiohttp.ClientError, TimeoutError))
 
 
 @asynccontextmanager

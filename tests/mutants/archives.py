@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "archive-body-read-once",
         "archive/contents.py",
-        "        except (aiohttp.ClientError, TimeoutError) as error:\n",
-        "        except ConfigurationError as error:\n",
+        "    return await patiently(read, passing=(aiohttp.ClientError, TimeoutError))\n",
+        "    return await patiently(read)\n",
         "a reply of S3 that breaks off or stalls ends the worker",
         test="tests/unit/archive/test_bucket_replies.py::test_an_object_whose_body_breaks_off_or_stalls_is_asked_for_again",
     ),

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from botocore.exceptions import ClientError
 
+from streamkit import aws
 from streamkit.archive import BucketArchive, bucket, contents
 from streamkit.archive.objects import all_names
 
@@ -60,7 +61,7 @@ def use(monkeypatch):
 
         for module in (bucket, contents):
             monkeypatch.setattr(module, "open_client", opened)
-        monkeypatch.setattr(contents, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(aws, "_PAUSE_SECONDS", 0.0)
         return client
 
     return use
