@@ -484,14 +484,6 @@ MUTANTS = (
         test="tests/simulation/test_past_gaps.py::test_what_a_damaged_last_object_had_is_read_from_the_stream",
     ),
     Mutant(
-        "restore-names-what-it-has-read",
-        "operate/past.py",
-        "            if step.begin == begun:\n",
-        "            if not step.begin:\n",
-        "a damaged last object is two losses of a restore",
-        test="tests/simulation/test_past_gaps.py::test_a_damaged_last_object_is_one_loss_once_the_stream_has_forgotten_it",
-    ),
-    Mutant(
         "command-waits-for-a-shard-that-nobody-has",
         "operate/past.py",
         "        if position == START and await self.shards.is_gone(shard):\n",
