@@ -74,6 +74,13 @@ class ArchivedShards:
             return there.began
         return await self._oldest() or None  # a rule of the bucket may have removed it
 
+    async def began_if_known(self) -> float:
+        """Return `began`; 0 if nothing is archived, or if what was written of it is damaged."""
+        try:
+            return await self.began() or 0.0
+        except DamagedArchive:  # what it has may be whole
+            return 0.0
+
     async def _oldest(self) -> float:
         """Return when the oldest record was created that is left; 0 if none is.
 
@@ -101,7 +108,7 @@ class ArchivedShards:
         known, parent = 0.0, parents.get(shard)
         while parent is not None and not known:
             known, parent = await self.chain(parent).last_record(), parents.get(parent)
-        return max(known, await self.began() or 0.0)
+        return max(known, await self.began_if_known())
 
     @property
     def _about(self) -> str:

@@ -29,6 +29,8 @@ class StillStreamed:
 
     async def has(self, shard: str, after: str) -> bool:
         """Return whether the stream has what follows a position of a shard, and may be read."""
+        if after == BEYOND:
+            return False
         if after == ORIGIN:
             return await self.is_whole(shard) and not await is_gone(self.aws, self.arn, shard)
         where = {"StreamArn": self.arn, "ShardId": shard, "SequenceNumber": str(int(after))}
@@ -45,7 +47,7 @@ class StillStreamed:
             if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING, ErrorKind.REFUSED):
                 return False
             raise
-        return after != BEYOND
+        return True
 
     async def is_whole(self, shard: str, since: float = 0.0) -> bool:
         """Return whether the stream has every record of a shard that was created since a moment."""

@@ -76,9 +76,8 @@ class LiveWork:
         if moves:
             gone = work.state.at_once or not work.families.shapes.says(item, new=False)
             stub = new is None and gone
-            side_of, stays = work.families.side, "new" if self._stays(item) else ""
-            side = side_of(new) or side_of(old) or stays
-            return side != "new" and not stub
+            side = work.families.side(new) or work.families.side(old)
+            return side != "new" and not stub and (bool(side) or not self._stays(item))
         try:
             return work.transform.of(plain(item)).changes_item
         except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
@@ -97,8 +96,8 @@ class LiveWork:
     async def _is_ours(self, old: Item | None, new: Item | None) -> bool:
         """Return whether a change is this migration's own, and no duplicate of what it has put.
 
-        Who duplicates an item whole takes its marks along. Most new items are made before new code
-        may write, so that few records are read for this.
+        Code that duplicates an item whole takes its marks along. Most new items are made before new
+        code may write, so that few records are read for this.
         """
         families, writer = self.work.families, self.work.failed.writer
         if new is None or not _by_migration(old, new, writer) or families.is_carried(new):

@@ -12,7 +12,7 @@ from streamkit.app import App
 from streamkit.archive.chain import Chain
 from streamkit.archive.completeness import ends_of, unknown
 from streamkit.archive.link import ORIGIN
-from streamkit.archive.shards import ArchivedShards, DamagedArchive
+from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
 from streamkit.aws import Aws
 from streamkit.changes import ItemKey
@@ -54,14 +54,10 @@ class ItemHistory:
 
     async def records(self) -> AsyncIterator[tuple[str, Record]]:
         """Yield each record with the name of its shard."""
-        archive = self.past.archive
-        try:
-            began = await archive.began()
-        except DamagedArchive:  # what it has may be whole
-            began = None
+        archive, began = self.past.archive, self.past.began
         parents = {shard.id: shard.parent for shard in await archive.shards()}
-        lacking, ends = unknown(parents, began or 0.0, self.written), ends_of(parents, self.written)
-        self._noted += (began is None) + len(lacking)
+        lacking, ends = unknown(parents, began, self.written), ends_of(parents, self.written)
+        self._noted += (not began) + len(lacking)
         for shard in [*parents, *sorted(lacking.keys() - parents)]:
             async for records in self._parts(archive.chain(shard), ends.get(shard, ORIGIN)):
                 for record in records:

@@ -178,7 +178,7 @@ async def _last_before(chain: Chain, since: float) -> str:
 async def past_of(app: App, aws: Aws, tables: AppTables, archive: ArchivedShards) -> PastChanges:
     """Return the past of an app's table, by its table's clock; what is lost is passed over."""
     store, arn = tables.store(app.writer, aws), tables.table.stream_arn or ""
-    began, clock = await archive.began() or 0.0, await store.clock(SystemClock())
+    began, clock = await archive.began_if_known(), await store.clock(SystemClock())
     return PastChanges(aws, arn, archive, store, began, clock, allowed=True)
 
 

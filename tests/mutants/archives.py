@@ -534,8 +534,8 @@ MUTANTS = (
     Mutant(
         "history-overlooks-a-shard-without-lineage",
         "operate/history.py",
-        "        self._noted += (began is None) + len(lacking)\n",
-        "        self._noted += began is None\n",
+        "        self._noted += (not began) + len(lacking)\n",
+        "        self._noted += not began\n",
         "the history of an item is said to be whole although a whole shard is missing with its lineage",
         test="tests/unit/test_item_history.py::test_a_parent_whose_chain_or_lineage_was_removed_is_a_gap",
     ),

@@ -50,6 +50,17 @@ def test_a_history_reaches_from_the_archive_into_the_stream(harness_of):
     assert found.whole
 
 
+def test_a_history_of_an_archive_whose_own_record_is_damaged_is_told_as_not_whole(harness_of):
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
+    lived(harness)
+    objects = harness.archive().objects
+    (about,) = [name for name in objects if name.endswith("/archive.json")]
+    objects[about] = objects[about][:5]
+    found = history(harness, 1)
+    assert [one.kind for one in found.sightings] == ["inserted", "removed", "inserted"]
+    assert not found.whole
+
+
 def test_a_history_names_what_wrote_a_change_and_which_handlers_it_runs_now(harness_of):
     harness = harness_of(counted(MemoryArchive()), shards=1, settings=SELDOM)
     put(harness, 1)

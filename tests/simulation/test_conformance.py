@@ -35,8 +35,9 @@ def end_of(host, seed, acts=60):
         add_migrations(app)
         named["others"] = {"Elsewhere": TableShape()}
     ran = trial(app, Market(app), **named)
-    # A few seeds in a hundred have no crash, no split or no roll.
-    assert seed or all(ran.met[name] for name in ("crash", "split", "roll")), host
+    # A few seeds in a hundred lack one of them.
+    met = [bool(ran.met[name]) for name in ("crash", "split", "roll")]
+    assert sum(met) >= (2 if seed else 3), host
     if host in JOBS:
         assert ran.met["migrated"] == len(app.migrations)
         assert audited_wrong(ran.final) == []

@@ -50,9 +50,9 @@ async def test_a_shard_with_children_has_its_end_or_a_gap(kinds, gaps):
     assert await gaps_of(await archived(*kinds)) == gaps
 
 
-def history(archive, *written, key=KEY):
+def history(archive, *written, key=KEY, began=1.0):
     """Return an item's history; these are the cursors of the archive's writer."""
-    past = Forgotten(None, "arn", archive, None, 0.0, allowed=True)
+    past = Forgotten(None, "arn", archive, None, began, allowed=True)
     return ItemHistory(past, "PK", key, {one.name: one for one in written})
 
 
@@ -106,7 +106,8 @@ async def test_what_its_writer_finished_before_the_archive_began_is_no_gap():
 
 
 async def test_an_archive_that_was_never_written_has_no_whole_history():
-    reading = history(ArchivedShards(MemoryArchive(), "Notes/now"))
+    archive = ArchivedShards(MemoryArchive(), "Notes/now")
+    reading = history(archive, began=await archive.began_if_known())
     assert [one async for one in reading.records()] == []
     assert reading.gaps == 1
 
