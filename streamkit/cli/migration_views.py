@@ -121,7 +121,9 @@ def _print_diff(diff: Diff) -> None:
 def progress_line(now: Progress) -> str:
     """Return the progress as one line."""
     parts = [f"{now.migration} {phase_of(now)}"]
-    if now.share is not None:
+    if now.share == 0 and not now.tally.scanned:
+        parts.append("its scan begins once earlier changes are followed")
+    elif now.share is not None:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
         parts.append(f"segments {now.finished}/{now.segments}")
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
@@ -132,10 +134,8 @@ def progress_line(now: Progress) -> str:
     parts += [f"settled {now.settle}"] * (now.settle not in ("", "by field"))
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
-    if now.processes:
-        parts.append(_units(now))
-    if now.reason:
-        parts.append(f"slowed by {_reason(now.reason)}")
+    parts += [_units(now)] * bool(now.processes)
+    parts += [f"slowed by {_reason(now.reason)}"] * bool(now.reason)
     if now.lag is not None:
         parts.append(f"capture lag {seconds(now.lag)}")
     if now.eta is not None:

@@ -2,15 +2,18 @@
 
 import io
 from contextlib import redirect_stdout
+from dataclasses import replace
 
 import pytest
 
 from streamkit.cli.describing import describe_fan_outs, describe_status
 from streamkit.cli.following import after_check, after_explanation, after_status
-from streamkit.cli.migration_views import describe_lines
+from streamkit.cli.migration_views import describe_lines, progress_line
 from streamkit.cli.printing import say, say_next, table
 from streamkit.cli.watching import Lags, differences
+from streamkit.migrate.progress import Progress
 from streamkit.migrate.status import Line
+from streamkit.migrate.tallies import Tally
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection, Permission, TableFacts
@@ -125,6 +128,16 @@ def test_colours_are_for_terminals_and_no_color_switches_them_off(terminal, monk
 )
 def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
     assert after_status(busy(**facts)) == next_
+
+
+def test_a_scan_that_waits_for_the_stream_says_so_instead_of_a_share_of_nothing():
+    waits = Progress(
+        "0003", "rekey", "switching", "run", "forth", "", share=0.0, segments=4, lag=90
+    )
+    begun = replace(waits, tally=Tally(scanned=1))
+    text = "0003 switching | its scan begins once earlier changes are followed | capture lag 90 s"
+    assert progress_line(waits) == text
+    assert "0.0% ±0.0% | segments 0/4 | 1 read" in progress_line(begun)
 
 
 def test_the_next_command_can_be_pasted(capsys):
