@@ -39,7 +39,7 @@ def shorten(client: Any) -> None:
     endpoint = client._endpoint  # noqa: SLF001  # botocore has no public access here
     if isinstance(endpoint.http_session, _Replaying):
         return
-    _Way(client, endpoint.http_session, lambda: client).client()
+    _LazyClient(client, endpoint.http_session, lambda: client).client()
 
 
 class Deferred:
@@ -52,7 +52,7 @@ class Deferred:
     """
 
     def __init__(self, like: Any, session: Any, make: Callable[[], Any]) -> None:
-        self._way = _Way(like, session, make)
+        self._way = _LazyClient(like, session, make)
         self._operations: dict[str, str] = like.meta.method_to_api_mapping
 
     def __getattr__(self, name: str) -> Any:
@@ -86,7 +86,7 @@ class _Operation:
     events: str
 
 
-class _Way:
+class _LazyClient:
     """The calls of one client, which is made when it is needed, from another one like it."""
 
     def __init__(self, like: Any, session: Any, make: Callable[[], Any]) -> None:

@@ -45,7 +45,7 @@ Reserved = Mapping[str, float]
 
 
 @dataclass
-class _Bucket:
+class _TokenBucket:
     """Units that may be spent now; below zero they are owed.
 
     `beside` is owed for writes that did not wait. At most half of the income pays it off: otherwise
@@ -94,7 +94,7 @@ class Rate:
     reason: Reason = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
-    _buckets: dict[tuple[Kind, str], _Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[Kind, str], _TokenBucket] = field(default_factory=dict)
     _usual: dict[tuple[Kind, str], float] = field(default_factory=dict)
     _turns: dict[Kind, anyio.Lock] = field(
         default_factory=lambda: {"read": anyio.Lock(), "write": anyio.Lock()}
@@ -247,9 +247,9 @@ class Rate:
                 known = self._usual.get((kind, name), units)
                 self._usual[kind, name] = known + _WEIGHT * (units - known)
 
-    def _bucket(self, kind: Kind, name: str) -> _Bucket:
+    def _bucket(self, kind: Kind, name: str) -> _TokenBucket:
         if (kind, name) not in self._buckets:
-            bucket = self._buckets[kind, name] = _Bucket()
+            bucket = self._buckets[kind, name] = _TokenBucket()
             bucket.refill(self.clock.monotonic(), self._limit(kind))
         return self._buckets[kind, name]
 

@@ -79,7 +79,7 @@ class ParserFactory(AioResponseParserFactory):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Endpoint:
     """A client's address, headers, and signer if requests are signed."""
 
     url: str
@@ -104,7 +104,7 @@ class _Way:
 class _Client(AioBaseClient):  # type: ignore[misc]
     """A client whose frequent calls take the short way."""
 
-    _way: _Way | Literal[False] | None = None
+    _way: _Endpoint | Literal[False] | None = None
 
     async def _make_api_call(self, operation_name: str, api_params: dict[str, Any]) -> Any:
         model = self._service_model.operation_model(operation_name)
@@ -121,7 +121,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
             raise error(reply, operation_name)
         return reply
 
-    async def _usual_way(self, model: Any, params: dict[str, Any]) -> _Way | Literal[False]:
+    async def _usual_way(self, model: Any, params: dict[str, Any]) -> _Endpoint | Literal[False]:
         """Return the address and headers of a call; False if it has to go botocore's own way."""
         if model.name not in _FREQUENT or AioBaseClient._make_api_call is not _ORDINARY:  # noqa: SLF001
             return False
@@ -131,7 +131,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
             self._way = await self._found_way(model, params)
         return self._way
 
-    async def _found_way(self, model: Any, params: dict[str, Any]) -> _Way | Literal[False]:
+    async def _found_way(self, model: Any, params: dict[str, Any]) -> _Endpoint | Literal[False]:
         """Return the address and headers of this client's requests; False if they are not as usual.
 
         The first one shows it. Endpoints of accounts, which depend on the table, are switched off.
@@ -149,7 +149,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
         more["User-Agent"] = self._user_agent_creator.to_string()
         about = model.metadata
         kind = {"Content-Type": f"application/x-amz-json-{about['jsonVersion']}"}
-        return _Way(f"{url.rstrip('/')}/", f"{about['targetPrefix']}.", kind, more, own)
+        return _Endpoint(f"{url.rstrip('/')}/", f"{about['targetPrefix']}.", kind, more, own)
 
     async def _tell(self, event: str, model: Any, **told: Any) -> list[Any]:
         """Return what botocore's listeners answer."""
@@ -170,7 +170,7 @@ class _Client(AioBaseClient):  # type: ignore[misc]
             return None
 
     async def _sent(
-        self, way: _Way, model: Any, body: bytes, context: dict[str, Any]
+        self, way: _Endpoint, model: Any, body: bytes, context: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
         """Send a request until botocore says that it need not be repeated."""
         endpoint, attempts, answer = self._endpoint, 0, None

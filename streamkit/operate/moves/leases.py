@@ -94,7 +94,7 @@ def _read(item: Mapping[str, Any], stream_arn: str) -> Iterable[Lease]:
 
 
 @dataclass
-class _Reading:
+class _CursorMaker:
     """Makes cursors from leases."""
 
     shards: dict[str, Shard]
@@ -208,7 +208,7 @@ def positions(
         over = lease.checkpoint == SHARD_END and lease.shard in gone
         if not over or lease.shard in parents:
             shards[lease.shard] = Shard(lease.shard, lease.parent)
-    reading = _Reading(shards, leases, gone, generation, caught_up, now)
+    reading = _CursorMaker(shards, leases, gone, generation, caught_up, now)
     if not any(shard.id in leases for shard in listed):
         reading.reasons.append("none of the leases is of a shard of this stream")
     reading.note_passed()

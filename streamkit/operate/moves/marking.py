@@ -47,7 +47,7 @@ class _Change:
 
 
 @dataclass
-class _Shard:
+class _LaggingShard:
     """A shard that is read behind its workers; `ahead` are changes after its position."""
 
     reader: ShardReader
@@ -60,7 +60,7 @@ class Marking:
 
     environment: Environment
     records: int = 0
-    _shards: dict[str, _Shard] = field(default_factory=dict)
+    _shards: dict[str, _LaggingShard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open the consumer's control items."""
@@ -99,7 +99,7 @@ class Marking:
             more = not shard.ahead and bool(upto or since) and not (enough and not since)
             more = more and await self._read(shard, upto if not enough else "")
 
-    async def _read(self, shard: _Shard, upto: str) -> bool:
+    async def _read(self, shard: _LaggingShard, upto: str) -> bool:
         """Read a few more records; return False at the shard's end, or at its tip if all is found.
 
         Raises:
@@ -148,11 +148,11 @@ class Marking:
                 raise
         return False
 
-    def _shard(self, name: str) -> _Shard:
+    def _shard(self, name: str) -> _LaggingShard:
         if name not in self._shards:
             arn = self.environment.tables.table.stream_arn or ""
             aws, rng = self.environment.aws, self.environment.rng
-            self._shards[name] = _Shard(open_reader(aws, arn, name, self.clock, rng))
+            self._shards[name] = _LaggingShard(open_reader(aws, arn, name, self.clock, rng))
         return self._shards[name]
 
     async def _raise(self, key: ItemKey, position: str) -> None:

@@ -76,11 +76,11 @@ async def move_to_lambda(
     assert newest is not None  # noqa: S101 - it would have been refused
 
     async with environment_with(app, aws, clock, rng) as environment:
-        return await _Move(environment, newest, accept_loss).run(wait, lease_seconds)
+        return await _MoveToLambda(environment, newest, accept_loss).run(wait, lease_seconds)
 
 
 @dataclass
-class _Move:
+class _MoveToLambda:
     environment: Environment
     newest: Generation
     accept_loss: bool

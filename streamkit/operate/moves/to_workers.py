@@ -77,7 +77,7 @@ async def move_to_workers(
         await claim(store, LAMBDA)
 
     async with environment_with(app, aws, clock, rng) as environment:
-        move = _Move(environment, int(since.timestamp()) if since else 0)
+        move = _MoveToWorkers(environment, int(since.timestamp()) if since else 0)
         return await move.run(in_flight)
 
 
@@ -94,7 +94,7 @@ def _own_io(app: App, since: datetime | None) -> Iterator[str]:
 
 
 @dataclass
-class _Move:
+class _MoveToWorkers:
     environment: Environment
     since: int
 
