@@ -4,7 +4,8 @@
 
 An old application writes, processes die and freeze, shards split and roll. In place, every item has
 to be in the new shape in the end; of items that move, every copy has to equal its source. What the
-application does not know of an item has to be there, too. In the modes `both` and `merge` old and new code write
+application does not know of an item has to be there, too. In the modes `moved` and `back` the items go through the
+switch, to the end or back from there, and are compared with what was written. In the modes `both` and `merge` old and new code write
 both sides of few items, in many runs, and no write may be lost; in `merge` two items become one. It exits with 1 if an item is wrong.
 """
 
@@ -42,6 +43,66 @@ def wrong_copies(ran):
     return [number for _, number in dict(old.items() ^ new.items())] + unmarked
 
 
+class Remembered:
+    """An application that knows what it has written: old code, then new code after the switch.
+
+    What has to stand there in the end is computed from its writes alone, without streamkit.
+    """
+
+    def __init__(self, items):
+        where = old_then_new(both_shapes.OldOrder, both_shapes.Order)
+        self.orders = Orders(where, items=items)
+        self.there = {}
+
+    async def open(self, aws, schema, rng):
+        await self.orders.open(_Noting(aws, self.there), schema, rng)
+
+    async def act(self, aws, schema, rng, phase):
+        await self.orders.act(_Noting(aws, self.there), schema, rng, phase)
+
+
+class _Noting:
+    """A client that notes each write that was acknowledged, by the number of the order."""
+
+    def __init__(self, aws, there):
+        self.dynamodb, self._aws, self._there = self, aws, there
+
+    async def get_item(self, **request):
+        return await self._aws.dynamodb.get_item(**request)
+
+    async def put_item(self, **request):
+        await self._aws.dynamodb.put_item(**request)
+        self._there[_number(request["Item"])] = fields(request["Item"])
+
+    async def delete_item(self, **request):
+        await self._aws.dynamodb.delete_item(**request)
+        self._there.pop(_number(request["Key"]), None)
+
+    async def update_item(self, **request):
+        await self._aws.dynamodb.update_item(**request)
+        (name,) = request["ExpressionAttributeNames"].values()
+        (value,) = request["ExpressionAttributeValues"].values()
+        self._there[_number(request["Key"])][name] = value
+
+
+def _number(item):
+    return item["SK"]["S"].rpartition("#")[2]
+
+
+def fields(item):
+    """Return the attributes of an order that are the same on both sides."""
+    return {name: item[name] for name in ("status", "note", "unknown") if name in item}
+
+
+def wrong_moved(entity, wanted, ran):
+    """Return the numbers of the orders that are not as they were written, at the one right place."""
+    items = ran.raw(entity)
+    there = {_number(item): fields(item) for item in items}
+    wrong = [name for name in there | wanted if there.get(name) != wanted.get(name)]
+    (other,) = {both_shapes.OldOrder, both_shapes.Order} - {entity}
+    return wrong + [_number(item) for item in (*ran.raw(other), *(i for i in items if COPY in i))]
+
+
 MODES = {
     "in_place": (in_place, Order, wrong_in_place),
     "touch": (partial(in_place, "touch"), Order, wrong_in_place),
@@ -53,7 +114,13 @@ SIDE_BY_SIDE = {
     "merge": both_shapes.app_of_merge,
 }
 
-EVERY = [*MODES, *SIDE_BY_SIDE]
+WHOLE_WAYS = {
+    "moved": ("contract", both_shapes.Order),
+    "back": ("rollback", both_shapes.OldOrder),
+}
+"""Moves through the switch, to the end or back from there: the last step, and what remains."""
+
+EVERY = [*MODES, *WHOLE_WAYS, *SIDE_BY_SIDE]
 
 RUNS = 10
 """Runs of old and new code side by side, each with another seed, to the end and back."""
@@ -71,17 +138,30 @@ def run_both(mode, seed):
     return found
 
 
+def run_whole(mode, app, items, **settings):
+    """Move orders through the switch, to the end or back; return the run, and which are wrong."""
+    end, entity = WHOLE_WAYS[mode]
+    writers, steps = Remembered(items), ("apply", "switch", end)
+    ran = migrate(app, "0001", writers, steps=steps, **settings)
+    return ran, wrong_moved(entity, writers.there, ran)
+
+
 def run(mode, items, seed):
     """Run one migration; return what is wrong, and say how many items there are."""
     if mode in SIDE_BY_SIDE:
         return run_both(mode, seed)
-    make, entity, wrong = MODES[mode]
-    writers = Orders(old_then_new(entity, entity), items=items)
-    ran = migrate(make(), "0001", writers, seed=seed, acts=200, processes=3, segments=64, page=200)
+    settings = {"seed": seed, "acts": 200, "processes": 3, "segments": 64, "page": 200}
+    if mode in WHOLE_WAYS:
+        ran, found = run_whole(mode, both_shapes.app_of(both_shapes.moved_back), items, **settings)
+    else:
+        make, entity, wrong = MODES[mode]
+        writers = Orders(old_then_new(entity, entity), items=items)
+        ran = migrate(make(), "0001", writers, **settings)
+        found = wrong(ran)
     said = ", ".join(f"{name} {count}" for name, count in sorted(ran.met.items()))
     print(f"{mode}: {ran.states[-1].phase}; {len(ran.raw())} items; {said}", flush=True)
     unknown = [item for item in ran.raw() if "order_id" not in item]
-    return [*wrong(ran), *unknown]
+    return [*found, *unknown]
 
 
 def main():

@@ -187,7 +187,8 @@ class Orders:
     async def open(self, aws: Any, schema: Any, rng: random.Random) -> None:
         for number in (*range(self.items), UNTOUCHED):
             entity = self.where("")
-            item = entity(user=f"u{number % 5}", order_id=f"{number}").attributes(schema)
+            order = entity(user=f"u{number % 5}", order_id=f"{number}", status="NEW")
+            item = order.attributes(schema)
             item["unknown"] = {"S": f"{number}"}
             await aws.dynamodb.put_item(TableName=schema.name, Item=item)
 
