@@ -122,7 +122,7 @@ def progress_line(now: Progress) -> str:
     """Return the progress as one line."""
     parts = [f"{now.migration} {phase_of(now)}"]
     if now.share == 0 and not now.tally.scanned:
-        parts.append("its scan begins once earlier changes are followed")
+        parts.append("its scan has not begun")
     elif now.share is not None:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
         parts.append(f"segments {now.finished}/{now.segments}")

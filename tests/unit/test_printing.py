@@ -130,12 +130,12 @@ def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
     assert after_status(busy(**facts)) == next_
 
 
-def test_a_scan_that_waits_for_the_stream_says_so_instead_of_a_share_of_nothing():
+def test_a_scan_of_which_no_segment_has_begun_says_so_instead_of_a_share_of_nothing():
     waits = Progress(
         "0003", "rekey", "switching", "run", "forth", "", share=0.0, segments=4, lag=90
     )
     begun = replace(waits, tally=Tally(scanned=1))
-    text = "0003 switching | its scan begins once earlier changes are followed | capture lag 90 s"
+    text = "0003 switching | its scan has not begun | capture lag 90 s"
     assert progress_line(waits) == text
     assert "0.0% ±0.0% | segments 0/4 | 1 read" in progress_line(begun)
 

@@ -16,17 +16,17 @@ def replayed(case: Case) -> Figure:
     return median_of([(1 / one.rate, 1 / one.usual) for one in rounds])
 
 
-@row("count only: nothing is written", unit=RATE, of=USUAL, bar=8)
+@row("count only: nothing is written", unit=RATE, of=USUAL, bar=9)
 def count_only() -> Figure:
     return replayed(Case("count"))
 
 
-@row("exactly-once aggregate of 20 groups", unit=RATE, of=USUAL, bar=8)
+@row("exactly-once aggregate of 20 groups", unit=RATE, of=USUAL, bar=8.5)
 def aggregate() -> Figure:
     return replayed(Case("aggregate"))
 
 
-@row("aggregate with a function for its groups", unit=RATE, of=USUAL, bar=4)
+@row("aggregate with a function for its groups", unit=RATE, of=USUAL, bar=4.3)
 def grouped() -> Figure:
     return replayed(Case("grouped"))
 
