@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from streamkit.local.capacity import Meter
 from streamkit.local.errors import ApiError, serialization
 from streamkit.local.lacking import complaint
 from streamkit.local.stream_settings import StreamSettings
+from streamkit.local.streams_api import RecordsRead
 from streamkit.local.tables import EngineTable, IndexLag
 from streamkit.local.tokens import RequestTokens
 
@@ -39,6 +40,8 @@ Payload: TypeAlias = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+
+_Reply = TypeVar("_Reply", Payload, RecordsRead)
 
 
 class CallRecord(NamedTuple):
@@ -49,7 +52,7 @@ class CallRecord(NamedTuple):
         operation: its name, `PutItem` for example.
         payload: the request.
         status: the HTTP status of the reply.
-        body: the reply.
+        reply: the reply, or a page of records that becomes one once an observer asks for `body`.
         at: the time of the call, by the engine's clock.
         units: the capacity consumed: `{"read": ..., "write": ...}`.
     """
@@ -58,9 +61,15 @@ class CallRecord(NamedTuple):
     operation: str
     payload: Payload
     status: int
-    body: Payload
+    reply: Payload | RecordsRead
     at: float
     units: dict[str, float]
+
+    @property
+    def body(self) -> Payload:
+        """Return the reply."""
+        reply = self.reply
+        return reply.body if isinstance(reply, RecordsRead) else reply
 
 
 @dataclass(slots=True)
@@ -200,10 +209,9 @@ class Engine:
         try:
             page = read(self, request)
         except ApiError as error:
-            answer = self._answer(service, operation, request, error.status, error.body())
-            return error.status, _encode(answer[1])
-        if self.observers:
-            self._answer(service, operation, request, 200, page.body())
+            status, body = self._answer(service, operation, request, error.status, error.body())
+            return status, _encode(body)
+        self._answer(service, operation, request, 200, page)
         return 200, page.encoded()
 
     def expire(self, table_name: str) -> int:
@@ -211,14 +219,14 @@ class Engine:
         return ttl.expire(self, table_name)
 
     def _answer(
-        self, service: str, operation: str, payload: Payload, status: int, body: Payload
-    ) -> tuple[int, Payload]:
+        self, service: str, operation: str, payload: Payload, status: int, reply: _Reply
+    ) -> tuple[int, _Reply]:
         if self.observers:
             units = self.meter.units()
-            record = CallRecord(service, operation, payload, status, body, self.clock(), units)
+            record = CallRecord(service, operation, payload, status, reply, self.clock(), units)
             for observer in self.observers:
                 observer(record)
-        return status, body
+        return status, reply
 
 
 Operation: TypeAlias = Callable[[Engine, Payload], Payload]
@@ -242,7 +250,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 OPERATIONS |= {
     ("dynamodbstreams", name): operation for name, operation in streams_api.OPERATIONS.items()
 }
-ENCODED: dict[tuple[str, str], Callable[[Engine, Payload], streams_api.RecordsRead]] = {
+ENCODED: dict[tuple[str, str], Callable[[Engine, Payload], RecordsRead]] = {
     ("dynamodbstreams", name): operation for name, operation in streams_api.ENCODED.items()
 }
 

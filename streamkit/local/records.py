@@ -107,10 +107,12 @@ class EngineRecord:
         """Keep the images as JSON, if they are small enough."""
         if not isinstance(self._images, bytes) and self.size <= _PACKED_BYTES:
             self._images = self._change()
-            self._keys = None
+            self._keys = self._wire = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the record as `GetRecords` returns it: the same object for all readers."""
+        """Return the record as `GetRecords` returns it; it is kept until its images are packed."""
+        if isinstance(self._images, bytes):
+            return self._as_read()
         if self._wire is None:
             self._wire = self._as_read()
         return self._wire

@@ -7,9 +7,11 @@ door never encodes a page again. Both forms do the same.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import md5
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -107,15 +109,17 @@ def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     """Carry out `GetRecords`: the next records of a shard, and the next iterator if any."""
-    return read_page(engine, payload).body()
+    return read_page(engine, payload).body
 
 
-class RecordsRead(NamedTuple):
+@dataclass
+class RecordsRead:
     """A reply of `GetRecords`, whose last page of a shard has no iterator that follows."""
 
     records: list[EngineRecord]
     following: ShardIterator | None
 
+    @cached_property
     def body(self) -> dict[str, Any]:
         """Return the reply."""
         body: dict[str, Any] = {"Records": [record.wire() for record in self.records]}

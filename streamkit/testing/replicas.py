@@ -28,6 +28,7 @@ class Replicas:
     rng: random.Random
     time: Callable[[], float]
     _answers: dict[bytes, deque[tuple[float, Response]]] = field(default_factory=dict)
+    _given: deque[tuple[float, bytes]] = field(default_factory=deque)
 
     def answer(self, call: Call, apply: Callable[[], Response]) -> Response:
         """Answer a call, or repeat what the same request was answered before."""
@@ -35,8 +36,18 @@ class Replicas:
         if call.operation not in _READS or _FRESH.search(call.payload) or response.status != 200:
             return response
         now = self.time()
+        self._forget(now - _OLD_SECONDS)
         known = self._answers.setdefault(call.payload, deque())
-        while known and now - known[0][0] > _OLD_SECONDS:
-            known.popleft()
         known.append((now, response))
+        self._given.append((now, call.payload))
         return self.rng.choice(known)[1] if self.rng.random() < _SHARE else response
+
+    def _forget(self, before: float) -> None:
+        """Drop the answers that are too old to be given again."""
+        given = self._given
+        while given and given[0][0] < before:
+            _, request = given.popleft()
+            known = self._answers[request]
+            known.popleft()
+            if not known:
+                del self._answers[request]

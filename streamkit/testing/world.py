@@ -8,7 +8,7 @@ are applied now: the process is a zombie.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, MutableSequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -134,7 +134,7 @@ class World:
     clock: VirtualClock
     rng: random.Random
     replicas: Replicas
-    calls: list[CallRecord] = field(default_factory=list)
+    calls: MutableSequence[CallRecord] = field(default_factory=list)
     watchers: list[Callable[[SeenCall], None]] = field(default_factory=list)
     _caller: tuple[str, float] | None = None
     _records: RecordLog = field(default_factory=RecordLog)

@@ -2,7 +2,8 @@
 
     python -m tests.simulation.migrate_many --items 200000 --mode rekey --seed 3
 
-An old application writes, processes die and freeze, shards split and roll. In place, every item has
+An old application writes, processes die and freeze, shards split and roll. An operator pauses the
+migration, rolls it back in the middle and applies it again. In place, every item has
 to be in the new shape in the end; of items that move, every copy has to equal its source. What the
 application does not know of an item has to be there, too. In the modes `moved` and `back` the items go through the
 switch, to the end or back from there, and are compared with what was written. In the modes `both` and `merge` old and new code write
@@ -13,11 +14,16 @@ import argparse
 import logging
 import sys
 import time
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
+from streamkit.app import App
+from streamkit.migrate import steps
+from streamkit.migrate.state import RESTING
 from streamkit.model.copies import COPY
+from streamkit.testing.loop import VirtualClock
 from streamkit.testing.migrations import migrate
 from tests.simulation import both_shapes
 from tests.simulation.migrating import OldOrder, Order, Orders, in_place, old_then_new, rekey
@@ -85,6 +91,37 @@ class _Noting:
         self._there[_number(request["Key"])][name] = value
 
 
+@dataclass
+class Operated:
+    """An application, and an operator who pauses its migration and rolls it back in the middle.
+
+    `did` says in which phase each of them came.
+    """
+
+    app: App
+    application: Orders | Remembered
+    did: dict[str, str] = field(default_factory=dict)
+    _acts: int = 0
+
+    async def open(self, aws, schema, rng):
+        await self.application.open(aws, schema, rng)
+
+    async def act(self, aws, schema, rng, phase):
+        await self.application.act(aws, schema, rng, phase)
+        command = AMID.get(self._acts)
+        if command is not None and phase not in RESTING:
+            await command(self.app, aws, "0001", by="operator", clock=VirtualClock())
+            self.did[command.__name__] = phase
+        self._acts += command is None or phase not in RESTING
+
+
+AMID = {20: steps.pause, 30: steps.resume, 45: steps.rollback}
+"""What an operator does, after which number of the application's acts."""
+
+AGAIN = ("apply", "apply")
+"""The migration is rolled back in the middle, and applied once more."""
+
+
 def _number(item):
     return item["SK"]["S"].rpartition("#")[2]
 
@@ -141,9 +178,23 @@ def run_both(mode, seed):
 def run_whole(mode, app, items, **settings):
     """Move orders through the switch, to the end or back; return the run, and which are wrong."""
     end, entity = WHOLE_WAYS[mode]
-    writers, steps = Remembered(items), ("apply", "switch", end)
-    ran = migrate(app, "0001", writers, steps=steps, **settings)
+    writers = Remembered(items)
+    ran = run_operated(app, writers, (*AGAIN, "switch", end), **settings)
     return ran, wrong_moved(entity, writers.there, ran)
+
+
+def run_operated(app, writers, commands, **settings):
+    """Run a migration that an operator pauses and rolls back in the middle; return the run.
+
+    Raises:
+        AssertionError: the migration was ready before it came to that.
+    """
+    operated = Operated(app, writers)
+    ran = migrate(app, "0001", operated, steps=commands, **settings)
+    assert ran.states[0].phase == "rolled back"
+    assert list(operated.did) == [command.__name__ for command in AMID.values()]
+    ran.met |= {f"{name} in {phase}": 1 for name, phase in operated.did.items()}
+    return ran
 
 
 def run(mode, items, seed):
@@ -156,7 +207,7 @@ def run(mode, items, seed):
     else:
         make, entity, wrong = MODES[mode]
         writers = Orders(old_then_new(entity, entity), items=items)
-        ran = migrate(make(), "0001", writers, **settings)
+        ran = run_operated(make(), writers, AGAIN, **settings)
         found = wrong(ran)
     said = ", ".join(f"{name} {count}" for name, count in sorted(ran.met.items()))
     print(f"{mode}: {ran.states[-1].phase}; {len(ran.raw())} items; {said}", flush=True)
