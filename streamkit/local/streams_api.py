@@ -137,20 +137,7 @@ class RecordsRead:
 
 def read_page(engine: HasStreams, payload: _Payload) -> RecordsRead:
     """Carry out `GetRecords`; return its page."""
-    return RecordsRead(*_read(engine.streams, payload))
-
-
-OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
-    "DescribeStream": describe_stream,
-    "GetRecords": get_records,
-    "GetShardIterator": get_shard_iterator,
-    "ListStreams": list_streams,
-}
-
-ENCODED: dict[str, Callable[[HasStreams, _Payload], RecordsRead]] = {"GetRecords": read_page}
-
-
-def _read(streams: Streams, payload: _Payload) -> tuple[list[EngineRecord], ShardIterator | None]:
+    streams = engine.streams
     limit = _limit(payload, 1000)
     iterator = ShardIterator.parse(_required(payload, "ShardIterator"))
     stream = streams.find(iterator.arn)
@@ -171,8 +158,18 @@ def _read(streams: Streams, payload: _Payload) -> tuple[list[EngineRecord], Shar
             after = records[-1].sequence
         at_end = shard.closed is not None and after >= shard.last
         if at_end and (not records or _happens(streams, settings.end_with_records_chance)):
-            return records, None
-    return records, ShardIterator(stream.arn, shard.id, after, now, iterator.reader)
+            return RecordsRead(records, None)
+    return RecordsRead(records, iterator._replace(after=after, issued=now))
+
+
+OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
+    "DescribeStream": describe_stream,
+    "GetRecords": get_records,
+    "GetShardIterator": get_shard_iterator,
+    "ListStreams": list_streams,
+}
+
+ENCODED: dict[str, Callable[[HasStreams, _Payload], RecordsRead]] = {"GetRecords": read_page}
 
 
 def _check_limits(shard: EngineShard, reader: int, now: float, settings: StreamSettings) -> None:

@@ -12,7 +12,7 @@ changes them: `Writer` is in `streamkit.testing.traffic`.
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -52,7 +52,6 @@ _PATIENCE = 6 * 3600.0
 _DAY = QUIET_SECONDS + 60
 _LAST_SECONDS = 60.0
 _ACTS_AT_REST = 10
-_CALLS = 1000
 
 
 class Application(Protocol):
@@ -166,8 +165,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
     with repeatable(seed):
 
         async def main() -> MigrationRan:
-            world = World.create(seed)
-            world.calls = deque(maxlen=_CALLS)  # of a long run all of them would not fit in memory
+            world = World.create(seed, calls=1000)
             async with world.clients() as aws:
                 tables = await _open(app, aws, shapes, applied)
                 rng, trouble = random.Random(f"migrate/{seed}"), fire or Fire()

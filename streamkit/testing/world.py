@@ -8,6 +8,7 @@ are applied now: the process is a zombie.
 """
 
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, MutableSequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -142,14 +143,24 @@ class World:
 
     @classmethod
     def create(
-        cls, seed: int = 0, *, shards: int = 2, clock: VirtualClock | None = None
+        cls,
+        seed: int = 0,
+        *,
+        shards: int = 2,
+        clock: VirtualClock | None = None,
+        calls: int | None = None,
     ) -> "World":
-        """Make a world; the same seed makes the same world."""
+        """Make a world; the same seed makes the same world.
+
+        It keeps every call, or only so many of the latest `calls`: long runs need the memory.
+        """
         clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
         clocks, replicas = random.Random(f"clocks {seed}"), random.Random(f"replicas {seed}")
         copies = Replicas(replicas, clock.time)
         world = cls(engine, Control(engine), clock, rng, copies, _clocks=clocks)
+        if calls is not None:
+            world.calls = deque(maxlen=calls)
         engine.observers.append(world._saw)
         return world
 
