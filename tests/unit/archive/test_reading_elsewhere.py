@@ -44,7 +44,7 @@ def stored():
         {
             "eventID": str(number),
             "eventName": names[number],
-            "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
+            "userIdentity": {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"},
             "dynamodb": inner | images[number] | {"SequenceNumber": str(10**20 + number)},
         }
         for number in range(3)
@@ -70,18 +70,16 @@ def columns(text):
     return dict(re.split(r"[:\s]\s*", one, maxsplit=1) for one in found)
 
 
-def fits(kind, value, *, leaf=False):
-    """Return whether a column of a type takes a value; in a `leaf` all that is no text becomes it."""
+def fits(kind, value):
+    """Return whether a column of a type takes a value; one of texts takes all, as JSON."""
     inside = kind[kind.find("<") + 1 : -1]
     if kind.startswith("struct<"):
         known = columns(inside)
         return all(fits(known.get(name.lower(), ""), one) for name, one in value.items())
-    if kind.startswith("map<string, map<"):
-        return all(fits(inside.removeprefix("string, "), one) for one in value.values())
-    if kind == "map<string, string>":
-        return all(fits("string", one, leaf=True) for one in value.values())
-    types = {"string": str, "double": float, "bigint": int}
-    return kind in types and (leaf or type(value) is types[kind])
+    if kind.startswith("map<string, "):
+        of = inside.removeprefix("string, ")
+        return type(value) is dict and all(fits(of, one) for one in value.values())
+    return kind == "string" or type(value) is {"double": float, "bigint": int}.get(kind)
 
 
 @pytest.fixture
@@ -102,6 +100,24 @@ def test_the_columns_for_athena_are_all_that_a_record_may_have(table):
     for kind, known in ((Record, table), (StreamRecord, columns(table["dynamodb"][7:-1]))):
         names = {field.encode_name for field in msgspec.structs.fields(kind)} - flaw
         assert {name.lower() for name in names} == known.keys()
+
+
+def test_the_columns_have_the_names_that_records_have():
+    named = dict(re.findall(r"'mapping\.(\w+)' = '(\w+)'", PAGE.read_text()))
+    names = {
+        field.encode_name
+        for kind in (Record, StreamRecord)
+        for field in msgspec.structs.fields(kind)
+        if field.encode_name not in {"_sk_flaw", "dynamodb"}
+    }
+    assert named == {name.lower(): name for name in names}
+
+
+def test_the_path_in_the_example_for_athena_leads_to_a_key():
+    (path,) = re.findall(r"SELECT dynamodb\.keys(\S+),", PAGE.read_text())
+    names = re.findall(r"\['(\w+)'\]", path)
+    for line in stored():
+        assert reduce(getitem, names, line["dynamodb"]["Keys"]) == KEYS["PK"]["S"]
 
 
 def test_the_path_in_the_example_for_duckdb_leads_to_the_keys():
