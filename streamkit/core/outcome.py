@@ -4,7 +4,7 @@ A `PendingChange` has the outcome of each handler that listens to it. Pending ch
 order of their shard until they are committed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ChangeSource, ItemKey
@@ -147,7 +147,7 @@ class PendingChange:
 def resolve(
     outcome: Outcome,
     effects: tuple[Effect, ...],
-    reads: Iterable[Read],
+    reads: Sequence[Read],
     position: str,
     schema: TableSchema,
 ) -> None:
@@ -159,8 +159,11 @@ def resolve(
         UndeclaredWrite: an effect writes an entity that the handler does not declare.
         UnknownTable: an effect goes to a table that is not described yet.
     """
-    if effects:
-        check_writes(outcome.handler, effects, schema.name)
+    if not (effects or reads):
+        outcome.drop()
+        outcome.sent = True
+        return
+    check_writes(outcome.handler, effects, schema.name)
     actions: dict[ItemRef, Action] = {}
     for index, effect in enumerate(effects):
         if index in outcome.omitted or isinstance(effect, Send):

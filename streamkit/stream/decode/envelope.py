@@ -143,7 +143,11 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def item_key(self) -> ItemKey:
         """Return the item's key, of a routed record: the router knows which attribute is pk."""
-        return ItemKey(*map(key_value, self.dynamodb.keys.values()))
+        keys = self.dynamodb.keys.values()
+        try:
+            return ItemKey(*[key["S"] for key in keys])
+        except KeyError:  # a number or bytes
+            return ItemKey(*map(key_value, keys))
 
     def key_of(self, pk: str) -> ItemKey:
         """Return the item's key, also of a record that was not routed; `pk` names its attribute."""
