@@ -105,8 +105,7 @@ class Dispatcher:
         traffic = 0
         block = self._block(pending, shard_id, as_run) if blocks and not page.marked else None
         for record in page.records:
-            if self._turn.is_over:  # asked first, because most often nothing is to be awaited
-                await self._turn.give_way()
+            await self._turn.give_way()
             entity = self.router.route(record)
             if entity is CONTROL:
                 self.counts.control += 1

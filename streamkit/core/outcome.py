@@ -161,7 +161,6 @@ def resolve(
     """
     if not (effects or reads):
         outcome.drop()
-        outcome.sent = True
         return
     check_writes(outcome.handler, effects, schema.name)
     actions: dict[ItemRef, Action] = {}
@@ -178,19 +177,18 @@ def resolve(
             )
         actions[action.ref] = merged
     outcome.reads = tuple(reads)
-    if actions or outcome.reads:
-        checked = {read.ref for read in outcome.reads if read.conditions}
-        refs = actions.keys() | checked if checked else actions.keys()
-        if len(refs) > ITEMS_MAX:
-            raise ValueError(
-                f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
-                " spread it over several changes"
-            )
-        size = sum([100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked])
-        for action in actions.values():
-            size += action.size()
-        if size > BYTES_MAX:
-            raise ValueError("a result of more than 4 MB does not fit in one transaction")
+    checked = {read.ref for read in outcome.reads if read.conditions}
+    refs = actions.keys() | checked if checked else actions.keys()
+    if len(refs) > ITEMS_MAX:
+        raise ValueError(
+            f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
+            " spread it over several changes"
+        )
+    size = sum([100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked])
+    for action in actions.values():
+        size += action.size()
+    if size > BYTES_MAX:
+        raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions
     outcome.sends = tuple([effect for effect in effects if isinstance(effect, Send)])
     outcome.failure, outcome.waiting, outcome.deferred = None, False, False

@@ -194,14 +194,9 @@ class Turn:
         self._clock = clock
         self._began = clock.monotonic()
 
-    @property
-    def is_over(self) -> bool:
-        """Return whether no other task has run for `GIVE_WAY_SECONDS`."""
-        return self._clock.monotonic() - self._began >= GIVE_WAY_SECONDS
-
     async def give_way(self) -> None:
-        """Let other tasks run, if the turn is over."""
-        while self.is_over:
+        """Let other tasks run, if none has run for `GIVE_WAY_SECONDS`."""
+        while self._clock.monotonic() - self._began >= GIVE_WAY_SECONDS:
             # All tasks that wait here continue together: the first one restarts the time for all.
             began = self._began
             await anyio.lowlevel.checkpoint()

@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "reads-take-no-place",
         "core/outcome.py",
-        "        if len(refs) > ITEMS_MAX:\n",
-        "        if len(actions) > ITEMS_MAX:\n",
+        "    if len(refs) > ITEMS_MAX:\n",
+        "    if len(actions) > ITEMS_MAX:\n",
         "what is read beside 99 writes makes a transaction of 101 places, for ever",
         test="tests/simulation/test_full_transactions.py::test_one_place_more_is_parked_with_a_sentence_and_holds_up_nothing",
     ),
