@@ -189,8 +189,9 @@ def test_a_writer_survives_a_freeze_at_any_call():
     assert len([*every_freeze(rolled, of_memory, sample=2)]) > 1
 
 
-def read_back(harness, asleep=dormant):
-    """Read from the archive what the stream has forgotten, on the border to the stream."""
+def slept(asleep=dormant):
+    """Return notes of a day and a half that were archived, while the app was not read."""
+    harness = Rig(counted(app_of(MemoryArchive())), shards=1, settings=RARELY)
     put(harness, 1)
     harness.settle()
     asleep(harness)
@@ -198,17 +199,14 @@ def read_back(harness, asleep=dormant):
         put(harness, number)
         harness.settle()  # a worker that has died has a successor before the stream forgets
         harness.advance("9h")
+    return harness
+
+
+def read_back(harness):
+    """Read from the archive what the stream has forgotten, on the border to the stream."""
     awake(harness)
+    harness.settle()
     assert copied(harness) == [1, 2, 3, 4, 5]
-
-
-def counted_of_memory():
-    app = counted(app_of(MemoryArchive()))
-    return Rig(app, shards=1, settings=RARELY)
-
-
-def read_back_and_counted(harness):
-    read_back(harness)
     assert harness.get(Total.key()).count == 5
 
 
@@ -219,15 +217,17 @@ def test_a_reader_of_an_archive_finds_what_its_writer_read_before_it_died_withou
         dormant(harness)
         harness.crash()
 
-    with counted_of_memory() as harness:
-        read_back(harness, asleep=dying)
-        assert harness.get(Total.key()).count == 5
+    with slept(dying) as harness:
+        read_back(harness)
         assert "hole" not in chains_are_whole(harness.archive())
 
 
 def test_a_reader_of_an_archive_survives_a_crash_at_any_call():
-    played = [*every_crash(read_back_and_counted, counted_of_memory, sample=2)]
-    assert played
+    assert [*every_crash(read_back, slept, sample=2)]
+
+
+def test_a_reader_of_an_archive_survives_a_freeze_at_any_call():
+    assert [*every_freeze(read_back, slept, sample=2)]
 
 
 # -- what may happen to an archive -----------------------------------------------------------------
