@@ -8,7 +8,7 @@ a shard is younger than the shard's entry in the lineage, and than every object 
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -110,17 +110,17 @@ class Beginning:
 
 async def beginning(
     still: StillStreamed,
+    read_written: Callable[[], Awaitable[Mapping[str, Cursor]]],
     since: float,
     created: float = -math.inf,
-    written: Mapping[str, Cursor] = NOTHING,
 ) -> Beginning:
     """Return where reading begins for every change since a moment, and what is missing.
 
     `created` is when the stream was: an archive that began on its first day has all of it. What an
-    object that is missing or damaged had is not missing if the stream `still` has it. `written` are
-    the cursors of the archive's writer, as they were read before.
+    object that is missing or damaged had is not missing if the stream `still` has it.
+    `read_written` reads the cursors of the archive's writer.
     """
-    archive = still.archive
+    archive, written = still.archive, await read_written()  # the cursors before what they promise
     begins, began = await archive.begins(since), await archive.began()
     found = await check(archive, "", since, began or 0.0, written)
     gaps = [gap for gap in found.gaps if not await _is_streamed(still, gap)]

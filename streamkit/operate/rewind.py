@@ -22,6 +22,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -200,9 +201,8 @@ async def _in_archive(
     """
     arn = (await survey(app, aws)).table.stream_arn or ""
     async with open_archive(app, aws) as archive:
-        written = await written_cursors(app, aws)
         still = StillStreamed(aws, arn, archive, clock)
-        found = await beginning(still, since, written=written)
+        found = await beginning(still, partial(written_cursors, app, aws), since)
     if found.lacks and not allow_loss:
         raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
     return found.begins

@@ -14,6 +14,7 @@ from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
@@ -68,7 +69,8 @@ async def _of_origin(app: App, aws: Aws, tables: AppTables) -> list[Finding]:
         async with app.archive.opened() as objects:
             shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
             arn, clock = tables.table.stream_arn or "", await store.clock(founding.clock)
-            past = partial(beginning, StillStreamed(aws, arn, shards, clock))
+            still, written = StillStreamed(aws, arn, shards, clock), tables.store(app.writer, aws)
+            past = partial(beginning, still, partial(every_cursor, written))
             origin = await replace(founding, past=past).origin(store, now)
     if origin.lost is None:
         return []

@@ -20,6 +20,7 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
+from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.hosting import TAKING_OVER
@@ -158,7 +159,9 @@ def _founding(
     past, names = None, frozenset(app.listeners)
     if use is not None:
         arn = tables.table.stream_arn or ""
-        past = partial(beginning, StillStreamed(machine.aws, arn, use.shards, machine.clock))
+        still = StillStreamed(machine.aws, arn, use.shards, machine.clock)
+        written = partial(every_cursor, tables.store(app.writer, machine.aws))
+        past = partial(beginning, still, written)
     return Founding(app.table, app.start, machine.clock, losses, past, app.exact, names)
 
 

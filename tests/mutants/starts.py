@@ -91,4 +91,12 @@ MUTANTS = (
         "a shard whose last objects were removed counts as open, although its children are there",
         test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",
     ),
+    Mutant(
+        "start-without-the-writers-cursors",
+        "archive/completeness.py",
+        "    archive, written = still.archive, await read_written()",
+        "    archive, written = still.archive, NOTHING",
+        "a handler begins although the end of a shard was removed from the archive, or a whole shard",
+        test="tests/simulation/test_handler_starts.py::test_a_start_without_what_the_archives_writer_has_stored_is_refused",
+    ),
 )

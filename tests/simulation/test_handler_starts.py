@@ -354,6 +354,27 @@ def test_a_start_with_a_whole_shard_missing_is_refused(harness_of, lineage):
         assert tallied(harness) == [2, 100]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_start_without_what_the_archives_writer_has_stored_is_refused(harness_of, whole):
+    """Somebody has removed the end of a shard, or all that named the shard: only a cursor knows."""
+    archive = MemoryArchive()
+    harness = harness_of(app_of(archive), shards=1, settings=SELDOM)
+    moments = rare_notes(harness, 3)
+    (last,) = [n for n in archive.links if b"NOTE#2" in gzip.decompress(archive.objects[n])]
+    shard = last.split("/")[-2]
+    for name in list(archive.objects):
+        named = re.findall(r"shardId-[\w-]+", name)[-1:]  # the child, in the lineage
+        if named > [shard] or (named == [shard] and (whole or name >= last)):
+            archive.remove(name)
+    app = with_tally(archive, at(moments[0] - 60))
+    (finding,) = findings(harness, app)
+    deploy(harness, app)
+    said = halted(harness)
+    lacks = f"shard {shard}: it was recorded in the lineage" if whole else f"{last} is missing"
+    assert lacks in said
+    assert lacks in finding
+
+
 def test_a_gap_before_the_start_is_no_reason_to_refuse(harness_of):
     archive = MemoryArchive()
     harness = harness_of(app_of(archive), shards=1, settings=SELDOM)

@@ -139,6 +139,10 @@ class HasAll:
         return True
 
 
+async def no_cursors():
+    return {}
+
+
 async def test_a_hole_is_final_whatever_the_stream_has():
     archive = ArchivedShards(MemoryArchive(), "T/now")
     await archive.begin(1.0)
@@ -149,5 +153,5 @@ async def test_a_hole_is_final_whatever_the_stream_has():
     await chain.add(chain.link(at(2), at(4)), lines_of(3, 4))
     await chain.add(chain.link(at(4), at(6)), lines_of(5, 6))
     archive.objects.damage(chain.name(at(2)))
-    (lack,) = (await beginning(HasAll(archive), 0.0, 1.0)).lacks
+    (lack,) = (await beginning(HasAll(archive), no_cursors, 0.0, 1.0)).lacks
     assert "trimmed" in lack
