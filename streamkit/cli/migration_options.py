@@ -76,17 +76,24 @@ AnywayOption = Annotated[
 ]
 
 
-class OldCode(Enum):
-    """What people say of code that still writes at old keys."""
+class StillWrites(Enum):
+    """What people say of code that still writes at the keys whose items are to go."""
 
     NONE = "none"
 
 
 OldCodeOption = Annotated[
-    OldCode | None,
+    StillWrites | None,
     typer.Option(
         "--old-code",
         help="Say that no code writes at old keys any more: old items go at once, without stubs.",
+    ),
+]
+NewCodeOption = Annotated[
+    StillWrites | None,
+    typer.Option(
+        "--new-code",
+        help="Say that no code writes at new keys any more: new items go at once.",
     ),
 ]
 DetachOption = Annotated[

@@ -21,6 +21,7 @@ from streamkit.cli.migration_options import (
     AnywayOption,
     DetachOption,
     KeysOption,
+    NewCodeOption,
     NumberArgument,
     OldCodeOption,
     SegmentsOption,
@@ -163,15 +164,18 @@ def rollback(
     *,
     accept_change: AcceptOption = False,
     detach: DetachOption = False,
+    new_code: NewCodeOption = None,
     **manner: Any,
 ) -> None:
     """Roll a migration back.
 
-    Its copies are deleted, or what it did is undone with its reverse=.
+    Its copies are deleted, or what it did is undone with its reverse=. If new code wrote at new
+    keys within 24 hours, it pauses before new items go: roll that code back, then give the command
+    with --new-code none.
     """
     from streamkit.migrate.steps import rollback as take_back
 
-    roll_back = partial(take_back, accept_change=accept_change)
+    roll_back = partial(take_back, accept_change=accept_change, new_code=new_code is None)
     _step(app, number, roll_back, detach=detach, **manner)
 
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from streamkit.entity import spec_of
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.rewrites import Rewrite
 from streamkit.migrate.sampling import SampleEstimate
@@ -46,6 +47,20 @@ def unreadable_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> 
     declared = {index.name for one in entities for index in spec_of(one).indexes.values()}
     missing = {name for schema in schemas for name in indexes_created(schema)}
     return sorted(declared & missing)
+
+
+def require_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> None:
+    """Refuse to go on while new code could not read the new items by their indexes.
+
+    Raises:
+        ConfigurationError: one of them is being created; it names it.
+    """
+    found = unreadable_indexes(migration, schemas)
+    if found:
+        raise ConfigurationError(
+            f"index {', '.join(found)} is being created, so that nothing can be read from it; wait"
+            " until its IndexStatus is ACTIVE, or say --anyway with a reason"
+        )
 
 
 def waits_for_indexes(migration: Migration, schemas: Iterable[TableSchema]) -> list[str]:

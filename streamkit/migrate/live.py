@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.changes import Change
+from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.rewrites import plain
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import NEW_COUNTS_TOO, Item, MigrationWork
 from streamkit.model.origin import ORIGIN
+
+_NEW_MAY_WRITE = NEW_COUNTS_TOO | {"contracting", "closing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,29 @@ class LiveWork:
         """Do with a change of a target in another table what its source needs."""
         if not await self._is_ours(change.old, change.new):
             await self._settle_new(change.new, change.old)
+
+    async def count(self, change: Change[Any], counted: OldWrites, target: bool) -> None:
+        """Count a write of the application at an old key, or note one at a new key from `ready` on.
+
+        `target` says that the change is of another table, which has new items alone.
+        """
+        at = change.created_at.timestamp()
+        if not target and self.is_old_write(change):
+            counted.count(self.work.state, at)
+        elif self.is_new_write(change, target=target):
+            await counted.note_new(self.work.state, at)
+
+    def is_new_write(self, change: Change[Any], *, target: bool) -> bool:
+        """Return whether a change is a write of new code; a deletion may be the migration's own."""
+        work, old, new = self.work, change.old, change.new
+        if new is None or not work.migration.moves or work.state.does not in _NEW_MAY_WRITE:
+            return False
+        if _by_migration(old, new) and not work.families.is_carried(new):
+            return False
+        side = work.families.side(new) or work.families.side(old)
+        if side or target:
+            return side != "old"
+        return work.is_target(new) and (not work.transform.matches(new) or self._stays(new))
 
     def is_old_write(self, change: Change[Any]) -> bool:
         """Return whether a change is a write of the application in the old shape, or at an old key.

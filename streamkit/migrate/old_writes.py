@@ -30,6 +30,9 @@ _BEFORE_SWITCH = (
     *("capturing", "scanning", "catching up", "verifying", "blocked", "ready", "switching"),
 )
 _PHASES = (*_BEFORE_SWITCH, "soaking", "contracting", "closing", "done")
+_NEW = "new code"
+"""Stands in the place of a phase where the last write of new code is noted, from `ready` on."""
+_NOTED_SECONDS = 60
 _COUNT = "h"
 
 
@@ -68,6 +71,7 @@ class OldWrites:
         self._counted: Counter[tuple[int, str, int]] = Counter()
         self._last: dict[tuple[int, str], float] = {}
         self._before_switch: dict[int, float] = {}
+        self._new = 0.0
 
     def count(self, state: State, at: float) -> None:
         """Count a write that the application made at `at`, in epoch seconds."""
@@ -106,6 +110,23 @@ class OldWrites:
             before = [rate.last for rate in rates if rate.phase in _BEFORE_SWITCH]
             self._before_switch[run] = max(before, default=0.0)
         return self._before_switch[run]
+
+    async def note_new(self, state: State, at: float) -> None:
+        """Write down when new code wrote, in epoch seconds, at most once a minute.
+
+        It is written before the change counts as processed: new items may go because of it.
+        """
+        if at >= self._new + _NOTED_SECONDS:
+            await self._note_last(f"{state.run}.{_NEW}", round(at))
+            self._new = at
+
+    async def last_of_new(self, run: int) -> float:
+        """Return when new code last wrote at a new key; epoch seconds, 0 for never."""
+        items = [
+            await self._store.item("old", self._migration, f"{number}.{_NEW}")
+            for number in range(1, run + 1)
+        ]
+        return max((float(item["last"]["N"]) for item in items if item), default=0.0)
 
     async def read(self, run: int) -> list[OldWriteRate]:
         """Return the counts of a run by phase, in the order of the phases."""

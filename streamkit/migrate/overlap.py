@@ -70,6 +70,22 @@ async def broken_word(errors: ErrorBook, state: State) -> str | None:
     )
 
 
+async def new_code_objection(counted: OldWrites, now: float, state: State) -> str | None:
+    """Return the reason against deleting new items in a rollback, if there is one.
+
+    If people have said that no new code writes any more, there is none.
+    """
+    ago = now - await counted.last_of_new(state.run)
+    if state.declared or ago >= QUIET_SECONDS:
+        return None
+    return (
+        f"new code wrote at new keys {_ago(ago)} ago, so no new item is taken away; both sides are"
+        " kept alike until then. Roll that code back; new items go with `streamkit migrate resume`"
+        " when it has written none for 24 h, or now with `rollback --new-code none` if you know"
+        " that none runs"
+    )
+
+
 def _ago(seconds: float) -> str:
     """Return a duration in words."""
     minutes = max(0, round(seconds / 60))

@@ -16,7 +16,7 @@ from streamkit.migrate.capture import Capture
 from streamkit.migrate.chosen import reading
 from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.opening import Opened
-from streamkit.migrate.overlap import objection
+from streamkit.migrate.overlap import new_code_objection, objection
 from streamkit.migrate.passing import FirstDone, Passing, TooManyErrors
 from streamkit.migrate.state import PASSES, Phase, State
 from streamkit.progress.activity import task_group
@@ -69,7 +69,7 @@ class PhasePass:
             await self._verified(state, left)
         elif left and state.phase != "verifying":
             await self._give_up(state, await self._said_of(left))
-        elif (state.stage or state.at_once) and (found := await self._objection()):
+        elif _takes_away(state) and (found := await self._objection()):
             await self._give_up(state, found)
         elif await passing.must_repeat(state, self.part.work, self.part.tallies):
             await self._turn(state, once_more(state))
@@ -114,6 +114,9 @@ class PhasePass:
 
     async def _objection(self) -> str | None:
         opened, state = self.opened, self.part.present()
+        if state.direction == "back":
+            now = await opened.errors.time(opened.clock)
+            return await new_code_objection(opened.old_writes, now, state)
         return await objection(opened.errors, opened.old_writes, opened.clock, state)
 
     async def _said_of(self, left: int) -> str:
@@ -128,7 +131,8 @@ class PhasePass:
         """
         if not await self.part.work.failing():
             return 0
-        if not await self.capture.caught_up(state):
+        # Nothing is followed any more while new items go.
+        if state.phase != "dropping" and not await self.capture.caught_up(state):
             return None
         return await self.part.work.failing()
 
@@ -148,3 +152,8 @@ class PhasePass:
         if state.direction == "back":
             phase = "rolled back"
         await self.step(state, phase, note="", verified=found)
+
+
+def _takes_away(state: State) -> bool:
+    """Return whether items go after a pass that writers of the other side may still write."""
+    return bool(state.stage or state.at_once) or state.phase == "following"

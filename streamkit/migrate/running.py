@@ -178,12 +178,11 @@ class Runner:
         others = [await self.book.read(one) for one in order.beside(self.migration) if ended]
         return bool(order.begun_on(self.migration, others))
 
-    # -- capturing -----------------------------------------------------------------------------
-
     async def _live(self, what: Callable[[LiveWork, Any], Awaitable[None]], change: Any) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
-        if what is LiveWork.take and self._work and LiveWork(self._work).is_old_write(change):
-            self.opened.old_writes.count(self.state, change.created_at.timestamp())
+        if self._work is not None:
+            target, counted = what is not LiveWork.take, self.opened.old_writes
+            await LiveWork(self._work).count(change, counted, target)
         while self._work is not None and self._captures(self.state):
             try:
                 await what(LiveWork(self._work), change)
@@ -231,8 +230,6 @@ class Runner:
 
         asked = self.clock.monotonic()
         self._adopt(await self.book.change(state.id, anew), asked)
-
-    # -- phases --------------------------------------------------------------------------------
 
     def _is_held(self, state: State) -> bool:
         # With `first` it is not held, but ends: a person looks at the items, and begins again.

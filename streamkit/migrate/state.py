@@ -103,11 +103,12 @@ class State:
     is the stage that leaves stubs. `records` says that each pair has a record: those of earlier
     releases have none. A release that knows none has to leave these alone, so it is stored as
     another definition. `declared` is when people said that no old code writes any more, so that old
-    items go at once; 0 is never. `refused` is how often a contraction has gone back to `soaking`.
-    `max_errors` is how many items of a pass may fail, below 1 a share of them; `first` is after how
-    many items the scan pauses; 0 is no limit. `keys_from` says which items are chosen (see
-    `chosen`), with the tag of such a list; "" is the whole table. `since` is the moment that an
-    export shows, else 0. A release that knows nothing of that has to leave it alone, too.
+    items go at once, or in a rollback no new code; 0 is never. `refused` is how often a contraction
+    has gone back to `soaking`. `max_errors` is how many items of a pass may fail, below 1 a share
+    of them; `first` is after how many items the scan pauses; 0 is no limit. `keys_from` says which
+    items are chosen (see `chosen`), with the tag of such a list; "" is the whole table. `since` is
+    the moment that an export shows, else 0. A release that knows nothing of that has to leave it
+    alone, too.
     """
 
     id: str

@@ -22,12 +22,12 @@ from streamkit.migrate.commands import (
 )
 from streamkit.migrate.course import first_of
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.indexes import unreadable_indexes
+from streamkit.migrate.indexes import require_indexes
 from streamkit.migrate.limits import Limit, limited
 from streamkit.migrate.old_writes import OldWrites
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
-from streamkit.migrate.overlap import objection
+from streamkit.migrate.overlap import new_code_objection, objection
 from streamkit.migrate.refusals import require_decided
 from streamkit.migrate.releases import require_this_release
 from streamkit.migrate.state import SWITCHED, Phase, State
@@ -146,7 +146,8 @@ async def switch(
     book = await open_book(app, aws)
     if (await book.read(migration.id)).phase == "ready":
         if anyway is None:
-            await _require_indexes(app, aws, migration)
+            _, schemas = await survey_for(app, aws, migration)
+            require_indexes(migration, (schemas.source, schemas.target))
         await require_decided(book, migration)
         await require_this_release(app, aws, anyway)
     return await _go(book, migration, "ready", "switching", {"switched": entry.at}, entry)
@@ -208,17 +209,23 @@ async def rollback(
     number: str,
     *,
     accept_change: bool = False,
+    new_code: bool = True,
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
     """Ask for a rollback of a migration; a process that runs it then does the work.
 
+    New items stay until new code has written none for 24 hours. Without `new_code` a person says
+    that none runs any more, and they go at once.
+
     Raises:
         ConfigurationError: it has no `reverse`, its old items are deleted, a later one builds on
-            it, it was never begun, or changed since, which `accept_change` allows.
+            it, it was never begun, or changed since, which `accept_change` allows; or there is no
+            `reverse`, and new code wrote within 24 hours.
     """
-    what = "rollback --accept-change" if accept_change else "rollback"
-    migration, said = migration_of(app, number), _entry(what, None, by, clock)
+    what = f"rollback{' --accept-change' * accept_change}{'' if new_code else ' --new-code none'}"
+    migration, clock = migration_of(app, number), clock or SystemClock()
+    entry, book = _entry(what, None, by, clock), await open_book(app, aws)
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 
@@ -226,7 +233,8 @@ async def rollback(
         require_same(migration, require_begun(state), accept_change=accept_change)
         require_records(migration, state)
         if state.phase == "rolled back" or state.direction == "back":
-            return replace(state, digest=migration.digest)
+            said = state if new_code else replace(state, declared=declared, paused=False, note="")
+            return replace(said, digest=migration.digest)
         order.require_last(migration, others)
         if not state.can_return or (state.phase == "done" and migration.moves):
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
@@ -236,17 +244,23 @@ async def rollback(
                 " written since is kept"
             )
         back = replace(state, direction="back", paused=False, attempt=0, note="", stage="")
-        back = replace(back, digest=migration.digest, first=0, declared=0.0)
+        back = replace(back, digest=migration.digest, first=0, declared=declared)
         if not migration.is_pairs:
-            back = replace(back, phase="capturing", run=state.run + 1, began=said.at)
+            back = replace(back, phase="capturing", run=state.run + 1, began=entry.at)
         elif state.phase in SWITCHED or migration.reverse is not None:
             back = replace(back, phase="returning")  # new code may write from `ready` on
         else:
             back = replace(back, phase="dropping")
         return back
 
-    order, book = order_of(app), await open_book(app, aws)
-    return await book.command(migration.id, order.beside(migration), rolled, said)
+    now, order = await book.store.time(clock), order_of(app)
+    declared = 0.0 if new_code else now
+    if new_code and migration.reverse is None:
+        state, counted = await book.read(migration.id), OldWrites(book.store, migration.id)
+        found = await new_code_objection(counted, now, state)
+        if found is not None and state.direction == "forward":
+            raise ConfigurationError(f"migration {number}: {found}")
+    return await book.command(migration.id, order.beside(migration), rolled, entry)
 
 
 # -- the parts of it -------------------------------------------------------------------------------
@@ -255,21 +269,6 @@ async def rollback(
 def _entry(what: str, anyway: str | None, by: str | None, clock: Clock | None) -> AuditEntry:
     text = what if anyway is None else f"{what} anyway: {anyway}"
     return AuditEntry((clock or SystemClock()).time(), by or operator(), text)
-
-
-async def _require_indexes(app: App, aws: Aws, migration: Migration) -> None:
-    """Refuse to go on while new code could not read the new items by their indexes.
-
-    Raises:
-        ConfigurationError: one of them is being created; it names it.
-    """
-    _, schemas = await survey_for(app, aws, migration)
-    found = unreadable_indexes(migration, (schemas.source, schemas.target))
-    if found:
-        raise ConfigurationError(
-            f"index {', '.join(found)} is being created, so that nothing can be read from it; wait"
-            " until its IndexStatus is ACTIVE, or say --anyway with a reason"
-        )
 
 
 async def _go(

@@ -144,7 +144,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
         number: the migration's number.
         application: the application that writes.
         steps: the commands of operators, in order; each begins when the migration rests. A day
-            without writes comes before `contract`.
+            without writes comes before `contract`, and `rollback` is `--new-code none`.
         seed: the seed of all chance.
         acts: how often the application acts in each step, at least; ten of these acts, or all if
             there are fewer, come while the migration rests.
@@ -237,6 +237,7 @@ class _Blaze:
             said |= {"segments": segments, "again": True}
             await commands.begin(self.app, self.aws, migration, **said)
         else:
+            said |= {"new_code": False} if step == "rollback" else {}
             await getattr(steps, step)(self.app, self.aws, self.number, **said)
 
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:

@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "switch-before-the-index",
-        "migrate/steps.py",
+        "migrate/indexes.py",
         '    if found:\n        raise ConfigurationError(\n            f"index',
         '    if False:\n        raise ConfigurationError(\n            f"index',
         "new code cannot find what was switched, because its index is still being created",
@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         "canary-of-a-rollback",
         "migrate/steps.py",
-        "        back = replace(back, digest=migration.digest, first=0, declared=0.0)\n",
-        "        back = replace(back, digest=migration.digest)\n",
+        "        back = replace(back, digest=migration.digest, first=0, declared=declared)\n",
+        "        back = replace(back, digest=migration.digest, declared=declared)\n",
         "a rollback pauses after its first items, as the canary did",
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_went_wrong_is_rolled_back",
     ),

@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "no-old-code-by-ones-own-clock",
         "migrate/steps.py",
-        "await book.store.time(clock)",
-        "clock.time()",
+        "    declared = 0.0 if old_code else await book.store.time(clock)",
+        "    declared = 0.0 if old_code else clock.time()",
         "a write of old code is deleted, because the clock of a person was ahead",
         test="tests/simulation/test_migration_no_old_code.py::test_a_write_after_people_said_that_none_comes_is_seen_however_far_ahead_their_clock_was",
     ),
@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "last-write-of-this-run-alone",
         "migrate/old_writes.py",
-        "range(1, run + 1)",
-        "(run,)",
+        "for number in range(1, run + 1) for rate in",
+        "for number in (run,) for rate in",
         "a run that began anew forgets when old code wrote",
         test="tests/unit/migrate/test_migration_waivers.py::test_the_last_old_write_does_not_become_older_and_counts_in_a_run_that_began_anew",
     ),
@@ -467,5 +467,21 @@ MUTANTS = (
         "        if False:",
         "a repair deletes an item that the application has put, because it carries a mark",
         test="tests/simulation/test_migration_old_writers.py::test_a_repair_does_not_delete_a_duplicate_of_a_new_item",
+    ),
+    Mutant(
+        "rollback-beside-new-code",
+        "migrate/phase_pass.py",
+        'or state.phase == "following"',
+        "",
+        "a rollback takes away what new code writes, and old code never sees it",
+        test="tests/simulation/test_migration_closing.py::test_new_items_stay_in_a_rollback_while_new_code_writes",
+    ),
+    Mutant(
+        "new-writes-of-other-tables-unnoted",
+        "migrate/live.py",
+        "        if side or target:\n",
+        "        if side:\n",
+        "new code that puts items into the other table is not seen, and its items go in a rollback",
+        test="tests/simulation/test_migration_closing.py::test_new_items_stay_in_a_rollback_while_new_code_writes",
     ),
 )

@@ -25,6 +25,8 @@ def step_of(name: str) -> Callable[..., Any]:
     """Return the command of a person for a step of a migration that was begun."""
     if name == AT_ONCE:
         return partial(steps.contract, old_code=False)
+    if name == "rollback":  # new code of most tests writes until the old items count again
+        return partial(steps.rollback, new_code=False)
     return cast("Callable[..., Any]", getattr(steps, name))
 
 

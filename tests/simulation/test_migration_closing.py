@@ -4,8 +4,10 @@ already; and a rollback keeps what new code has written since `ready`."""
 import anyio
 import pytest
 
+from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
 from streamkit.migrate.limits import Limit
+from tests.simulation.migrating import step_of
 from tests.simulation.test_migration_old_writers import DAY, new, nothing, old, play, rekey
 
 
@@ -63,6 +65,86 @@ def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_c
 
     found = play(rekey(), [old(number) for number in range(10)], nothing, then)
     assert found == (10, None)
+
+
+async def goes_on(site, way, said):
+    """Let a rollback go on that has paused because of new code."""
+    if way == "a word":
+        await step_of("rollback")(site.app, site.aws, "0001", **said)
+        return
+    await steps.resume(site.app, site.aws, "0001", **said)
+    again = await phase_of(site, "rolled back")
+    assert (again.phase, again.paused) == ("following", True)
+
+
+async def phase_of(site, wanted):
+    """Wait until a migration is in a phase, or has paused."""
+    book = await commands.open_book(site.app, site.aws)
+    while not ((state := await book.read("0001")).phase == wanted or state.paused):
+        await anyio.sleep(1)
+    return state
+
+
+@pytest.mark.parametrize("to", [None, "New"])
+@pytest.mark.parametrize("way", ["a word", "a day"])
+def test_new_items_stay_in_a_rollback_while_new_code_writes(to, way):
+    async def then(site):
+        said = {"by": "op", "clock": site.clock}
+        async with site.lived_in():
+            await site.put_there(new(77))
+            await anyio.sleep(30)
+            await steps.rollback(site.app, site.aws, "0001", **said)
+            held = await phase_of(site, "rolled back")
+            await site.put_there(new(78))  # new code runs on
+            await anyio.sleep(30)
+            carried = await site.get(old(78))
+            await goes_on(site, way, said)
+            if way == "a word":
+                await phase_of(site, "rolled back")
+        if way == "a day":
+            await anyio.sleep(DAY - 3600)
+            async with site.lived_in():
+                await anyio.sleep(3600)
+                await steps.resume(site.app, site.aws, "0001", **said)
+                await phase_of(site, "rolled back")
+        ended = await (await commands.open_book(site.app, site.aws)).read("0001")
+        there = [await site.get(old(number)) is not None for number in (77, 78)]
+        return held, carried is not None, ended, there, await site.errors()
+
+    items = [old(number) for number in range(10)]
+    held, carried, ended, there, errors = play(rekey(to=to), items, nothing, then)
+    assert (held.phase, held.paused) == ("following", True)
+    assert "new code wrote at new keys" in held.note
+    assert "--new-code none" in held.note
+    assert carried
+    assert (ended.phase, there, errors) == ("rolled back", [True, True], [])
+
+
+def test_a_rollback_without_reverse_is_refused_while_new_code_writes():
+    async def then(site):
+        async with site.lived_in():
+            await site.put_there(new(77))
+            await anyio.sleep(30)
+            said = {"by": "op", "clock": site.clock}
+            with pytest.raises(ConfigurationError, match="new code wrote at new keys"):
+                await steps.rollback(site.app, site.aws, "0001", **said)
+            await steps.rollback(site.app, site.aws, "0001", new_code=False, **said)
+            return (await phase_of(site, "rolled back")).direction
+
+    app = rekey(reverse=False)
+    assert play(app, [old(number) for number in range(10)], nothing, then, until="ready") == "back"
+
+
+def test_a_rollback_in_which_no_new_code_has_written_waits_for_nobody():
+    async def then(site):
+        async with site.lived_in():
+            await site.update(old(1), "SET note = :v", {"S": "by old code"})
+            await site.delete(old(2))
+            await anyio.sleep(30)
+            await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.clock)
+            return (await phase_of(site, "rolled back")).phase
+
+    assert play(rekey(), [old(number) for number in range(10)], nothing, then) == "rolled back"
 
 
 @pytest.mark.parametrize("to", [None, "New"])
