@@ -25,6 +25,7 @@ from streamkit.stream.start import REACH_SECONDS
 _NAMED = re.compile(r"shardId-(\d{20})-")
 """Matches the name of a shard; the number is when it was created, in milliseconds."""
 NOTHING: Mapping[str, Cursor] = MappingProxyType({})
+_FORGOTTEN = "its archive ends there, and the stream has forgotten what followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ async def beginning(
     """
     archive, written = still.archive, await read_written()  # the cursors before what they promise
     begins, began = await archive.begins(since), await archive.began()
-    found = await check(archive, "", since, began or 0.0, written)
+    found = await check(archive, "", since, began or 0.0, written, still)
     gaps = [gap for gap in found.gaps if not await _is_streamed(still, gap)]
     lacks = [f"shard {gap.shard}: {gap.text}" for gap in gaps]
     if began is None or (began > since and began - created > REACH_SECONDS):
@@ -148,6 +149,7 @@ async def check(
     since: float = 0.0,
     began: float = 0.0,
     written: Mapping[str, Cursor] = NOTHING,
+    still: StillStreamed | None = None,
 ) -> ArchiveCheck:
     """Read every object of an archive, of the shards with changes since a moment.
 
@@ -157,6 +159,8 @@ async def check(
         since: epoch seconds; 0 for all of it.
         began: when the archive began.
         written: the cursors of its writer, as they were read before.
+        still: its stream, which must have what follows the end of each open shard; without it
+            nobody asks.
     """
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
@@ -165,7 +169,9 @@ async def check(
     for shard in sorted(wanted | lacking.keys()):
         if shard in lacking:
             found.note(archive.chain(shard), "", "", lacking[shard])
-        await check_chain(archive.chain(shard), found, ends.get(shard, ORIGIN))
+        end = await check_chain(archive.chain(shard), found, ends.get(shard, ORIGIN))
+        if end is not None and still is not None and not await still.has(shard, end):
+            found.note(archive.chain(shard), end, "", _FORGOTTEN)
     return found
 
 
@@ -222,8 +228,12 @@ async def shards_since(
     return wanted
 
 
-async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> None:
-    """Read a chain, which must lead up to a position, or to its end."""
+async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> str | None:
+    """Read a chain, which must lead up to a position, or to its end.
+
+    Returns:
+        The position behind which the stream must have the shard's records; None if that is said.
+    """
     ends, kind = ORIGIN, ""
     async for step in walk(chain, await chain.positions()):
         if step.missing:
@@ -240,3 +250,4 @@ async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> None:
     if kind != "end" and ends < upto:
         found.note(chain, ends, upto, f"{chain.name(ends)} is missing")
     found.close(ended=kind == "end")
+    return None if kind == "end" or ends < upto else ends

@@ -12,6 +12,7 @@ import anyio
 from streamkit.app import App
 from streamkit.archive.completeness import ArchiveCheck, check
 from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws, AwsError, code_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -19,7 +20,7 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
 from streamkit.operate.archive_sample import compare_sample
 from streamkit.operate.past import open_past
-from streamkit.progress.clock import Clock
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 
 _ANSWER_SECONDS = 20.0
@@ -95,8 +96,10 @@ async def verify_archive(
                 f"{place} has nothing of {archive.stream}: the archive was never written; check its"
                 f" place, and whether a worker of {app.writer.name} runs"
             )
-        written = await written_cursors(app, aws)
-        found = await check(archive, place, since, began, written)
+        tables, written = await survey(app, aws), await written_cursors(app, aws)
+        time = await tables.store(app.writer, aws).clock(clock or SystemClock())
+        still = StillStreamed(aws, tables.table.stream_arn or "", archive, time)
+        found = await check(archive, place, since, began, written, still)
     found.note_beginning(began, since)
     if sample:
         async with open_past(app, aws, clock, allow_loss=True) as (past, tables):

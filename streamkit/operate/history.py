@@ -77,3 +77,5 @@ class ItemHistory:
             self._noted += kind == "hole"
         if kind != "end" and ends < upto:
             yield await self.past.again(chain, ends, upto, "")
+        elif kind != "end":
+            self._noted += not await self.past.still.has(chain.shard, ends)

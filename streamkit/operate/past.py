@@ -134,7 +134,7 @@ class PastChanges(PastReading):
 
     async def _reader_at(self, shard: str, position: str, since: float = 0.0) -> LongReader:
         chain, writer = self.archive.chain(shard), ArchiveWriter(self.writer.read)
-        is_whole = partial(self._still.is_whole, shard, since)
+        is_whole = partial(self.still.is_whole, shard, since)
         pages = LongPages(StreamPages(self.aws), chain, self.arn, writer, is_whole)
         begin = Cursor(shard, position=position, seen=int(since))  # older ones are not missed
         if position == START:
@@ -202,5 +202,5 @@ async def open_past(
         if began is None:
             raise ConfigurationError(f"the archive of {app.name} was never written")
         arn = tables.table.stream_arn or ""
-        clock = clock or SystemClock()
+        clock = await store.clock(clock or SystemClock())
         yield PastChanges(aws, arn, archive, store, began, clock, allow_loss), tables

@@ -32,6 +32,8 @@ _EMPTY_MAX = 10
 _EMPTY_SECONDS = 0.25
 """The pause after an empty page: AWS takes five calls a second for a shard, workers' included."""
 _UNDECIDED_MAX = 4
+_STAMP_SECONDS = 1.0
+"""Records are stamped by the second: one of this second may be older than a moment in it."""
 
 
 @dataclass
@@ -53,7 +55,7 @@ class PastReading:
 
     def __post_init__(self) -> None:
         """Prepare to ask the stream for what the archive lacks."""
-        self._still = StillStreamed(self.aws, self.arn, self.archive, self.clock)
+        self.still = StillStreamed(self.aws, self.arn, self.archive, self.clock)
 
     async def again(
         self, chain: Chain, begin: str, ends: str, text: str, after: float = 0.0
@@ -72,7 +74,7 @@ class PastReading:
         """
         if text:
             log.often("archive.unreadable", level="warning", by=text, reason=text)
-        reader = await self._still.reader(chain.shard, begin, max(after, self.began))
+        reader = await self.still.reader(chain.shard, begin, max(after, self.began))
         text = f"shard {chain.shard}: {text or f'{chain.name(begin)} is missing'}"
         return await self._held(reader, ends, text, after)
 
@@ -99,13 +101,15 @@ class PastReading:
     async def read(self, reader: ShardReader, text: str = "") -> AsyncIterator[Page]:
         """Yield the pages of a reader that have records, up to the tip or the end of its shard.
 
+        The tip is a while without records, or a record of a later moment than this call: while the
+        table is written, and a worker's heartbeat writes it, there is always one more.
         A loss is named with the text, if one is given.
 
         Raises:
             RetentionLost: the archive lacks records, and losses are not allowed.
             NotDecided: the archive does not say what became of trimmed records.
         """
-        empty = undecided = 0
+        empty, undecided, begun = 0, 0, self.clock.time()
         while not reader.ended and empty < _EMPTY_MAX:
             try:
                 page = await reader.read()
@@ -125,5 +129,7 @@ class PastReading:
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
+                if page.records[-1].created_at > begun + _STAMP_SECONDS:
+                    return
             elif not reader.ended:
                 await sleep(_EMPTY_SECONDS)

@@ -743,4 +743,28 @@ MUTANTS = (
         "an empty page of S3 is taken for the end of a chain: a reader names losses",
         test="tests/unit/archive/test_bucket_replies.py::test_an_empty_page_of_a_listing_that_is_cut_off_is_not_its_end",
     ),
+    Mutant(
+        "verified-without-the-streams-rest",
+        "archive/completeness.py",
+        "not await still.has(shard, end)",
+        "not end",
+        "a verification says that nothing is missing, although the writer was away for two days",
+        test="tests/simulation/test_past_gaps.py::test_what_was_trimmed_before_it_was_archived_is_a_gap",
+    ),
+    Mutant(
+        "history-without-the-streams-rest",
+        "operate/history.py",
+        "self._noted += not await self.past.still.has(chain.shard, ends)",
+        "pass",
+        "a history is called whole, although what followed was forgotten before it was archived",
+        test="tests/simulation/test_past_gaps.py::test_what_was_trimmed_before_it_was_archived_is_a_gap",
+    ),
+    Mutant(
+        "tip-only-in-silence",
+        "operate/past_reading.py",
+        "                if page.records[-1].created_at > begun + _STAMP_SECONDS:\n                    return\n",
+        "",
+        "a restore and a replay to the end never end beside a worker, which writes its heartbeats",
+        test="tests/simulation/test_restore.py::test_a_restore_a_replay_and_a_sample_end_beside_a_worker_that_is_alive",
+    ),
 )

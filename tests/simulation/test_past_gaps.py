@@ -13,7 +13,7 @@ from streamkit.operate.archives import verify_archive
 from streamkit.operate.restore_target import TABLE
 from streamkit.stream.listing import Listing, list_shards
 from streamkit.testing.archives import MemoryArchive
-from tests.simulation.archived import SELDOM, app_of, links, rare_notes
+from tests.simulation.archived import SELDOM, app_of, links, put, rare_notes
 from tests.simulation.test_archive_history import history
 from tests.simulation.test_restore import TARGET, now, restored, there, write
 
@@ -222,3 +222,25 @@ def test_a_shard_that_the_stream_lists_late_is_waited_for(harness, monkeypatch, 
         left[0] = 0
     restored(harness, moment, TABLE)  # the same command goes on
     assert there(harness) == was
+
+
+def test_what_was_trimmed_before_it_was_archived_is_a_gap(harness_of):
+    """The archive's writer is away for longer than the stream's day: nobody decides a hole."""
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
+    put(harness, 1)
+    harness.settle()
+    harness.advance("30m")
+    harness.stop()
+    put(harness, 2)
+    clock, app = harness.world.clock, harness.app
+
+    def verified():
+        return harness.operate(lambda aws: verify_archive(app, aws, clock=clock))
+
+    harness.advance("20h")
+    assert verified().whole
+    assert history(harness, 1).whole
+    harness.advance("10h")
+    (gap,) = verified().gaps
+    assert "the stream has forgotten what followed" in gap.text
+    assert not history(harness, 1).whole

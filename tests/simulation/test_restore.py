@@ -17,9 +17,13 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
 from streamkit.operate import restore
+from streamkit.operate.archives import verify_archive
+from streamkit.operate.replay import replay
+from streamkit.operate.replay_report import ReplayWish
 from streamkit.operate.restore import restore_into_engine, restore_table
 from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
 from streamkit.progress.actions import item_ref
+from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive
 from tests.exports import export
@@ -181,6 +185,27 @@ def test_a_file_of_an_export_that_is_not_as_it_was_exported_is_named_and_nothing
     file.write_bytes(whole)
     restored(harness, moment, str(tmp_path))
     assert there(harness) == {1: "one", 8: "", 9: ""}
+
+
+def test_a_restore_a_replay_and_a_sample_end_beside_a_worker_that_is_alive(harness_of):
+    """Its heartbeats are in the table's stream: it is never silent for as long as the tip is."""
+    alive = Settings(heartbeat=1, lease=4, look_interval=1)
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=alive, others=[TARGET])
+    write(harness, 1, "one")
+    harness.settle()
+    clock, app = harness.world.clock, harness.app
+    since = RestoreWish(now(harness))
+    harness.advance("10s")
+    wish = ReplayWish(since.at, clock.time() + 3600, ("copy",), "dry-run")
+
+    async def ended(aws):
+        with anyio.fail_after(100):
+            await restore_table(app, aws, "Then", since, clock)
+            assert (await verify_archive(app, aws, sample=5, clock=clock)).whole
+            await replay(app, aws, wish, clock=clock)
+
+    harness.operate(ended)
+    assert there(harness) == {1: "one"}
 
 
 def test_what_the_archive_does_not_have_yet_comes_from_the_stream(harness):

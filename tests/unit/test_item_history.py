@@ -34,8 +34,19 @@ async def archived(*kinds):
     return archive
 
 
+class HasTheRest:
+    """A stream that has what follows the end of each chain."""
+
+    async def has(self, shard, after):
+        return True
+
+
 class Forgotten(PastChanges):
-    """A past of which the stream has nothing any more."""
+    """A past of which the stream has nothing any more but what follows the ends of chains."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.still = HasTheRest()
 
     async def again(self, chain, begin, ends, text, after=0.0):
         self._lose(f"{chain.shard} {begin} {text}")
