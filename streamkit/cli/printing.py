@@ -58,7 +58,8 @@ def say_next(app: str | None, words: Sequence[str], listener: str | None = None)
         listener: the option of the command that ends.
     """
     if words:
-        of = ["--listener", listener] if listener else []
+        # A worker has no such option: it runs an app with all of its listeners.
+        of = ["--listener", listener] if listener and words[0] != "worker" else []
         given = [*words[0].split(), *([app] if app else []), *words[1:], *of]
         say(f"next: streamkit {shlex.join(given)}", bold=True)
 

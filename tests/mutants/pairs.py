@@ -476,12 +476,4 @@ MUTANTS = (
         "a rollback takes away what new code writes, and old code never sees it",
         test="tests/simulation/test_migration_closing.py::test_new_items_stay_in_a_rollback_while_new_code_writes",
     ),
-    Mutant(
-        "new-writes-of-other-tables-unnoted",
-        "migrate/live.py",
-        "        if side or target:\n",
-        "        if side:\n",
-        "new code that puts items into the other table is not seen, and its items go in a rollback",
-        test="tests/simulation/test_migration_closing.py::test_new_items_stay_in_a_rollback_while_new_code_writes",
-    ),
 )

@@ -143,10 +143,12 @@ def test_a_scan_of_which_no_segment_has_begun_says_so_instead_of_a_share_of_noth
 def test_the_next_command_can_be_pasted(capsys):
     say_next("shop:app", ("parked show", "--queue", "a b"), "search")
     say_next(None, ("worker",))
+    say_next("shop:app", ("worker",), "search")  # a worker runs all listeners of its app
     say_next("shop:app", ())
     assert capsys.readouterr().out.splitlines() == [
         "next: streamkit parked show shop:app --queue 'a b' --listener search",
         "next: streamkit worker",
+        "next: streamkit worker shop:app",
     ]
 
 
