@@ -62,14 +62,31 @@ def given_up(state: State, note: str) -> PhaseStep:
 
     While pairs are switched the phase stays: a rollback must know it.
     """
-    if state.phase in ("scanning", "verifying"):
-        return PhaseStep("blocked", note, {"note": note} | _unbraked(state))
+    if state.phase in ("scanning", "verifying"):  # `first` stays: then the scan is not done
+        return PhaseStep("blocked", note, {"note": note})
     if state.does == "comparing":  # nothing is taken away yet
         again = {"attempt": 0, "refused": state.refused + 1, "declared": 0.0}
         return PhaseStep("soaking", f"not contracted: {note}", {"note": note, **again})
     facts: dict[str, Any] = {"note": note, "paused": True, "stage": state.stage}
     facts["attempt"] = first_of(state)
     return PhaseStep(state.phase, note, facts)
+
+
+def after_resume(state: State, digest: str) -> State:
+    """Return the state in which a migration continues with a definition; the same if it runs.
+
+    Of a scan a note says that its first items are done. A pause before that keeps the brake, and so
+    does a block: then the scan begins once more, while others that were blocked are verified.
+    """
+    blocked = state.phase == "blocked"
+    first = state.first if blocked or not state.note else 0
+    later = replace(state, paused=False, digest=digest, first=first)
+    if state.at_once and state.note:  # it was stopped: from here on stubs are left
+        later = replace(later, declared=0.0)
+    if blocked:
+        phase: Phase = "scanning" if first else "verifying"
+        later = replace(later, phase=phase, attempt=first_of(state))
+    return state if later == state else replace(later, note="")
 
 
 def begun_anew(state: State, moment: float, owner: str, *, pairs: bool) -> State:

@@ -20,7 +20,7 @@ from streamkit.migrate.commands import (
     require_records,
     require_same,
 )
-from streamkit.migrate.course import first_of
+from streamkit.migrate.course import after_resume
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.indexes import require_indexes
 from streamkit.migrate.limits import Limit, limited
@@ -60,7 +60,7 @@ async def resume(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Let a paused migration continue, and verify a blocked one once more.
+    """Let a paused migration continue, and verify a blocked one, or scan for its first items.
 
     Args:
         app: the app that declares the migration.
@@ -77,16 +77,9 @@ async def resume(
 
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
-        # Of a scan a note says that its first items are done; a pause before keeps that brake.
-        first = 0 if state.note else state.first
-        later = replace(state, paused=False, digest=migration.digest, first=first)
-        if state.at_once and state.note:  # it was stopped: from here on stubs are left
-            later = replace(later, declared=0.0)
-        if state.phase == "blocked":
-            later = replace(later, phase="verifying", attempt=first_of(state))
-        return state if later == state else replace(later, note="")
+        return after_resume(state, migration.digest)
 
-    what = "resume --accept-change" if accept_change else "resume"
+    what = f"resume{' --accept-change' * accept_change}"
     return await _command(app, aws, number, resumed, what, by, clock)
 
 
@@ -116,9 +109,9 @@ async def _command(
     by: str | None,
     clock: Clock | None,
 ) -> State:
-    book, migration = await open_book(app, aws), migration_of(app, number)
-    said = _entry(what, None, by, clock)
-    return await book.command(migration.id, (), lambda state, _: change(state), said)
+    book, said = await open_book(app, aws), _entry(what, None, by, clock)
+    named = migration_of(app, number).id
+    return await book.command(named, (), lambda state, _: change(state), said)
 
 
 async def switch(

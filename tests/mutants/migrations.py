@@ -681,8 +681,8 @@ MUTANTS = (
     ),
     Mutant(
         "resumed-without-a-brake",
-        "migrate/steps.py",
-        "first = 0 if state.note else state.first",
+        "migrate/course.py",
+        "first = state.first if blocked or not state.note else 0",
         "first = 0",
         "a pause and a resume before the first items are done let a bad release run on",
         test="tests/unit/migrate/test_migration_brakes.py::test_a_pause_before_the_first_items_are_done_does_not_release_the_brake",
@@ -830,5 +830,13 @@ MUTANTS = (
         "runner.clock.time())",
         "a process whose clock is ahead removes the others from the list, and status shows one",
         test="tests/unit/migrate/test_migration_slices.py::test_a_process_counts_whichever_clock_is_wrong",
+    ),
+    Mutant(
+        "blocked-without-its-brake",
+        "migrate/course.py",
+        "first = state.first if blocked or not state.note else 0",
+        "first = 0 if state.note else state.first",
+        "the rest of a canary that was blocked is migrated, in a phase called verifying",
+        test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_was_blocked_before_its_first_items_were_done_pauses_after_these",
     ),
 )

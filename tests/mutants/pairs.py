@@ -254,9 +254,9 @@ MUTANTS = (
     ),
     Mutant(
         "word-kept-by-a-resume",
-        "migrate/steps.py",
-        "            later = replace(later, declared=0.0)\n",
-        "            pass\n",
+        "migrate/course.py",
+        "        later = replace(later, declared=0.0)\n",
+        "        pass\n",
         "after a write of old code old items go on without stubs",
         test="tests/simulation/test_migration_no_old_code.py::test_a_write_of_old_code_stops_it_by_its_name_and_a_resume_goes_on_with_stubs",
     ),

@@ -215,6 +215,24 @@ def test_a_canary_pauses_after_its_first_items_and_a_resume_does_the_rest():
     assert (phase, after) == ("done", 200)
 
 
+def test_a_canary_that_was_blocked_before_its_first_items_were_done_pauses_after_these():
+    async def test(site):
+        limit = commands.Limit(first=40, max_errors=1)
+        await site.begin("0001", limit=limit)
+        assert (await joined(site, segments=1)).phase == "blocked"
+        site.app = shop(labelled)
+        await steps.resume(site.app, site.aws, "0001", accept_change=True, by="op")
+        state = await joined(site)
+        first = labels(site)
+        await steps.resume(site.app, site.aws, "0001", by="op")
+        return state, first, (await joined(site)).phase, labels(site)
+
+    state, first, phase, after = at_orders(test, 300)
+    assert (state.phase, state.desired) == ("scanning", "pause")
+    assert first < 100
+    assert (phase, after) == ("done", 300)
+
+
 def test_a_canary_that_went_wrong_is_rolled_back():
     async def test(site):
         await site.begin("0001", limit=commands.Limit(first=40))
