@@ -89,7 +89,8 @@ class Runner:
     async def run(self, *, stay: bool = False) -> State:
         """Work until nothing happens by itself, or with `stay` until stopped; return the state.
 
-        It returns at once if the migration is paused already, and waits if it is paused later.
+        It returns if the migration is paused already, or has stopped for people to look, and waits
+        if an operator pauses it later.
 
         Raises:
             ConfigurationError: never begun; or the table, permissions or definition are wrong.
@@ -232,8 +233,8 @@ class Runner:
         self._adopt(await self.book.change(state.id, anew), asked)
 
     def _is_held(self, state: State) -> bool:
-        # With `first` it is not held, but ends: a person looks at the items, and begins again.
-        return state.waits and (self._stays or not state.first)
+        # With a note it is not held, but ends: a person has to look at something, and goes on then.
+        return state.waits and (self._stays or not state.note)
 
     async def _act(self, state: State) -> bool:
         """Do what a phase asks for, or wait at rest; return whether this process goes on."""

@@ -241,7 +241,7 @@ MUTANTS = (
     Mutant(
         "first-items-only-once",
         "migrate/running.py",
-        "        return state.waits and (self._stays or not state.first)\n",
+        "        return state.waits and (self._stays or not state.note)\n",
         "        return state.waits\n",
         "a canary waits for ever at a terminal",
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_pauses_after_its_first_items_and_a_resume_does_the_rest",
