@@ -139,14 +139,18 @@ class DryRun:
             return
         try:
             found = self._reversed(after, rewrite)
+            again = None if self._back is None or found is None else self._back.of(found)
         except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             yield "reverse", located(error)
             return
+        if again is not None and again.changes_item:
+            names = ", ".join(sorted({*again.sets, *again.removes})) or "the item itself"
+            yield "not idempotent", f"applied to its own result, reverse= changes {names} again"
         if found is None:
             return
-        names = {n for n in {*before, *found} if not _holds_alike(before, found, n)}
-        if names:
-            yield "round trip", f"reverse= returns another {', '.join(sorted(names))}"
+        differ = {n for n in {*before, *found} if not _holds_alike(before, found, n)}
+        if differ:
+            yield "round trip", f"reverse= returns another {', '.join(sorted(differ))}"
 
     def _reversed(self, after: Image, rewrite: Rewrite) -> Image | None:
         """Return what the reverse makes of the function's result; None if it is not known."""

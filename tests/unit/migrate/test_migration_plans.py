@@ -163,6 +163,25 @@ def test_a_plan_finds(bug):
     assert not plan.ok
 
 
+def ahead(item: Item) -> Set[Order]:
+    return Set(label=f"{item['label'].removesuffix('!')}!")
+
+
+def behind(item: Item) -> Set[Order]:
+    return Set(label=item["label"][:-1])
+
+
+def behind_once(item: Item) -> Set[Order]:
+    return Set(label=item["label"].removesuffix("!"))
+
+
+@pytest.mark.parametrize(("reverse", "kinds"), [(behind, {"not idempotent"}), (behind_once, set())])
+def test_a_plan_finds_a_reverse_that_changes_its_own_result_again(reverse, kinds):
+    """A rollback looks at an item more than once: each look would take another letter away."""
+    items = [wide(n, 0) | {"label": {"S": "label"}} for n in range(5)]
+    assert kinds_of(plan_of(ahead, items, reverse=reverse)) == kinds
+
+
 def wide(number, names, *, sk="ORDER", start="a"):
     """Return an item with so many attributes that its entity does not know."""
     item = {f"{start}_{one:03d}": {"S": "x"} for one in range(names)}
