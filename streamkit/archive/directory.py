@@ -78,8 +78,10 @@ class _Files:
             return await to_thread.run_sync(work, *arguments)
         except OSError as error:
             where = error.filename or self.root
-            text = f"the archive in {self.root} cannot be used: {error.strerror}: {where}"
-            raise ConfigurationError(text) from error
+            raise ConfigurationError(
+                f"the archive in {self.root} cannot be used: {error.strerror}: {where}; archive="
+                " takes a folder that this process may make, read and write"
+            ) from error
 
     def _create(self, name: str, body: bytes) -> bool:
         path = self.root / name
