@@ -250,4 +250,4 @@ async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> str | Non
     if kind != "end" and ends < upto:
         found.note(chain, ends, upto, f"{chain.name(ends)} is missing")
     found.close(ended=kind == "end")
-    return None if kind == "end" or ends < upto else ends
+    return None if kind == "end" or ends < upto or ends == BEYOND else ends

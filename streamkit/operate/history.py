@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from streamkit.app import App
 from streamkit.archive.chain import Chain
 from streamkit.archive.completeness import ends_of, unknown
-from streamkit.archive.link import ORIGIN
+from streamkit.archive.link import BEYOND, ORIGIN
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
 from streamkit.aws import Aws
@@ -77,5 +77,5 @@ class ItemHistory:
             self._noted += kind == "hole"
         if kind != "end" and ends < upto:
             yield await self.past.again(chain, ends, upto, "")
-        elif kind != "end":
+        elif kind != "end" and ends != BEYOND:
             self._noted += not await self.past.still.has(chain.shard, ends)
