@@ -167,9 +167,10 @@ class BothShapes:
         if not names:
             return there
         if target is None:
-            if THERE in names:
+            # It may have gone on both sides, while a field of it was not agreed.
+            if there is None or THERE in names:
                 return None
-            return {n: v for n, v in (there or {}).items() if n not in names}
+            return {n: v for n, v in there.items() if n not in names}
         if there is None:
             return target.item
         after = {n: v for n, v in there.items() if n not in names}

@@ -476,4 +476,12 @@ MUTANTS = (
         "a rollback takes away what new code writes, and old code never sees it",
         test="tests/simulation/test_migration_closing.py::test_new_items_stay_in_a_rollback_while_new_code_writes",
     ),
+    Mutant(
+        "gone-on-both-sides-for-ever",
+        "migrate/shapes.py",
+        "            if there is None or THERE in names:\n                return None\n            return {n: v for n, v in there.items() if n not in names}\n",
+        "            if THERE in names:\n                return None\n            return {n: v for n, v in (there or {}).items() if n not in names}\n",
+        "an item that both sides have deleted fails for ever, because of a field that was never agreed",
+        test="tests/simulation/test_migration_both_shapes.py::test_what_both_sides_have_deleted_is_gone_although_a_field_was_never_agreed",
+    ),
 )

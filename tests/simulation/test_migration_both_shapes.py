@@ -5,7 +5,10 @@ from functools import partial
 import pytest
 
 from streamkit.migrate import settlement
+from streamkit.migrate.shapes import BothShapes
+from streamkit.migrate.transform import Transform
 from streamkit.model.copies import COPY
+from streamkit.model.schema import TableSchema
 from tests.seeds import seeds
 from tests.simulation.both_shapes import (
     app_of,
@@ -38,6 +41,17 @@ def test_no_write_of_either_shape_is_lost_on_the_way_to_the_end(seed, move):
     assert not [item for item in of(items, "ORDER#") if not item["SK"]["S"].startswith("#")]
     assert not [item for item in items if COPY in item]
     assert of(items, "#pair#") == of(items, "#gate#") == []
+
+
+def test_what_both_sides_have_deleted_is_gone_although_a_field_was_never_agreed():
+    """Without `reverse=` the old side never saw what new code wrote; then both were deleted."""
+    schema = TableSchema("Shop", pk="PK", sk="SK", pk_type="S", sk_type="S", indexes={})
+    shapes = BothShapes(Transform(app_of().migrations["0001"], schema))
+    assert shapes.new_items({"there": None}, {}, {("there", "note")}, {}) == {"there": None}
+    kept = shapes.new_items(
+        {"there": {"note": {"S": "a"}, "n": {"S": "b"}}}, {}, {("there", "note")}, {}
+    )
+    assert kept == {"there": {"n": {"S": "b"}}}
 
 
 @pytest.mark.parametrize("move", MOVES)
