@@ -170,9 +170,19 @@ async def check(
         if shard in lacking:
             found.note(archive.chain(shard), "", "", lacking[shard])
         end = await check_chain(archive.chain(shard), found, ends.get(shard, ORIGIN))
-        if end is not None and still is not None and not await still.has(shard, end):
+        if end is not None and still is not None and not await is_followed(still, shard, end):
             found.note(archive.chain(shard), end, "", _FORGOTTEN)
     return found
+
+
+async def is_followed(still: StillStreamed, shard: str, end: str) -> bool:
+    """Return whether the stream has what follows the end of a shard's chain.
+
+    Of a shard that is younger than the stream's day nothing was forgotten yet.
+    """
+    if end == ORIGIN and still.clock.time() - _created(shard) < REACH_SECONDS:
+        return True
+    return await still.has(shard, end)
 
 
 def ends_of(parents: Mapping[str, str | None], written: Mapping[str, Cursor]) -> dict[str, str]:

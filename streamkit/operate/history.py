@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from streamkit.app import App
 from streamkit.archive.chain import Chain
-from streamkit.archive.completeness import ends_of, unknown
+from streamkit.archive.completeness import ends_of, is_followed, unknown
 from streamkit.archive.link import BEYOND, ORIGIN
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import walk
@@ -78,4 +78,4 @@ class ItemHistory:
         if kind != "end" and ends < upto:
             yield await self.past.again(chain, ends, upto, "")
         elif kind != "end" and ends != BEYOND:
-            self._noted += not await self.past.still.has(chain.shard, ends)
+            self._noted += not await is_followed(self.past.still, chain.shard, ends)

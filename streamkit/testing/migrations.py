@@ -165,7 +165,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
     with repeatable(seed):
 
         async def main() -> MigrationRan:
-            world = World.create(seed, calls=1000)
+            world = World.create(seed, calls=10_000)
             async with world.clients() as aws:
                 tables = await _open(app, aws, shapes, applied)
                 rng, trouble = random.Random(f"migrate/{seed}"), fire or Fire()

@@ -746,7 +746,7 @@ MUTANTS = (
     Mutant(
         "verified-without-the-streams-rest",
         "archive/completeness.py",
-        "not await still.has(shard, end)",
+        "not await is_followed(still, shard, end)",
         "not end",
         "a verification says that nothing is missing, although the writer was away for two days",
         test="tests/simulation/test_past_gaps.py::test_what_was_trimmed_before_it_was_archived_is_a_gap",
@@ -754,7 +754,7 @@ MUTANTS = (
     Mutant(
         "history-without-the-streams-rest",
         "operate/history.py",
-        "self._noted += not await self.past.still.has(chain.shard, ends)",
+        "self._noted += not await is_followed(self.past.still, chain.shard, ends)",
         "pass",
         "a history is called whole, although what followed was forgotten before it was archived",
         test="tests/simulation/test_past_gaps.py::test_what_was_trimmed_before_it_was_archived_is_a_gap",
