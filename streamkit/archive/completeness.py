@@ -25,7 +25,7 @@ from streamkit.stream.start import REACH_SECONDS
 _NAMED = re.compile(r"shardId-(\d{20})-")
 """Matches the name of a shard; the number is when it was created, in milliseconds."""
 NOTHING: Mapping[str, Cursor] = MappingProxyType({})
-_FORGOTTEN = "its archive ends there, and the stream has forgotten what followed"
+_FORGOTTEN = "its archive ends there, and the stream does not reach back to that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ async def beginning(
     object that is missing or damaged had is not missing if the stream `still` has it.
     `read_written` reads the cursors of the archive's writer.
     """
-    archive, written = still.archive, await read_written()  # the cursors before what they promise
+    archive, written = still.archive, await read_written()
     begins, began = await archive.begins(since), await archive.began()
-    found = await check(archive, "", since, began or 0.0, written, still)
+    found = await check(still, "", since, began or 0.0, written)
     gaps = [gap for gap in found.gaps if not await _is_streamed(still, gap)]
     lacks = [f"shard {gap.shard}: {gap.text}" for gap in gaps]
     if began is None or (began > since and began - created > REACH_SECONDS):
@@ -144,24 +144,22 @@ async def _is_streamed(still: StillStreamed, gap: Gap) -> bool:
 
 
 async def check(
-    archive: ArchivedShards,
+    still: StillStreamed,
     place: str,
     since: float = 0.0,
     began: float = 0.0,
     written: Mapping[str, Cursor] = NOTHING,
-    still: StillStreamed | None = None,
 ) -> ArchiveCheck:
     """Read every object of an archive, of the shards with changes since a moment.
 
     Args:
-        archive: the archive.
+        still: its stream, which must have what follows the end of each open shard.
         place: its name, for people.
         since: epoch seconds; 0 for all of it.
         began: when the archive began.
         written: the cursors of its writer, as they were read before.
-        still: its stream, which must have what follows the end of each open shard; without it
-            nobody asks.
     """
+    archive = still.archive
     found = ArchiveCheck(archive.stream, place)
     parents = {shard.id: shard.parent for shard in await archive.shards()}
     wanted, ends = await shards_since(archive, parents, since), ends_of(parents, written)
@@ -170,7 +168,7 @@ async def check(
         if shard in lacking:
             found.note(archive.chain(shard), "", "", lacking[shard])
         end = await check_chain(archive.chain(shard), found, ends.get(shard, ORIGIN))
-        if end is not None and still is not None and not await is_followed(still, shard, end):
+        if end is not None and not await is_followed(still, shard, end):
             found.note(archive.chain(shard), end, "", _FORGOTTEN)
     return found
 
@@ -242,7 +240,8 @@ async def check_chain(chain: Chain, found: ArchiveCheck, upto: str) -> str | Non
     """Read a chain, which must lead up to a position, or to its end.
 
     Returns:
-        The position behind which the stream must have the shard's records; None if that is said.
+        The end of an open shard, behind which the stream has to go on; None of a shard that has
+        ended, and where a gap at its end was noted.
     """
     ends, kind = ORIGIN, ""
     async for step in walk(chain, await chain.positions()):

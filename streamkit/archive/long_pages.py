@@ -75,7 +75,7 @@ class LongPages:
     ) -> None:
         """Begin nowhere; `is_whole` returns whether the stream has the shard from its first record.
 
-        The stream does not say that. Without it, whoever reads the archive there knows it already.
+        The stream does not say that. Without it, the reader of the archive knows it already.
         """
         self.chain = chain
         self.lost: Link | None = None

@@ -68,14 +68,13 @@ class LiveWork:
 
         `target` says that the change is of another table, which has new items alone.
         """
-        at = change.created_at.timestamp()
         if not target and self.is_old_write(change):
-            counted.count(self.work.state, at)
+            counted.count(self.work.state, change.created_at.timestamp())
         elif self.is_new_write(change, target=target):
-            await counted.note_new(self.work.state, at)
+            await counted.note_new(self.work.state, change.created_at.timestamp())
 
     def is_new_write(self, change: Change[Any], *, target: bool) -> bool:
-        """Return whether a change is a write of new code; a deletion may be the migration's own."""
+        """Return whether new code wrote an item; a deletion may be the migration's, and is none."""
         work, old, new = self.work, change.old, change.new
         if new is None or not work.migration.moves or work.state.does not in _NEW_MAY_WRITE:
             return False

@@ -3,7 +3,7 @@
 A process counts in memory, and adds its counts to the table with each report: a process that is
 killed loses those of the last ten seconds. So the counts say whether old code still runs, and how
 much it writes. For how long old items must be kept follows from the last write, where ten seconds
-of a day make no difference.
+of a day make no difference. So it is with the last write of new code, for which a rollback waits.
 
 In: changes that the migration's consumer has seen. Out: `OldWriteRate` for each phase.
 """

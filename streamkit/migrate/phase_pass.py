@@ -155,5 +155,5 @@ class PhasePass:
 
 
 def _takes_away(state: State) -> bool:
-    """Return whether items go after a pass that writers of the other side may still write."""
+    """Return whether items are deleted after a pass, although other code may still write them."""
     return bool(state.stage or state.at_once) or state.phase == "following"

@@ -167,7 +167,7 @@ class BothShapes:
         if not names:
             return there
         if target is None:
-            # It may have gone on both sides, while a field of it was not agreed.
+            # Both sides may have deleted it while they did not agree on a field.
             if there is None or THERE in names:
                 return None
             return {n: v for n, v in there.items() if n not in names}

@@ -99,7 +99,7 @@ async def verify_archive(
         tables, written = await survey(app, aws), await written_cursors(app, aws)
         time = await tables.store(app.writer, aws).clock(clock or SystemClock())
         still = StillStreamed(aws, tables.table.stream_arn or "", archive, time)
-        found = await check(archive, place, since, began, written, still)
+        found = await check(still, place, since, began, written)
     found.note_beginning(began, since)
     if sample:
         async with open_past(app, aws, clock, allow_loss=True) as (past, tables):

@@ -101,8 +101,8 @@ class PastReading:
     async def read(self, reader: ShardReader, text: str = "") -> AsyncIterator[Page]:
         """Yield the pages of a reader that have records, up to the tip or the end of its shard.
 
-        The tip is a while without records, or a record of a later moment than this call: while the
-        table is written, and a worker's heartbeat writes it, there is always one more.
+        The tip is a while without records, or a record of a later moment than this call: in a table
+        that is written, if only by a worker's heartbeats, there is always one more.
         A loss is named with the text, if one is given.
 
         Raises:

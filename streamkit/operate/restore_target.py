@@ -59,7 +59,7 @@ async def check_wish(
     keys = [(one.pk, one.pk_type, one.sk, one.sk_type) for one in (source, target)]
     if keys[0] != keys[1]:
         reasons.append(f"{target.name} has other keys than {source.name}")
-    if wanted.at > past.clock.time() + 1:  # the table says its time in whole seconds
+    if wanted.at > past.clock.time():
         reasons.append(f"{utc(wanted.at).isoformat()} is in the future")
     if wanted.at < past.began and not wanted.allow_loss:
         reasons.append(

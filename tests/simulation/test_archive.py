@@ -189,9 +189,12 @@ def test_a_writer_survives_a_freeze_at_any_call():
     assert len([*every_freeze(rolled, of_memory, sample=2)]) > 1
 
 
-def slept(asleep=dormant):
-    """Return notes of a day and a half that were archived, while the app was not read."""
-    harness = Rig(counted(app_of(MemoryArchive())), shards=1, settings=RARELY)
+def counted_of_memory():
+    return Rig(counted(app_of(MemoryArchive())), shards=1, settings=RARELY)
+
+
+def sleep(harness, asleep=dormant):
+    """Archive notes of a day and a half, while the app is not read."""
     put(harness, 1)
     harness.settle()
     asleep(harness)
@@ -199,6 +202,11 @@ def slept(asleep=dormant):
         put(harness, number)
         harness.settle()  # a worker that has died has a successor before the stream forgets
         harness.advance("9h")
+
+
+def slept(asleep=dormant):
+    harness = counted_of_memory()
+    sleep(harness, asleep)
     return harness
 
 
@@ -208,6 +216,11 @@ def read_back(harness):
     harness.settle()
     assert copied(harness) == [1, 2, 3, 4, 5]
     assert harness.get(Total.key()).count == 5
+
+
+def slept_and_read_back(harness):
+    sleep(harness)
+    read_back(harness)
 
 
 def test_a_reader_of_an_archive_finds_what_its_writer_read_before_it_died_without_a_reader():
@@ -220,6 +233,10 @@ def test_a_reader_of_an_archive_finds_what_its_writer_read_before_it_died_withou
     with slept(dying) as harness:
         read_back(harness)
         assert "hole" not in chains_are_whole(harness.archive())
+
+
+def test_a_worker_survives_a_crash_while_its_archive_is_read_by_nobody():
+    assert [*every_crash(slept_and_read_back, counted_of_memory, sample=2)]
 
 
 def test_a_reader_of_an_archive_survives_a_crash_at_any_call():

@@ -243,5 +243,5 @@ def test_what_was_trimmed_before_it_was_archived_is_a_gap(harness_of):
     assert history(harness, 1).whole
     harness.advance("10h")
     (gap,) = verified().gaps
-    assert "the stream has forgotten what followed" in gap.text
+    assert "the stream does not reach back to that" in gap.text
     assert not history(harness, 1).whole

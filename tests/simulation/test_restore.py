@@ -418,11 +418,11 @@ def test_a_restore_uses_no_more_write_units_than_it_may(harness):
     harness.settle()
     harness.advance("1h")
     began = now(harness)
-    restored(harness, began, TABLE)
+    restored(harness, int(began), TABLE)
     assert now(harness) - began < 20
     clear(harness)
     began = now(harness)
-    restored(harness, began, TABLE, units=50)
+    restored(harness, int(began), TABLE, units=50)
     least = 2 * 400 / 50  # a transaction uses two units for a small item
     assert least <= now(harness) - began <= 2 * least + 20
     assert len(there(harness)) == 400

@@ -1,6 +1,6 @@
 """A history says what the archive lacks, also where nothing follows in the chain of a shard."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -34,8 +34,11 @@ async def archived(*kinds):
     return archive
 
 
+@dataclass
 class HasTheRest:
-    """A stream that has what follows the end of each chain."""
+    """The stream of an archive; it has what follows the end of each chain."""
+
+    archive: ArchivedShards
 
     async def has(self, shard, after):
         return True
@@ -46,7 +49,7 @@ class Forgotten(PastChanges):
 
     def __post_init__(self):
         super().__post_init__()
-        self.still = HasTheRest()
+        self.still = HasTheRest(self.archive)
 
     async def again(self, chain, begin, ends, text, after=0.0):
         self._lose(f"{chain.shard} {begin} {text}")
@@ -71,7 +74,7 @@ async def gaps_of(archive, *written):
     """Return the gaps of an item's history, of which a verification finds as many or none."""
     reading = history(archive, *written)
     assert [one async for one in reading.records()] == []
-    found = await check(archive, "", began=1.0, written=reading.written)
+    found = await check(HasTheRest(archive), "", began=1.0, written=reading.written)
     assert bool(reading.gaps) is not found.whole
     return reading.gaps
 
