@@ -95,6 +95,11 @@ def next_step(state: State) -> str:
             "mend or waive what `streamkit migrate errors list` shows; then run `streamkit migrate"
             " resume`, and `join`"
         )
+    if state.phase == "following" and state.note:
+        return (
+            "roll the new code back; then run `streamkit migrate rollback` with --new-code none, or"
+            " `resume` and `join` a day after its last write"
+        )
     return "to continue, run `streamkit migrate resume`, then `join`"
 
 

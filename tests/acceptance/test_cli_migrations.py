@@ -509,6 +509,7 @@ def test_items_that_moved_go_back_by_a_command_with_all_that_was_written_since(s
         held = shop.run("migrate", "rollback", "shop:app", "0001")
         assert held.returncode == 8, held.stderr
         assert "new code wrote at new keys" in held.stdout
+        assert "--new-code none" in held.stderr
         back = shop.run("migrate", "rollback", "shop:app", "0001", "--new-code", "none")
         assert back.returncode == 0, back.stderr
         assert app_items(shop) == statuses("ORDER")

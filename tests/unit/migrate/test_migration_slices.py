@@ -285,6 +285,7 @@ def test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_lat
         (State("1", phase="blocked"), "waive.*errors list.*resume.*join"),
         (State("1", phase="soaking", note="8 items"), "errors list.*contract"),
         (State("1", phase="scanning", paused=True), "resume.*join"),
+        (State("1", phase="following", paused=True, note="x"), "--new-code none.*resume"),
     ],
     ids=lambda one: str(getattr(one, "phase", "")),
 )
