@@ -235,7 +235,7 @@ def test_a_reader_of_an_archive_finds_what_its_writer_read_before_it_died_withou
         assert "hole" not in chains_are_whole(harness.archive())
 
 
-def test_a_worker_survives_a_crash_while_its_archive_is_read_by_nobody():
+def test_a_crash_at_any_call_of_a_worker_whose_archive_nobody_reads_is_survived():
     assert [*every_crash(slept_and_read_back, counted_of_memory, sample=2)]
 
 
