@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import ConfigDict
-from pydantic.fields import FieldInfo
 
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
@@ -45,6 +44,7 @@ __all__ = [
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes an item's plain values by attribute name, and returns them in the newest shape."""
 
+_EXACT = frozenset({str, int})
 _CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
 
 
@@ -102,17 +102,28 @@ class Entity(ItemAsRead):
     def key(cls, /, **fields: Any) -> Key[Self]:
         """Return the key of the item with these field values, checked by the fields' types.
 
+        The key of the same texts and whole numbers is remembered for a while, not checked again.
+
         Raises:
             ValueError: a field is missing, unknown, of the wrong type or empty.
         """
         spec = spec_of(cls)
+        # Values of other types can be equal and not the same, as Decimals are.
+        is_exact = _EXACT.issuperset(map(type, fields.values()))
+        place = (*fields, *fields.values()) if is_exact else None
+        known: Key[Self] | None = spec.known_keys.get(place)
+        if known is not None:
+            return known
         where = f"the key of {cls.__name__}"
         if fields.keys() != spec.key_fields:
             missing = [name for name in spec.key_names if name not in fields]
             extra = [name for name in fields if name not in spec.key_names]
             raise ValueError(f"{where} {_difference(missing, extra)}")
         values = validate_fields(cls, fields, where=where)
-        return Key(cls, *spec.build(values), tuple(values.items()))
+        key = Key(cls, *spec.build(values), tuple(values.items()))
+        if place is not None:
+            spec.remember(place, key)
+        return key
 
     @classmethod
     def query(cls, /, *, index: Index | None = None, **fields: Any) -> Query[Self]:
@@ -225,7 +236,8 @@ class Entity(ItemAsRead):
         if unknown:
             raise ValueError(f"{spec_of(cls).declaration} has no field {', '.join(unknown)}")
         given = {n if n in names else by_attribute[n]: value for n, value in fields.items()}
-        removable = {n for n, v in given.items() if v is None and not _is_required(cls, n)}
+        fields_of = cls.model_fields
+        removable = {n for n, v in given.items() if v is None and not fields_of[n].is_required()}
         values = validate_fields(
             cls,
             {name: value for name, value in given.items() if name not in removable},
@@ -278,19 +290,10 @@ def _in_key(entity: type[Entity], schema: TableSchema) -> frozenset[str]:
     return schema.key_attributes & {names[name] for name in spec_of(entity).key_names}
 
 
-def _is_required(entity: type[Entity], name: str) -> bool:
-    field: FieldInfo = entity.model_fields[name]
-    return field.is_required()
-
-
 def _is_absent(value: object) -> bool:
     return value is None or (not value and isinstance(value, AbstractSet))
 
 
 def _difference(missing: list[str], extra: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"needs {', '.join(missing)}")
-    if extra:
-        parts.append(f"does not take {', '.join(extra)}")
-    return " and ".join(parts)
+    parts = {"needs": missing, "does not take": extra}
+    return " and ".join(f"{verb} {', '.join(names)}" for verb, names in parts.items() if names)

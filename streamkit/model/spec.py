@@ -19,6 +19,7 @@ from streamkit.model.key_texts import DATES, MOMENTS
 from streamkit.model.keys import Index
 from streamkit.model.templates import KeyTemplate, Placeholder
 
+_KNOWN_KEYS_MAX = 4096
 _NOT_IN_KEYS = (bool, float, bytes, set, frozenset, list, dict, tuple)
 
 
@@ -33,12 +34,20 @@ class EntitySpec:
     indexes: Mapping[str, Index]
     key_names: tuple[str, ...] = field(init=False)
     key_fields: frozenset[str] = field(init=False)
+    known_keys: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """Keys by the values that they were lately built from."""
 
     def __post_init__(self) -> None:
         """Collect the fields that the key is built from; every new key is checked with them."""
         names = dict.fromkeys(self.pk.fields + (self.sk.fields if self.sk else ()))
         object.__setattr__(self, "key_names", tuple(names))
         object.__setattr__(self, "key_fields", frozenset(names))
+
+    def remember(self, values: tuple[Any, ...], key: object) -> None:
+        """Keep a key that was built from these values, in bounded memory."""
+        if len(self.known_keys) >= _KNOWN_KEYS_MAX:
+            self.known_keys.clear()
+        self.known_keys[values] = key
 
     def build(self, values: dict[str, Any] | object) -> tuple[str, str | None]:
         """Return the texts of the key of these field values (a mapping, or an object with them).

@@ -40,6 +40,14 @@ MUTANTS = (
         test="tests/simulation/test_keys_as_read.py::test_the_item_that_was_read_is_the_one_that_is_written",
     ),
     Mutant(
+        "equal-values-have-one-key",
+        "entity.py",
+        "        is_exact = _EXACT.issuperset(map(type, fields.values()))\n",
+        "        is_exact = True\n",
+        "a key tells the values of another one, which are equal and of another type",
+        test="tests/unit/test_entity.py::test_a_key_tells_the_very_values_that_it_was_built_from",
+    ),
+    Mutant(
         "put-rebuilds-the-key",
         "entity.py",
         "pk, sk, *_ = as_read or built_key(self)",

@@ -91,6 +91,33 @@ def test_a_field_validator_takes_part_in_keys() -> None:
     assert Lower.key(name="ANN") == Lower(name="Ann").item_key
 
 
+class Line(Entity, pk="LINE#{amount}#{name}"):
+    amount: Decimal | int | bool | str
+    name: str
+
+
+def test_a_key_of_the_same_texts_and_whole_numbers_is_made_once() -> None:
+    first = Line.key(amount=1, name="a")
+    assert Line.key(amount=1, name="a") is first
+    assert Line.key(name="a", amount=1) == first
+    assert Line.key(amount=2, name="a") != first
+    assert Order.key(username="1", order_id="7", day="2024-05-01").entity is Order
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(Decimal("1.0"), Decimal("1.00")), (1, Decimal("1.0")), ("1", 1)]
+)
+def test_a_key_tells_the_very_values_that_it_was_built_from(one: Any, other: Any) -> None:
+    for value in (one, other, one):
+        assert Line.key(amount=value, name="a").fields[0][1] is value
+
+
+def test_keys_are_remembered_in_bounded_memory() -> None:
+    for number in range(10_000):
+        Line.key(amount=number, name="many")
+    assert len(spec_of(Line).known_keys) <= 4096
+
+
 def test_keys_of_number_and_binary_type_are_wired_as_such() -> None:
     numeric = TableSchema("t", "Token", None, "N", None, {})
     binary = TableSchema("t", "Token", None, "B", None, {})
