@@ -15,7 +15,7 @@ from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past import PastChanges
 from streamkit.operate.restore_base import open_base
-from streamkit.progress.actions import OURS
+from streamkit.progress.actions import OURS, Action, ItemRef, Verb, item_ref
 from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
@@ -95,11 +95,7 @@ async def begin_restore(
     names = (_MARK,) if inside else (_MARK, target.name)
     there = await store.item(*names)
     if there is None:
-        found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=1)
-        if found["Items"]:
-            raise RestoreRefused(
-                [f"{target.name} is not empty, or was just restored; name an empty table"]
-            )
+        await _require_empty(aws, target, space.ref(*names))
     elif there["what"]["S"] != what:
         raise RestoreRefused(
             [f"{target.name} holds a part of another restore, of {there['what']['S']}"]
@@ -109,4 +105,23 @@ async def begin_restore(
     still = absent if there is None else Attr("run").eq(there["run"]["S"])
     mark.guards.append((Guard(still), OURS))
     await store.write(mark)
-    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
+    fenced = Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
+    if there is None or "empty" not in there:
+        # Another run may have ended between the look and the mark, and the table be in use.
+        try:
+            await _require_empty(aws, target, space.ref(*names))
+        except RestoreRefused:
+            await fenced.apply([Action(space.ref(*names), Verb.DELETE)])
+            raise
+        found = space.update(*names)
+        found.sets["empty"] = {"BOOL": True}
+        await fenced.apply([found])
+    return fenced
+
+
+async def _require_empty(aws: Aws, target: TableSchema, mark: ItemRef) -> None:
+    found = await aws.dynamodb.scan(TableName=target.name, ConsistentRead=True, Limit=2)
+    if any(item_ref(target, item) != mark for item in found["Items"]):
+        raise RestoreRefused(
+            [f"{target.name} is not empty, or was just restored; name an empty table"]
+        )

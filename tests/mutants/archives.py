@@ -230,10 +230,28 @@ MUTANTS = (
     Mutant(
         "restore-of-a-zombie",
         "operate/restore_target.py",
-        '    return Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))\n',
-        '    return Fenced(store, Attr("run").exists() | absent, random.Random(), names, (target,))\n',
+        '    fenced = Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))\n',
+        '    fenced = Fenced(store, Attr("run").exists() | absent, random.Random(), names, (target,))\n',
         "a restore that stood still writes old items over those of the run that finished it",
         test="tests/simulation/test_restore.py::test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws",
+    ),
+    Mutant(
+        "restore-looks-before-its-mark-alone",
+        "operate/restore_target.py",
+        '    if there is None or "empty" not in there:\n',
+        "    if False:\n",
+        "a restore that stood still before its mark writes over a table that is in use by now",
+        test="tests/simulation/test_restore.py::"
+        "test_a_restore_that_stood_still_before_its_mark_leaves_a_table_that_is_in_use",
+    ),
+    Mutant(
+        "restore-trusts-a-mark-of-a-run-that-died",
+        "operate/restore_target.py",
+        '    if there is None or "empty" not in there:\n',
+        "    if there is None:\n",
+        "a restore that died before it looked again is continued into a table that is in use",
+        test="tests/simulation/test_restore.py::"
+        "test_a_restore_that_died_at_its_mark_is_not_continued_in_a_table_that_is_in_use",
     ),
     Mutant(
         "restores-share-a-mark",

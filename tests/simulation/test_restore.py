@@ -15,8 +15,9 @@ from streamkit.core.table_shape import TableShape
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
-from streamkit.operate import restore
+from streamkit.operate import restore, restore_target
 from streamkit.operate.archives import verify_archive
 from streamkit.operate.replay import replay
 from streamkit.operate.replay_report import ReplayWish
@@ -291,7 +292,33 @@ def once_restored(harness):
     with suppress(RestoreRefused):  # it was killed after its last call, and has just been finished
         restored(harness, moment, TABLE)
     assert there(harness) == was
-    assert not [item for item in harness.world.items("Then") if "_sk#" in item["PK"]["S"]]
+    return was
+
+
+def finished(harness):
+    once_restored(harness)
+    assert marks_in(harness, "Then") == []
+
+
+def used(harness):
+    """The application uses the table that was restored; a run that stood still thaws then."""
+    was = once_restored(harness)
+    use(harness, {name: {"S": "NOTE#0"} for name in ("PK", "SK")} | {"number": {"N": "0"}})
+    harness.outlive()
+    assert there(harness) == was | {0: ""}
+    assert marks_in(harness, "Then") == []
+
+
+def marks_in(harness, table):
+    return [item for item in harness.world.items(table) if "_sk#restore" in str(item["PK"])]
+
+
+def use(harness, item):
+    """Write an item of the restored table, as the application does."""
+    status, _ = harness.world.engine.call(
+        "dynamodb", "PutItem", {"TableName": "Then", "Item": item}
+    )
+    assert status == 200
 
 
 def rig():
@@ -300,11 +327,40 @@ def rig():
 
 
 def test_a_restore_killed_at_any_call_is_finished_by_the_same_command():
-    assert list(every_crash(once_restored, rig, part="operation", sample=3))
+    assert list(every_crash(finished, rig, part="operation", sample=3))
 
 
 def test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws():
-    assert list(every_freeze(once_restored, rig, part="operation", sample=3))
+    assert list(every_freeze(used, rig, part="operation", sample=3))
+
+
+@pytest.mark.parametrize("call", [7, 8, 9])
+def test_a_restore_that_stood_still_before_its_mark_leaves_a_table_that_is_in_use(call):
+    """It has seen that the table is empty, another run restores and ends, and it writes its mark."""
+    with rig() as harness:
+        harness.freeze(at=call, thaw="end", part="operation")
+        used(harness)
+
+
+def test_a_restore_that_died_at_its_mark_is_not_continued_in_a_table_that_is_in_use(
+    harness, monkeypatch
+):
+    ((moment, _), *_) = lived(harness)
+    looked = restore_target._require_empty
+
+    async def look_and_die(aws, target, mark):
+        await looked(aws, target, mark)
+        if harness.world.items("Then"):  # the mark is there
+            raise RuntimeError("it dies")
+
+    monkeypatch.setattr(restore_target, "_require_empty", look_and_die)
+    with pytest.raises(RuntimeError, match="it dies"):
+        restored(harness, moment)
+    monkeypatch.undo()
+    use(harness, {name: {"S": "NOTE#0"} for name in ("PK", "SK")} | {"number": {"N": "0"}})
+    with pytest.raises(RestoreRefused, match="not empty"):
+        restored(harness, moment)
+    assert there(harness) == {0: ""}
 
 
 # -- other keys, and a rate ------------------------------------------------------------------------
@@ -368,8 +424,29 @@ def once_restored_of(kind):
         with suppress(RestoreRefused):  # it was killed after its last call
             restored(harness, moment, TABLE)
         assert keyed_state(harness, "Then") == was
-        marks = [i for i in harness.world.items("Control") if "_sk#restore" in i["PK"]["S"]]
-        assert marks == []
+        return was
+
+    return scenario
+
+
+def finished_of(kind):
+    def scenario(harness):
+        once_restored_of(kind)(harness)
+        assert marks_in(harness, "Control") == []
+
+    return scenario
+
+
+def used_of(kind):
+    """As `used`, with such keys."""
+
+    def scenario(harness):
+        was = once_restored_of(kind)(harness)
+        key = encode(KEYS[kind](0))
+        use(harness, {"PK": key, "SK": key, "text": {"S": "used"}})
+        harness.outlive()
+        assert keyed_state(harness, "Then") == was | {str(key): "used"}
+        assert marks_in(harness, "Control") == []
 
     return scenario
 
@@ -377,17 +454,17 @@ def once_restored_of(kind):
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_table_of_other_keys_is_restored_with_the_mark_in_the_control_table(kind):
     with keyed_rig(kind) as harness:
-        once_restored_of(kind)(harness)
+        finished_of(kind)(harness)
 
 
 def test_a_restore_of_number_keys_killed_at_any_call_is_finished_by_the_same_command():
     rig = partial(keyed_rig, "N")
-    assert list(every_crash(once_restored_of("N"), rig, part="operation", sample=3))
+    assert list(every_crash(finished_of("N"), rig, part="operation", sample=3))
 
 
 def test_a_restore_of_number_keys_frozen_at_any_call_writes_nothing_when_it_thaws():
     rig = partial(keyed_rig, "N")
-    assert list(every_freeze(once_restored_of("N"), rig, part="operation", sample=3))
+    assert list(every_freeze(used_of("N"), rig, part="operation", sample=3))
 
 
 def test_restores_into_two_tables_of_number_keys_do_not_disturb_each_other():
