@@ -4,6 +4,25 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "move-waits-for-silence",
+        "operate/moves/passage.py",
+        "                    if page.records[-1].created_at > begun + STAMP_SECONDS:\n"
+        "                        return\n",
+        "",
+        "a move from functions to workers does not end while the application writes",
+        test="tests/simulation/test_moving_rivals.py::"
+        "test_a_consumer_moves_while_the_application_writes_all_the_time",
+    ),
+    Mutant(
+        "move-to-functions-waits-for-silence",
+        "operate/moves/marking.py",
+        "            passed = not since or reader.dated > since + STAMP_SECONDS\n",
+        "            passed = not since\n",
+        "a move to functions does not end while only items are written that nobody listens to",
+        test="tests/simulation/test_moving_rivals.py::"
+        "test_a_consumer_moves_to_functions_while_only_others_write",
+    ),
+    Mutant(
         "end-of-a-move-unasked",
         "operate/moves/fence.py",
         "            if newest is None or newest.mover != self.began.mover:\n                if newest",

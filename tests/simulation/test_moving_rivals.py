@@ -482,3 +482,57 @@ def test_queues_go_with_their_consumer_to_workers_and_back_and_no_mark_stays_for
         assert all("_sk_expires" in mark and "_sk_lanes" not in mark for mark in marks)
 
     simulated(main)
+
+
+# -- a table that is written all the time ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", HOSTS)
+def test_a_consumer_moves_while_the_application_writes_all_the_time(to):
+    before, move, after = HOSTS[to]
+
+    async def main():
+        app, numbers = make_app(), itertools.count(2)
+        world = world_with(app, 0, 1)
+        await before(world, app)
+
+        async def write():
+            while True:
+                put(world, next(numbers))
+                await anyio.sleep(1.0)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            await anyio.sleep(5.0)
+            with anyio.fail_after(120.0):
+                await move(world, app)
+            await anyio.sleep(5.0)
+            group.cancel_scope.cancel()
+        await after(world, app)
+        assert tallies(world) == once(*range(next(numbers)))
+
+    simulated(main)
+
+
+def test_a_consumer_moves_to_functions_while_only_others_write():
+    """It began at the latest change, and nothing that it listens to has changed in the shard."""
+
+    async def main():
+        app = make_app(start="latest")
+        world = world_with(app)
+        await world.run_worker(app)
+
+        async def write():
+            for number in itertools.count():
+                item = {"PK": {"S": f"OTHER#{number}"}, "SK": {"S": "OTHER"}}
+                world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+                await anyio.sleep(1.0)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            await anyio.sleep(5.0)
+            with anyio.fail_after(120.0):
+                await to_lambda(world, app)
+            group.cancel_scope.cancel()
+
+    simulated(main)

@@ -21,7 +21,7 @@ from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import MoveRefused
-from streamkit.operate.moves.passage import TIP_PAGES, open_reader
+from streamkit.operate.moves.passage import STAMP_SECONDS, TIP_PAGES, open_reader
 from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.verdicts import Invalid, RefusedCommit
@@ -95,9 +95,12 @@ class Marking:
             async with anyio.create_task_group() as group:
                 for key, position in done.items():
                     group.start_soon(self._raise, key, position)
-            enough = shard.reader.position != START and shard.reader.position >= upto
-            more = not shard.ahead and bool(upto or since) and not (enough and not since)
-            more = more and await self._read(shard, upto if not enough else "")
+            reader = shard.reader
+            enough = not upto or (reader.position != START and reader.position >= upto)
+            # Records in a row that nobody listens to are no tip, and need not end.
+            passed = not since or reader.dated > since + STAMP_SECONDS
+            more = not shard.ahead and not (enough and passed)
+            more = more and await self._read(shard, "" if enough else upto)
 
     async def _read(self, shard: _LaggingShard, upto: str) -> bool:
         """Read a few more records; return False at the shard's end, or at its tip if all is found.

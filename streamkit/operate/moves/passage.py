@@ -1,8 +1,12 @@
 """Read every shard of a stream, from its oldest record to its tip, parents first.
 
-In: a stream, and the function that takes its records. Out: a reader for each shard, whose position
-is how far it was read; all records before that were taken. On failure: `RetentionLost` if the
-stream is trimmed faster than it is read, and any error of the function that takes records.
+The tip is a while without records, or a record of a later moment than the call: in a table that is
+written all the time, if only by what is done with its records, there is always one more.
+
+In: a stream, the table's clock, and the function that takes its records. Out: a reader for each
+shard, whose position is how far it was read; all records before that were taken. On failure:
+`RetentionLost` if the stream is trimmed faster than it is read, and any error of the function that
+takes records.
 """
 
 import random
@@ -21,6 +25,8 @@ from streamkit.stream.reader import ShardReader, StreamPages
 
 TIP_PAGES = 10
 """So many empty pages in a row count as the tip; see `stream.read_progress`."""
+STAMP_SECONDS = 1.0
+"""A record's moment is rounded down to the second."""
 _EMPTY_PAUSE = 0.25
 """All readers of a shard together may make five calls a second."""
 _AT_ONCE = 16
@@ -48,18 +54,19 @@ class Passage:
     _gone: set[str] = field(default_factory=set)
 
     async def catch_up(self) -> None:
-        """Read until each shard was at its tip once, or is read to its end.
+        """Read all that was written before this call: each shard to its tip, or to its end.
 
         Raises:
             RetentionLost: records were trimmed before they were read.
         """
+        begun = self.clock.time()
         await self._list()
         done: set[str] = set()
         while ready := [shard for shard in self._ready() if shard not in done]:
             limiter = anyio.Semaphore(_AT_ONCE)
             async with anyio.create_task_group() as group:
                 for shard in ready:
-                    group.start_soon(self._read_on, shard, limiter)
+                    group.start_soon(self._read_on, shard, begun, limiter)
             done |= set(ready)
             if any(self.readers[shard].ended for shard in ready):
                 await self._list()  # an ended shard may have children by now
@@ -98,7 +105,7 @@ class Passage:
     def _ended(self, shard: str) -> bool:
         return shard in self.readers and self.readers[shard].ended
 
-    async def _read_on(self, shard: str, limiter: anyio.Semaphore) -> None:
+    async def _read_on(self, shard: str, begun: float, limiter: anyio.Semaphore) -> None:
         async with limiter:
             if shard not in self.readers:
                 arguments = self.stream_arn, shard, self.clock, self.rng
@@ -112,6 +119,8 @@ class Passage:
                     empty = 0
                     self.records += len(page.records)
                     await self.take(page.records)
+                    if page.records[-1].created_at > begun + STAMP_SECONDS:
+                        return
                 elif not reader.ended:
                     empty += 1
                     await anyio.sleep(_EMPTY_PAUSE)

@@ -68,6 +68,7 @@ async def move_to_workers(
     clock, rng = clock or SystemClock(), rng or random.Random()
     tables = await survey(app, aws)
     store = tables.store(app, aws)
+    clock = await store.clock(clock)  # it is compared with when changes were made
     newest = await newest_generation(store)
     # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
@@ -135,7 +136,7 @@ class _MoveToWorkers:
             yield f"{app.name} is paused; resume it first"
 
     async def _outlast(self, in_flight: float) -> None:
-        """Process under marks until earlier invocations have ended; then read to the tip."""
+        """Process under marks until earlier invocations have ended; then all that they may have seen."""
         fenced = self.clock.monotonic()
         while True:
             began = self.clock.monotonic()
