@@ -136,7 +136,7 @@ class _MoveToWorkers:
             yield f"{app.name} is paused; resume it first"
 
     async def _outlast(self, in_flight: float) -> None:
-        """Process under marks until earlier invocations have ended; then all that they may have seen."""
+        """Process under marks until earlier invocations end, and all that they may have seen."""
         fenced = self.clock.monotonic()
         while True:
             began = self.clock.monotonic()
