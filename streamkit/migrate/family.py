@@ -14,11 +14,21 @@ from functools import cached_property
 from typing import Any, Literal
 
 from streamkit.migrate.attempts import Undecided
+from streamkit.migrate.defaults import without_defaults
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.records import PairRecord
 from streamkit.migrate.reverse import Items
 from streamkit.migrate.rewrites import Target, plain, visible
-from streamkit.migrate.settlement import OLD, THERE, Digests, FamilySide, Field, digest
+from streamkit.migrate.settlement import (
+    OLD,
+    THERE,
+    Digests,
+    FamilySide,
+    Field,
+    Settlement,
+    digest,
+    in_question,
+)
 from streamkit.migrate.shapes import BothShapes
 from streamkit.migrate.writes import Key, WireItem
 from streamkit.model.copies import PAIR
@@ -125,7 +135,7 @@ class Views:
             fields |= self.shapes.known(family.old) if targets else {}
             lost = self._lost(family, record)
             anew = _places(fields, record.base_old) if lost else set[str]()
-            spared = self.shapes.spared(family.old, lost) if family.record else frozenset[Field]()
+            spared = self.shapes.spared(family.old, lost, family.new)
             old = FamilySide(fields, record.base_old, anew, spared)
         if record.left == "new":
             new, image = self._new_stubs(family, record.base_old, targets)
@@ -135,16 +145,19 @@ class Views:
                 p for p, one in family.new.items() if not self.is_stamped(one, family, "new")
             }
             new = FamilySide(fields, base_new, lost_at)
+        old = without_defaults(self.shapes, family.old, (old, new), image)
         return Sides(old, new, targets, image)
 
     def _lost(self, family: Family, record: PairRecord) -> set[str]:
-        """Return the places of old items that were deleted, or put by other code."""
+        """Return the places of old items that were deleted, or put anew by other code.
+
+        One of several that was made where nothing was is none of them.
+        """
         one = not self.shapes.is_merge
         return {
             place
             for place, item in family.old.items()
-            if not self.is_stamped(item, family, "old")
-            and (one or item is not None or (OLD, place) in record.base_old)
+            if not self.is_stamped(item, family, "old") and (one or (OLD, place) in record.base_old)
         }
 
     def _old_stubs(
@@ -214,9 +227,15 @@ def undecided(family: Family, kind: str, text: str, detail: str = "") -> Undecid
     return Undecided(kind, text, name=family.name, shown=family.shown, detail=detail)
 
 
-def conflict(family: Family, sides: Sides, clash: frozenset[Field]) -> Undecided:
-    """Return the error that both sides have written the same, with both values for people."""
-    names = sorted({name for _, name in clash if name != THERE})
+def conflict(family: Family, sides: Sides, found: Settlement) -> Undecided:
+    """Return the error that both sides have written the same, with both values for people.
+
+    It also says what a decision for a side takes away, of all that it decides about.
+    """
+    names, asked = (
+        sorted({name for _, name in fields if name != THERE})
+        for fields in (found.clash, in_question(sides.old, sides.new, found))
+    )
     keys = ("its old key", "its new key")
     did = [
         f"deleted at {key}"
@@ -226,7 +245,6 @@ def conflict(family: Family, sides: Sides, clash: frozenset[Field]) -> Undecided
         else f"written at {key}"
         for side, key in zip((sides.old, sides.new), keys, strict=True)
     ]
-    text = f"both sides wrote {', '.join(names) or 'it'}: {did[0]}, {did[1]}"
     ours = {place: one.item for place, one in sides.targets.items()}
     values: list[dict[str, Any]] = [
         {
@@ -234,9 +252,13 @@ def conflict(family: Family, sides: Sides, clash: frozenset[Field]) -> Undecided
             for one in items.values()
             if one
             for n, v in plain(visible(one)).items()
-            if n in names
+            if n in asked
         }
         for items in (ours, sides.image)
     ]
+    gone = [sorted(there.keys() - values[side].keys()) for side, there in enumerate(values[::-1])]
+    text = f"both sides wrote {', '.join(names) or 'it'}: {did[0]}, {did[1]}"
+    for side, removed in zip(("old", "new"), gone, strict=True):
+        text += f"; `--take {side}` removes {', '.join(removed)}" if removed else ""
     detail = json.dumps(dict(zip(("old", "new"), values, strict=True)), default=str)
     return undecided(family, "conflict", text, detail)

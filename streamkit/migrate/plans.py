@@ -76,7 +76,7 @@ class Plans:
         if settled is None:
             return self._marked(family, sides)
         if settled.clash:
-            raise conflict(family, sides, settled.clash)
+            raise conflict(family, sides, settled)
         plan = self._carried(family, sides, settled, take)
         return self._marked(family, sides) if plan.after == family else plan
 
@@ -121,7 +121,7 @@ class Plans:
         if settled is None:
             return None
         if settled.clash:
-            raise conflict(family, sides, settled.clash)
+            raise conflict(family, sides, settled)
         if not self.shapes.mirrors and take == "old":
             settled = Settlement(overruled=True)
         if not self.shapes.mirrors and settled.to_new:

@@ -49,8 +49,9 @@ class FamilySide:
 
     `anew` are the places of items that were deleted, or put by other code. Such an item counts as
     written in every field, also in those that it never had: only an update leaves the stamp of the
-    migration in it. `spared` are fields there that follow from another item, which was not. A
-    `stub` says of all that was not written there what the other side says.
+    migration in it. One that was made where nothing was is none of them: what it lacks, nobody has
+    removed. `spared` are fields there that follow from another item, which was not. A `stub` says
+    of all that was not written there what the other side says.
     """
 
     fields: Digests
@@ -74,14 +75,13 @@ class FamilySide:
 
     def is_anew(self, name: Field) -> bool:
         """Return whether a field is of an item that was deleted, or put by other code."""
-        return name[0] in self.anew and name not in self.spared
+        there = (name[0], THERE) in self.base
+        return there and name[0] in self.anew and name not in self.spared
 
     def added(self, name: Field) -> Decimal | None:
         """Return what was added to a counter; None if it is none, or was written otherwise."""
         value, before = self.fields.get(name, ""), self.base.get(name, "")
-        several = any(place == OLD for place, _ in self.base)
-        made = (name[0], THERE) not in self.base and not several
-        written = (before and not value) or (self.is_anew(name) and not made and self.changed)
+        written = (before and not value) or (self.is_anew(name) and self.changed)
         if written or not all(one.startswith(COUNTED) for one in (value, before) if one):
             return None
         return NUMBERS.subtract(_number(value), _number(before))
@@ -138,18 +138,23 @@ def compare(
 
 def _decided(old: FamilySide, new: FamilySide, found: Settlement, take: Take) -> Settlement:
     """Return a settlement in which a person has decided what both sides have written."""
-    clash, whole = found.clash, found.overruled
-    to_new, to_old = found.to_new, found.to_old
-    if not whole and any(old.is_anew(n) or new.is_anew(n) for n in clash):
-        clash, whole = clash | to_new | to_old, True  # there is no half of such an item
-    if found.overruled and old.stub and take == "old":
-        clash &= old.changed  # the rest of it is what the other side says
-    if whole:
+    clash, to_new, to_old = in_question(old, new, found), found.to_new, found.to_old
+    if found.overruled:
         to_new = to_old = frozenset()
+        if old.stub and take == "old":
+            clash &= old.changed  # the rest of it is what the other side says
     to_new, to_old = to_new - clash, to_old - clash
     if take == "old":
         return Settlement(to_new | clash, to_old)
     return Settlement(to_new, to_old | clash, overruled=found.overruled)
+
+
+def in_question(old: FamilySide, new: FamilySide, found: Settlement) -> frozenset[Field]:
+    """Return the fields that a person decides about: of an item put anew there is no half."""
+    anew = {
+        n for n in found.to_new | found.to_old | found.clash if old.is_anew(n) or new.is_anew(n)
+    }
+    return found.clash | anew if found.clash & anew else found.clash
 
 
 def _all_that_differs(old: FamilySide, new: FamilySide) -> frozenset[Field]:

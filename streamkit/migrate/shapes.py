@@ -7,13 +7,14 @@ error of the migration's functions, or `TransformError` for an impossible result
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
 from streamkit.migrate.counters import Counters, added
-from streamkit.migrate.reverse import Items, Reverse
+from streamkit.migrate.reverse import EMPTY, Items, Reverse
 from streamkit.migrate.rewrites import (
     ITEMS_MAX,
     FamilyTooLarge,
@@ -105,10 +106,11 @@ class BothShapes:
         """Return which of several old items are there, as fields."""
         return {(OLD, place): "+" for place, one in old.items() if one} if self.is_merge else {}
 
-    def spared(self, old: Items, lost: AbstractSet[str]) -> frozenset[Field]:
+    def spared(self, old: Items, lost: AbstractSet[str], new: Items = EMPTY) -> frozenset[Field]:
         """Return the fields that follow from others of several old items than those that are lost.
 
-        A field follows from an item if it would be different without that item.
+        A field follows from an item if it would be different without that item. One that only `new`
+        items have follows from those into which `reverse=` puts it.
         """
         if not lost or not self.is_merge:
             return frozenset()
@@ -120,7 +122,19 @@ class BothShapes:
 
         there = {place for place, one in old.items() if one}
         kept, mixed = (set[Field]().union(*map(of, at)) for at in (there - lost, there & lost))
+        more = self.view(new).keys() - dict(whole).keys() if whole else ()
+        leads = {one: self._leads(new, one) for one in more}
+        kept |= {one for one, places in leads.items() if places and not places & lost}
         return frozenset(kept - mixed)
+
+    def _leads(self, new: Items, name: Field) -> set[str]:
+        """Return the places of the old items into which `reverse=` puts a field of a new one."""
+        item = new[name[0]] or {}
+        rest = {n: v for n, v in item.items() if n != name[1]}
+        with suppress(Exception):  # of the user's function
+            one, other = self.reverse.sources(item), self.reverse.sources(rest)
+            return {p for p in one.keys() | other.keys() if one.get(p) != other.get(p)}
+        return set()
 
     def says(self, item: WireItem, *, new: bool) -> dict[str, dict[str, str]]:
         """Return the attributes of an item that is more than a stub."""

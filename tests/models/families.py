@@ -141,6 +141,10 @@ class Rules:
     """What new code writes is carried back; not a rule, but the migration's choice."""
 
 
+Compared = tuple[Side, frozenset[int], str, Values]
+"""A side, the fields that it has changed, which side it is, and what both last agreed on."""
+
+
 class Conflict(Exception):
     """Both sides have written the same field, differently."""
 
@@ -516,7 +520,9 @@ class Model:
         ours, theirs = _changed(old.values, record.old), _changed(new.values, record.new)
         if not ours and not theirs:
             return None
-        ours, theirs = self.compared((old, ours, "old"), (new, theirs, "new"), take)
+        ours, theirs = self.compared(
+            (old, ours, "old", record.old), (new, theirs, "new", record.new), take
+        )
         made: list[int | None] = []
         seen = []
         for field in FIELDS:
@@ -540,7 +546,8 @@ class Model:
         if not ours:
             return None
         last = "new" if name == "old" else "old"
-        kept, theirs = self.compared((one, ours, name), (other, theirs, last), take)
+        both = (one, ours, name, record.old), (other, theirs, last, record.new)
+        kept, theirs = self.compared(*both, take)
         if one.values == NOTHING and not take and len(self.items["old"]) == 1:
             kept = EVERY  # what came of it goes with it
         base: list[int | None] = list(record.new)
@@ -566,8 +573,8 @@ class Model:
 
     def compared(
         self,
-        one: tuple[Side, frozenset[int], str],
-        other: tuple[Side, frozenset[int], str],
+        one: Compared,
+        other: Compared,
         take: str,
     ) -> tuple[frozenset[int], frozenset[int]]:
         """Return the fields that each side may carry.
@@ -575,15 +582,15 @@ class Model:
         Raises:
             Conflict: both have written a field, and nobody has decided.
         """
-        (a, changed_a, name), (b, changed_b, _) = one, other
+        (a, changed_a, name, _), (b, changed_b, *_) = one, other
         anew = self.anew(*one), self.anew(*other)
         both = (changed_a | anew[0]) & (changed_b | anew[1])
         clash = frozenset(n for n in both if a.values[n] != b.values[n])
         if not clash:
             return changed_a, changed_b
         if take:
-            if clash & (anew[0] | anew[1]):
-                return (EVERY, frozenset()) if take == name else (frozenset(), EVERY)
+            if clash & (anew[0] | anew[1]):  # there is no half of such an item
+                clash |= (anew[0] | anew[1]) & (changed_a | changed_b)
             ours = changed_a | clash, changed_b - clash
             return ours if take == name else (changed_a - clash, changed_b | clash)
         if self.rules.conflict == "person":
@@ -591,12 +598,18 @@ class Model:
         wins = self.rules.conflict == name
         return (changed_a, changed_b - clash) if wins else (changed_a - clash, changed_b)
 
-    def anew(self, side: Side, changed: frozenset[int], name: str) -> frozenset[int]:
-        """Return the fields of items that were deleted or put, if the side has changed."""
+    def anew(self, side: Side, changed: frozenset[int], name: str, base: Values) -> frozenset[int]:
+        """Return the fields of items that were deleted or put anew, if the side has changed.
+
+        An item that was made where nothing was has written what is in it, and nothing else.
+        """
         if not changed or not self.rules.whole:
             return frozenset()
         return frozenset(
-            field for item in self.items[name] for field in item if not side.stamped[field]
+            field
+            for item in self.items[name]
+            for field in item
+            if not side.stamped[field] and any(base[one] is not None for one in item)
         )
 
     # -- what is wrong -----------------------------------------------------------------------------

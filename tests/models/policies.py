@@ -5,7 +5,7 @@
 differences of both sides are added, and neither is ever a conflict. What is no counting is written
 like any other field: a delete, a put anew, and the removal of the field. A field that was absent
 when both agreed counts from 0, and so does a stub: nothing of what it stands for can be seen there.
-An item that was absent counts from 0, too, but for one of several old items: it is put anew.
+An item that was absent counts from 0, too.
 
     mixed       a settlement has left an item that is neither what old nor what new code had there
     miscounted  it is over, and the counter is not what both sides have counted
@@ -26,6 +26,7 @@ from tests.models.families import (
     EVERY,
     NOTHING,
     STUB,
+    Compared,
     Conflict,
     Model,
     Phase,
@@ -97,9 +98,7 @@ class PolicyModel(Model):
             name, what = str(step[0]), str(step[1])
             seen = [getattr(one, name).seen[COUNTER] for one in (world, after)]
             expected = world.expected
-            several = name == "old" and len(self.items["old"]) > 1
-            anew = several and getattr(world, name).values[COUNTER] is None
-            if what in ("add", "sub") and not anew:
+            if what in ("add", "sub"):
                 expected = None if expected is None else expected + (1 if what == "add" else -1)
             elif seen[0] != seen[1]:
                 expected = None
@@ -262,9 +261,7 @@ class PolicyModel(Model):
     def difference(self, side: Side, base: Values, name: str) -> int | None:
         """Return what a side has counted; None if it has written the counter in another way."""
         value, before = side.values[COUNTER], base[COUNTER]
-        (item,) = (one for one in self.items[name] if COUNTER in one)
-        was = any(base[field] is not None for field in item) or len(self.items["old"]) > 1
-        anew = was and COUNTER in self.anew(side, _changed(side.values, base), name)
+        anew = COUNTER in self.anew(side, _changed(side.values, base), name, base)
         gone = value is None and before is not None
         if (anew or gone) and not (self.rules.removed == "zero" and gone):
             return None
@@ -285,8 +282,8 @@ class PolicyModel(Model):
 
     def compared(
         self,
-        one: tuple[Side, frozenset[int], str],
-        other: tuple[Side, frozenset[int], str],
+        one: Compared,
+        other: Compared,
         take: str,
     ) -> tuple[frozenset[int], frozenset[int]]:
         """Return the fields that each side may carry.
@@ -295,16 +292,17 @@ class PolicyModel(Model):
             Conflict: both have written what is taken whole, and nobody has decided.
         """
         counts = frozenset({COUNTER}) if self.added else frozenset[int]()
-        (a, ours, name), (b, theirs, _) = one, other
+        (a, ours, name, was), (b, theirs, last, before) = one, other
         ours, theirs = ours - counts, theirs - counts
         counted = self.rules.counter and not counts and a.values[COUNTER] is not None
         if counted and COUNTER in ours & theirs:  # also if they are equal: that is no agreement
             if not take:
                 raise Conflict
-            if self.anew(a, ours, name) | self.anew(b, theirs, other[2]):
+            if self.anew(a, ours, name, was) | self.anew(b, theirs, last, before):
                 return (EVERY, frozenset()) if take == name else (frozenset(), EVERY)
         if not self.rules.item or self.rules.merges:
-            found = super().compared((a, ours, name), (b, theirs, other[2]), take)
+            both = (a, ours, name, was), (b, theirs, last, before)
+            found = super().compared(*both, take)
             return found[0] - counts, found[1] - counts
         alike = all(
             STUB in pair or len(set(pair)) == 1 for pair in zip(a.values, b.values, strict=True)
