@@ -1,6 +1,6 @@
 """`streamkit migrate status`: the progress of an app's migrations, once or repeatedly."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import anyio
 import typer
@@ -9,13 +9,15 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
-from streamkit.cli.printing import is_rich, print_json, say
-from streamkit.migrate.commands import migration_of, open_book
+from streamkit.cli.printing import is_rich, print_json, say, table
+from streamkit.migrate.absent import TO_DO, known_to
+from streamkit.migrate.commands import Listed, migration_of, open_book
 from streamkit.migrate.indexes import waits_for_indexes
 from streamkit.migrate.old_writes import read_old_writes
 from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import order_of
 from streamkit.migrate.progress import Progress, ProgressReader
+from streamkit.migrate.status import absent_progress
 
 _BEFORE_SWITCH = frozenset(
     {"capturing", "scanning", "catching up", "verifying", "blocked", "ready"}
@@ -23,10 +25,24 @@ _BEFORE_SWITCH = frozenset(
 """The phases in which indexes that are being created still hold something back."""
 
 
+def describe_list(found: Sequence[Listed]) -> None:
+    """Print the migrations of an app."""
+    heads = ("migration", "name", "mode", "entity", "standing", "phase", "declared")
+    rows = [
+        (o.id, o.name, o.mode, o.entity, o.standing, o.phase, o.declared.partition(" ")[2])
+        for o in found
+    ]
+    table(heads, rows)
+    for one in found:
+        if one.standing == "no file":
+            say(f"migration {one.id} is {one.phase!r}, and {TO_DO}")
+
+
 async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
     """Print a line for each migration of an app."""
     reader = ProgressReader(app, aws)
-    found = [await reader.read(number) for number in order_of(app).ids]
+    found = await absent_progress(reader, await open_book(app, aws), known_to(app))
+    found += [await reader.read(number) for number in order_of(app).ids]
     if as_json:
         print_json([one.to_dict() for one in found])
         return
@@ -38,6 +54,9 @@ async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
 
 async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
     """Print the progress of one migration."""
+    if number not in app.migrations:
+        await _show_absent(app, aws, number, as_json=as_json)
+        return
     now = await ProgressReader(app, aws).read(number, lag=True)
     state = await (await open_book(app, aws)).read(number)
     written = await read_old_writes(app, aws, number)
@@ -52,6 +71,24 @@ async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
             say(text)
     for line in old_write_lines(written):
         say(line)
+
+
+async def _show_absent(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
+    """Print the progress of a migration under way of which this release has no file.
+
+    Raises:
+        ConfigurationError: there is no such migration.
+    """
+    found = await absent_progress(
+        ProgressReader(app, aws), await open_book(app, aws), known_to(app)
+    )
+    now = next((one for one in found if one.migration == number), None)
+    if now is None:
+        migration_of(app, number)
+    elif as_json:
+        print_json(now.to_dict())
+    else:
+        say(progress_line(now).replace(" | ", "\n"))
 
 
 async def tell_old_writes(app: App, aws: Aws, number: str) -> None:

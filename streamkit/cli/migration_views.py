@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.cli.printing import is_rich, moment, say, seconds, table
-from streamkit.migrate.commands import Listed
 from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import Choice, StepCost
@@ -21,16 +20,6 @@ from streamkit.progress.scan.places import place_text
 
 _SHOWN = 50
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
-
-
-def describe_list(found: Sequence[Listed]) -> None:
-    """Print the migrations of an app."""
-    heads = ("migration", "name", "mode", "entity", "standing", "phase", "declared")
-    rows = [
-        (o.id, o.name, o.mode, o.entity, o.standing, o.phase, o.declared.partition(" ")[2])
-        for o in found
-    ]
-    table(heads, rows)
 
 
 # -- plans -----------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def check(
 
     With --exit-code it exits with 0 only if all are done: for CI, before a release that needs them.
     """
-    from streamkit.cli.migration_views import describe_list
+    from streamkit.cli.migration_status import describe_list
     from streamkit.migrate.commands import list_migrations
     from streamkit.migrate.order import order_of
 
@@ -80,7 +80,7 @@ def check(
         describe_list(found)
     else:
         say(f"{loaded.name} has no migration")
-    wrong = {"pending", "changed"} | ({"running", "rolled back"} if strict else set())
+    wrong = {"pending", "changed"} | ({"running", "rolled back", "no file"} if strict else set())
     if any(one.standing in wrong for one in found):
         exit_with(ExitCode.PROBLEMS)
 
@@ -164,11 +164,11 @@ def status(
     if number is None:
         with_aws(lambda aws: show_all(loaded, aws, as_json=json))
         return
-    one = migration_of(loaded, number).id
     if watch:
+        one = migration_of(loaded, number).id
         with_aws(lambda aws: watch_one(loaded, aws, one, every, looks, as_json=json))
     else:
-        with_aws(lambda aws: show_one(loaded, aws, one, as_json=json))
+        with_aws(lambda aws: show_one(loaded, aws, number, as_json=json))
 
 
 @migrate.command()

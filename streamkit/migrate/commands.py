@@ -15,6 +15,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration, rank
+from streamkit.migrate.absent import absent_migrations, known_to
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.chosen import open_chosen
 from streamkit.migrate.limits import Limit, limited
@@ -31,8 +32,10 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
 SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
 
-MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back"]
-"""The state of a migration for `check`; `changed`: its number was applied with other code."""
+MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back", "no file"]
+"""The state of a migration for `check`; `changed`: its number was applied with other code.
+
+`no file`: it is under way, and this release does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ async def open_book(app: App, aws: Aws) -> StateBook:
 async def list_migrations(app: App, aws: Aws) -> list[Listed]:
     """Return the app's migrations in order, each with its state.
 
-    Those that were squashed come first, if they are not done in this table.
+    First come those that were squashed, if they are not done in this table, and those under way of
+    which this release has no file.
     """
     book = await open_book(app, aws)
     said = f"{app.declared}: squashed"
@@ -93,20 +97,16 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
         Listed(state.id, "squashed", "-", "-", "pending", state.phase, said)
         for state in await squashed(app, book)
     ]
+    found += [
+        Listed(state.id, "-", state.mode, "-", "no file", state.phase, "-")
+        for state in await absent_migrations(book, known_to(app))
+    ]
     for number in order_of(app).ids:
         migration, state = app.migrations[number], await book.read(number)
         name = migration.function.__name__ if migration.function else migration.entity.__name__
-        found.append(
-            Listed(
-                number,
-                name,
-                migration.mode,
-                migration.entity.__name__,
-                status_of(migration, state),
-                state.phase,
-                str(migration.declared),
-            )
-        )
+        about = (name, migration.mode, migration.entity.__name__)
+        standing, said = status_of(migration, state), str(migration.declared)
+        found.append(Listed(number, *about, standing, state.phase, said))
     return found
 
 

@@ -108,7 +108,7 @@ class State:
     of them; `first` is after how many items the scan pauses; 0 is no limit. `keys_from` says which
     items are chosen (see `chosen`), with the tag of such a list; "" is the whole table. `since` is
     the moment that an export shows, else 0. A release that knows nothing of that has to leave it
-    alone, too.
+    alone, too. `listed`: the migration is among those that were begun.
     """
 
     id: str
@@ -138,6 +138,7 @@ class State:
     keys_from: str = ""
     keys_tag: str = ""
     since: float = 0.0
+    listed: bool = False
 
     @property
     def consumer(self) -> str:

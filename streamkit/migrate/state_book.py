@@ -1,7 +1,9 @@
 """Store the state of each migration in one item, which changes only IF it is as it was read.
 
 In: an app and its migrations. Out: their states; each change is one conditional write, together
-with the gates of pairs, and with checks of the migrations that it depends on. On failure:
+with the gates of pairs, and with checks of the migrations that it depends on. The first one also
+puts the migration's name into the set of all that were begun, which a release without its file
+reads. On failure:
 `LeaseLost` or `ConfigurationError`; nothing is changed.
 """
 
@@ -45,13 +47,18 @@ class StateBook:
         """Return the states of several, by number."""
         return {one: await self.read(one) for one in migrations}
 
+    async def begun(self) -> frozenset[str]:
+        """Return the migrations that were begun, or stamped, also those that have ended."""
+        item = await self.store.item("begun")
+        return frozenset() if item is None else frozenset(item["names"]["SS"])
+
     async def write(self, before: State, after: State) -> State:
         """Write a state IF it is as it was read; return it with its new version.
 
         Raises:
             LeaseLost: it is not.
         """
-        along = self._gates(before, after)
+        after, along = self._listed(before, after)
         return await self.operation(before.id).step(before, _next(before, after), along)
 
     def operation(
@@ -77,6 +84,15 @@ class StateBook:
         if not after.gate:
             return [space.delete(*one) for one in names]
         return [space.put({"state": {"S": after.gate}}, *one) for one in names]
+
+    def _listed(self, before: State, after: State) -> tuple[State, list[Action]]:
+        """Return the next state, and the writes along with it; the first enters its name."""
+        along = self._gates(before, after)
+        if not before.listed:
+            enter = self.store.space.update("begun")
+            enter.unions["names"] = {"SS": [after.id]}
+            along.append(enter)
+        return replace(after, listed=True), along
 
     def _still(self, other: State) -> Action:
         check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
@@ -132,9 +148,11 @@ class StateBook:
     ) -> Step[State]:
         beside = [await self.read(other) for other in others]
         after = change(before, beside)
-        gates = self._gates(before, after)
-        checked = beside[-(_ALONG_MAX - len(gates)) :]
-        return Step(after, [*gates, *(self._still(other) for other in checked)])
+        if after == before:
+            return Step(after)
+        after, along = self._listed(before, after)
+        checked = beside[-(_ALONG_MAX - len(along)) :]
+        return Step(after, [*along, *(self._still(other) for other in checked)])
 
 
 def _next(before: State, after: State) -> State:

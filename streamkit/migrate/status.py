@@ -1,18 +1,22 @@
 """Return one line for each migration that is not done, for `streamkit status` and its page.
 
 In: an app, whose files of migrations need not have been run. Out: lines, in order. A migration that
-was never applied is `pending`; one that was done or rolled back is not listed.
+was never applied is `pending`; one that was done or rolled back is not listed. First come those
+under way that have no file in this release.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.kinds.migration import rank
+from streamkit.migrate.absent import TO_DO, absent_migrations
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.discovery import DiscoveryError, files_of
 from streamkit.migrate.progress import Progress, ProgressReader
+from streamkit.migrate.state_book import StateBook
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock
 
@@ -47,16 +51,23 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     numbers = set(app.migrations)
     with suppress(DiscoveryError):  # `streamkit migrate check` reports it
         numbers |= set(files_of(app))
-    if not numbers:
-        return []
     book = await open_book(app, aws)
     states = await book.read_all(sorted(numbers, key=rank))
     reader = ProgressReader(app, aws, clock)
-    return [
+    absent = await absent_progress(reader, book, {*numbers, *app.done_everywhere})
+    return [line_of(one) for one in absent] + [
         line_of(await reader.read(number))
         for number, state in states.items()
         if state.phase not in _LEFT_OUT
     ]
+
+
+async def absent_progress(
+    reader: ProgressReader, book: StateBook, known: Collection[str]
+) -> list[Progress]:
+    """Return how far migrations are of which this release has no file, and what people do then."""
+    found = [await reader.read(state.id) for state in await absent_migrations(book, known)]
+    return [replace(one, note="; ".join(filter(None, (TO_DO, one.note)))) for one in found]
 
 
 def line_of(progress: Progress) -> Line:

@@ -71,7 +71,7 @@ async def operations(
     say which handlers have joined and are ahead of the app.
     """
     book = StateBook(aws.dynamodb, tables.control, app.name)
-    states = await book.read_all(sorted(app.migrations, key=rank))
+    states = await book.read_all(sorted({*app.migrations, *await book.begun()}, key=rank))
     migrations = [
         OperationStatus("migration", state.id, state.does, state.waits)
         for state in states.values()

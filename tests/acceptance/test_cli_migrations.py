@@ -236,6 +236,26 @@ def test_what_waits_for_people_is_left_to_them_and_the_rest_is_applied(shop):
     assert shop.run("migrate", "check", "shop:app").returncode == 0
 
 
+def test_a_release_without_the_file_of_a_migration_under_way_says_so(shop):
+    write(shop, MOVES, "0001_parcels.py")
+    shop.put(1, "NEW")
+    assert apply(shop).returncode == 0
+    path = shop.folder / "migrations" / "0001_parcels.py"
+    path.unlink()
+    said = "this release does not have its file: deploy the release that has it"
+    one = ("migrate", "status", "shop:app", "0001")
+    for asked in (one, one[:3], ("migrate", "check", "shop:app"), ("status", "shop:app")):
+        told = shop.run(*asked)
+        assert (told.returncode, said in told.stdout, "ready" in told.stdout) == (0, True, True)
+    (found,) = checked(shop)
+    assert (found["id"], found["standing"], found["phase"]) == ("0001", "no file", "ready")
+    assert shop.run("migrate", "check", "shop:app", "--exit-code").returncode == 5
+    assert shop.run("migrate", "status", "shop:app", "0002").returncode == 4
+    assert shop.run("worker", "shop:app", "--until-idle").returncode == 0
+    write(shop, MOVES, "0001_parcels.py")
+    assert said not in shop.run("migrate", "status", "shop:app").stdout
+
+
 def test_a_draft_is_written_from_what_a_sample_of_the_table_lacks(shop):
     shop.put(1, "NEW")
     shop.dynamodb.update_item(

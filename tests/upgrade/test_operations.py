@@ -263,9 +263,9 @@ _MIGRATION = {
     ("migration", f"state.{name}")
     for name in (
         *("declared", "first", "max_errors", "refused"),
-        *("keys_from", "keys_tag", "since", "verified.missing"),
+        *("keys_from", "keys_tag", "since", "verified.missing", "listed"),
     )
-}
+} | {("begun", name) for name in ("PK", "SK", "kind", "names")}
 GAINED = _MIGRATION | {("consumer", "audit"), ("lane", "generation"), ("member", "lately")}
 """Kinds of control items and names in them that the released version does not know.
 
