@@ -118,23 +118,24 @@ class Families:
 
     def side(self, item: WireItem | None) -> str:
         """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
-        owner, name, side = self._stamp(item)
+        owner, name, side = self.stamp_of(item)
         return side if owner and not self._is_anothers(item or {}, name, side) else ""
 
     def is_carried(self, item: WireItem) -> bool:
         """Return whether application code has put an old item with the marks of another one."""
-        owner, name, side = self._stamp(item)
+        owner, name, side = self.stamp_of(item)
         return owner and self._is_anothers(item, name, side)
 
     async def has_place(self, new: WireItem) -> bool:
         """Return whether a new item is where its family has one; a duplicate of it is not."""
-        record = await self.records.read(self._stamp(new)[1])
+        record = await self.records.read(self.stamp_of(new)[1])
         return record is None or self._place(new) in record.places
 
     def _place(self, new: WireItem) -> str:
         return place_text(self.transform.target.key_of(new))
 
-    def _stamp(self, item: WireItem | None) -> tuple[bool, str, str]:
+    def stamp_of(self, item: WireItem | None) -> tuple[bool, str, str]:
+        """Return whether an item has a stamp of this migration, its family's name, and its side."""
         owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
         name, _, side = rest.partition(":")
         return owner == self.transform.migration.id, name, side
@@ -146,7 +147,7 @@ class Families:
     async def old_key(self, *images: WireItem | None) -> Key | None:
         """Return the key of the old item of a new one, from what its images say."""
         for image in images:
-            owner, name, side = self._stamp(image)
+            owner, name, side = self.stamp_of(image)
             record = await self.records.read(name) if owner else None
             if record is not None and (side != "new" or self._place(image or {}) in record.places):
                 return record.old

@@ -6,7 +6,7 @@ modules.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from streamkit.changes import Change
 from streamkit.migrate.old_writes import OldWrites
@@ -14,6 +14,7 @@ from streamkit.migrate.rewrites import plain
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import NEW_COUNTS_TOO, Item, MigrationWork
 from streamkit.model.origin import ORIGIN
+from streamkit.progress.scan.places import place_text
 
 _NEW_MAY_WRITE = NEW_COUNTS_TOO | {"contracting", "closing"}
 
@@ -68,10 +69,33 @@ class LiveWork:
 
         `target` says that the change is of another table, which has new items alone.
         """
+        deleted = await self._deleted(change)
         if not target and self.is_old_write(change):
-            counted.count(self.work.state, change.created_at.timestamp())
-        elif self.is_new_write(change, target=target):
+            if deleted != "as agreed":
+                counted.count(self.work.state, change.created_at.timestamp())
+        elif deleted == "by other code" or self.is_new_write(change, target=target):
             await counted.note_new(self.work.state, change.created_at.timestamp())
+
+    async def _deleted(self, change: Change[Any]) -> Literal["", "by other code", "as agreed"]:
+        """Return what the record says of a deletion, from `ready` on; empty if nothing.
+
+        A deletion has no origin. The migration deletes an item and agrees on it in one transaction;
+        what other code deletes is still in the record, unless something else has led to the family
+        before this change came. That is then not counted.
+        """
+        work, old = self.work, change.old
+        both = work.migration.moves and work.migration.mode != "split"
+        ours, name, side = work.families.stamp_of(old)
+        if change.new is not None or old is None or not ours or not both:
+            return ""
+        if work.state.does not in _NEW_MAY_WRITE or not work.families.side(old):
+            return ""
+        schema = work.schema if side == "old" else work.transform.target
+        key = schema.key_of(old)
+        record = await work.families.records.read(name)
+        expected = record is not None and record.expects(side, place_text(key))
+        again = expected and work.families.side(await work.calls.get(schema.name, key)) == side
+        return "by other code" if expected and not again else "as agreed"
 
     def is_new_write(self, change: Change[Any], *, target: bool) -> bool:
         """Return whether new code wrote an item; a deletion may be the migration's, and is none."""

@@ -42,6 +42,13 @@ class PairRecord:
         """The places of the new items."""
         return {place for place, _ in (*self.base_old, *self.base_new) if place != OLD}
 
+    def expects(self, side: str, place: str) -> bool:
+        """Return whether both sides last agreed that there is an item on a side, in a place."""
+        if side == "new":
+            return any(at == place for at, _ in self.base_new)
+        several = {name for at, name in self.base_old if at == OLD}
+        return place in several if several else bool(self.base_old)
+
     @property
     def text(self) -> str:
         """The record as it is stored: a digest that both sides have is there once."""

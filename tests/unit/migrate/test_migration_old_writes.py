@@ -7,6 +7,7 @@ import pytest
 
 from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
 from streamkit.migrate.commands import open_book
@@ -17,6 +18,15 @@ from streamkit.migrate.state import State
 from streamkit.migrate.writes import origin_text
 from streamkit.model.origin import ORIGIN
 from streamkit.settings import Settings
+from tests.simulation.merging import (
+    Billing,
+    Customer,
+    Prefs,
+    Profile,
+    apart,
+    sources,
+    together,
+)
 from tests.unit.migrate.test_migration_order import Order, Parcel, at_table
 
 PROMPT = Settings(poll_ceiling=15, heartbeat=60, lease=150, look_interval=30, checkpoint_interval=2)
@@ -107,6 +117,94 @@ def test_writes_at_old_keys_count_before_and_after_the_switch_and_copies_do_not(
 
     found = at_table(test, shop(moved, mode="rekey"))
     assert {phase: rate.writes for phase, rate in found.items()} == {"ready": 2, "soaking": 2}
+
+
+def moved_back(parcel: Parcel) -> Order:
+    return Order(number=parcel.number)
+
+
+async def delete(site, pk, sk):
+    key = {"PK": {"S": pk}, "SK": {"S": sk}}
+    await site.aws.dynamodb.delete_item(TableName=site.app.table, Key=key)
+
+
+async def last_of_new(site):
+    return await OldWrites((await open_book(site.app, site.aws)).store, "0001").last_of_new(1)
+
+
+def test_an_old_item_that_goes_because_new_code_deleted_its_new_one_is_no_old_write():
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+
+        async def act():
+            await delete(site, "PARCEL#0", "PARCEL")
+            await anyio.sleep(20)
+            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await anyio.sleep(60)
+            await delete(site, "PARCEL#1", "PARCEL")
+            await delete(site, "ORDER#2", "ORDER")  # old code
+
+        found = await while_it_runs(site, act)
+        assert not {"ORDER#0", "ORDER#1"} & {one["PK"]["S"] for one in site.world.items("Shop")}
+        return found
+
+    found = at_table(test, shop(moved, mode="rekey", reverse=moved_back))
+    assert {phase: rate.writes for phase, rate in found.items()} == {"soaking": 1}
+
+
+def test_a_delete_by_new_code_is_a_write_of_new_code_and_one_by_the_migration_is_none():
+    async def test(site):
+        await anyio.sleep(1200)
+        await site.begin("0001")
+        seen = []
+
+        async def act():
+            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await anyio.sleep(60)
+            await delete(site, "ORDER#1", "ORDER")  # the migration deletes the new item
+            await anyio.sleep(60)
+            seen.append(await last_of_new(site))
+            seen.append(site.world.clock.time())
+            await delete(site, "PARCEL#2", "PARCEL")
+
+        await while_it_runs(site, act)
+        return *seen, await last_of_new(site)
+
+    before, at, after = at_table(test, shop(moved, mode="rekey", reverse=moved_back))
+    assert before == 0
+    assert abs(after - at) <= 1
+
+
+def test_of_several_old_items_those_that_the_migration_deletes_are_no_old_writes():
+    async def test(site):
+        for user in ("ann", "bob", "cy"):
+            for one in sources(user):
+                item = one.attributes((await survey(site.app, site.aws)).table)
+                await site.aws.dynamodb.put_item(TableName="Shop", Item=item)
+        await anyio.sleep(1200)
+        await site.begin("0001")
+
+        async def act():
+            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await anyio.sleep(60)
+            await delete(site, "CUSTOMER#ann", "CUSTOMER")
+            await site.aws.dynamodb.update_item(
+                TableName="Shop",
+                Key={"PK": {"S": "CUSTOMER#bob"}, "SK": {"S": "CUSTOMER"}},
+                UpdateExpression="REMOVE theme",
+            )
+            await delete(site, "CUSTOMER#cy", "BILLING")  # old code
+
+        found = await while_it_runs(site, act)
+        left = {(i["PK"]["S"][9:], i["SK"]["S"]) for i in site.world.items("Shop")}
+        assert not {("ann", "PROFILE"), ("bob", "PREFS")} & left
+        return found
+
+    app = App("shop", table="Shop", entities=[Profile, Prefs, Billing, Customer])
+    app.migration("0001", Profile, mode="merge", reverse=apart)(together)
+    found = at_table(test, app)
+    assert {phase: rate.writes for phase, rate in found.items()} == {"soaking": 1}
 
 
 def test_writes_at_new_keys_of_the_same_shape_are_not_old_ones():
