@@ -53,7 +53,8 @@ def apply(
 
     It is `begin` and `join` in one. Without ID it does that with all that are not done, in order.
     Exits as `join` does, and with 7 if one has to wait for a decision about another. What was begun
-    before keeps its limits and segments; what was rolled back is left alone.
+    before keeps its limits and segments; what was rolled back is left alone, and named; with --to
+    the command exits with 7 then.
     """
     from streamkit.migrate.order import order_of
 
@@ -66,13 +67,13 @@ def apply(
     first = {"segments": segments, "keys_from": keys_from}
     begin_once = partial(_begin_once, app, loaded, first=first, limits=given)
     if number is not None:
-        change_and_join(loaded, number, partial(begin_once, number), **manner)
+        change_and_join(loaded, number, partial(begin_once, number), asked="apply", **manner)
         return
     order = order_of(loaded)
     ids = order.ids if to is None else order.until(to)
 
     async def work(aws: "Aws") -> ExitCode:
-        return await _apply_all(loaded, aws, order, ids, begin_once, manner)
+        return await _apply_all(loaded, aws, order, ids, begin_once, manner, named=to is not None)
 
     exit_with(with_aws(work))
 
@@ -116,15 +117,28 @@ async def _apply_all(
     ids: "Sequence[str]",
     begin_once: Any,
     manner: dict[str, Any],
+    *,
+    named: bool,
 ) -> "ExitCode":
-    """Apply what is pending, in order; name what has to wait for people, and leave it out."""
+    """Apply what is pending, in order; name what has to wait for people, and leave it out.
+
+    What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
+    """
     from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.commands import is_due_again, open_book
 
     book, waiting, brought = await open_book(loaded, aws), 0, 0
     for number in ids:
         migration, state = loaded.migrations[number], await book.read(number)
-        if state.phase in ("done", "rolled back") and not is_due_again(migration, state):
+        if state.phase == "rolled back":
+            typer.echo(
+                f"migration {number} was rolled back, and is left out; `streamkit migrate begin"
+                " --again` begins it once more",
+                err=True,
+            )
+            waiting += named
+            continue
+        if state.phase == "done" and not is_due_again(migration, state):
             continue
         others = [await book.read(other) for other in order.beside(migration)]
         first = order.waits_for(migration, others)
@@ -134,7 +148,7 @@ async def _apply_all(
             waiting += 1
             continue
         await begin_once(number, aws)
-        code = await join_to_rest(loaded, aws, number, manner)
+        code = await join_to_rest(loaded, aws, number, manner, asked="apply")
         if code is not ExitCode.OK:
             return code
         brought += 1

@@ -6,15 +6,17 @@ once. In both cases nothing is lost: the same command continues the migration.
 
 import json
 from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Final
 
 import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_views import progress_line
+from streamkit.cli.migration_views import phase_of, progress_line
 from streamkit.cli.printing import is_rich, say
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
@@ -32,6 +34,15 @@ from streamkit.settings import Settings
 
 _SHOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0
+_FORWARD = frozenset({"ready", "soaking", "closing", "done"})
+_GOALS: Final = {
+    "apply": _FORWARD,
+    "switch": _FORWARD - {"ready"},
+    "contract": frozenset({"closing", "done"}),
+    "rollback": frozenset({"rolled back"}),
+}
+"""The phases to which each command that decides leads; `join` does what the table says."""
+_OVERRULE = ("rollback", "begin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +77,47 @@ async def run_to_rest(
     return state
 
 
-def exit_code_of(state: State, before: State | None = None) -> ExitCode:
+def exit_code_of(state: State, before: State | None = None, asked: str = "") -> ExitCode:
     """Return the exit code of a command that ran a migration.
 
     Args:
         state: its state at the end.
         before: its state at the start. A `contract` that is given up meanwhile is a failure; to a
             process that joins later the migration soaks, as it did before.
+        asked: the command, if it is one that decides; if another command led elsewhere before it
+            came to what it was asked for, that is a failure, too.
     """
-    contracted = before is not None and before.phase == "contracting"
-    refused = contracted and state.phase == "soaking" and bool(state.note)
+    refused = before is not None and before.phase == "contracting" and state.phase == "soaking"
     if state.phase == "blocked" or refused:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:
-        return ExitCode.OK
+        came = asked not in _GOALS or _came_to(_GOALS[asked], state, before)
+        return ExitCode.OK if came else ExitCode.WAITS_FOR_PEOPLE
     if state.paused:
         return ExitCode.PAUSED
     # In `closing` stubs are watched for 24 hours: until then a supervisor need not join again.
     return ExitCode.OK if state.phase == "closing" else ExitCode.INTERRUPTED
+
+
+def _came_to(goal: AbstractSet[str], state: State, before: State | None) -> bool:
+    """Return whether a migration has come to a goal; it may have left it again since."""
+    since = state.updated if before is None else before.updated
+    seen = {entry.what for entry in state.audit if entry.at >= since}
+    return bool(goal & {state.phase, "" if before is None else before.phase, *seen})
+
+
+def overruled(state: State, before: State) -> str | None:
+    """Return what another command has made of a migration since `before`, if one has."""
+    new = [entry for entry in state.commands if entry not in before.audit]
+    last = next((one for one in reversed(new) if one.what.startswith(_OVERRULE)), None)
+    return (
+        None
+        if last is None
+        else (
+            f"migration {state.id} is {phase_of(state)}, because {last.by} gave the command"
+            f" `{last.what}` meanwhile; `streamkit migrate history` shows all of them"
+        )
+    )
 
 
 def next_step(state: State) -> str:
@@ -100,6 +134,10 @@ def next_step(state: State) -> str:
             "roll the new code back; then run `streamkit migrate rollback` with --new-code none, or"
             " `resume` and `join` a day after its last write"
         )
+    if state.phase == "rolled back":
+        return "it was rolled back; `streamkit migrate begin --again` begins it once more"
+    if state.phase in RESTING:
+        return f"it is {state.phase}; give the command again if you still want it"
     return "to continue, run `streamkit migrate resume`, then `join`"
 
 

@@ -154,7 +154,7 @@ def switch(
         await tell_old_writes(loaded, aws, number)
         return await switch_it(loaded, aws, number, anyway=anyway)
 
-    change_and_join(loaded, number, change, detach=detach, **manner)
+    change_and_join(loaded, number, change, asked="switch", detach=detach, **manner)
 
 
 @taking(JOIN)
@@ -176,7 +176,7 @@ def rollback(
     from streamkit.migrate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change, new_code=new_code is None)
-    _step(app, number, roll_back, detach=detach, **manner)
+    _step(app, number, "rollback", roll_back, detach=detach, **manner)
 
 
 @taking(JOIN)
@@ -202,7 +202,7 @@ def contract(
         await tell_old_writes(loaded, aws, number)
         return await contract_it(loaded, aws, number, old_code=old_code is None, anyway=anyway)
 
-    _step(app, number, told, detach=detach, **manner)
+    _step(app, number, "contract", told, detach=detach, **manner)
 
 
 # -- parts of the commands -------------------------------------------------------------------------
@@ -220,14 +220,14 @@ def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]
     say(f"migration {number} is {phase_of(state)}, with {limits_of(state)}{next_}")
 
 
-def _step(name: str, number: str, change: Any, *, detach: bool, **manner: Any) -> None:
+def _step(name: str, number: str, asked: str, change: Any, *, detach: bool, **manner: Any) -> None:
     loaded = app_with_migrations(name)
 
     def step(aws: "Aws") -> "Awaitable[State]":
         state: Awaitable[State] = change(loaded, aws, number)
         return state
 
-    change_and_join(loaded, number, step, detach=detach, **manner)
+    change_and_join(loaded, number, step, asked=asked, detach=detach, **manner)
 
 
 def change_and_join(
@@ -235,10 +235,14 @@ def change_and_join(
     number: str,
     change: "Callable[[Aws], Awaitable[State | None]] | None",
     *,
+    asked: str = "",
     detach: bool = False,
     **manner: Any,
 ) -> None:
-    """Change a migration's state, work on it until it rests, and exit with the code for that."""
+    """Change a migration's state, work on it until it rests, and exit with the code for that.
+
+    `asked` is the name of the command, if it is one that decides.
+    """
     from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.commands import migration_of
 
@@ -249,25 +253,32 @@ def change_and_join(
         if detach and state is not None:
             say(f"migration {number} is {phase_of(state)}; the processes that run it go on")
             return ExitCode.OK
-        return await join_to_rest(loaded, aws, number, manner, state)
+        return await join_to_rest(loaded, aws, number, manner, state, asked)
 
     exit_with(with_aws(work))
 
 
 async def join_to_rest(
-    loaded: "App", aws: "Aws", number: str, manner: dict[str, Any], before: "State | None" = None
+    loaded: "App",
+    aws: "Aws",
+    number: str,
+    manner: dict[str, Any],
+    before: "State | None" = None,
+    asked: str = "",
 ) -> "ExitCode":
     """Work on a migration until it rests; return the exit code for that.
 
-    `before` is its state after the command; without it, the table says what it is.
+    `before` is its state after the command that was `asked`; without it, the table says what it is.
     """
-    from streamkit.cli.migration_run import Manner, exit_code_of, next_step, run_to_rest
+    from streamkit.cli.migration_run import Manner, exit_code_of, next_step, overruled, run_to_rest
     from streamkit.migrate.commands import migration_of, open_book
 
     migration = migration_of(loaded, number)
     before = before or await (await open_book(loaded, aws)).read(number)
     state = await run_to_rest(loaded, aws, migration, settings(), Manner(**manner))
-    code = exit_code_of(state, before)
+    code = exit_code_of(state, before, asked)
+    if code is not ExitCode.OK and asked and (said := overruled(state, before)):
+        typer.echo(said, err=True)
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
         typer.echo(next_step(state), err=True)
     return code

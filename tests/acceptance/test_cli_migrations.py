@@ -256,6 +256,40 @@ def test_a_release_without_the_file_of_a_migration_under_way_says_so(shop):
     assert said not in shop.run("migrate", "status", "shop:app").stdout
 
 
+def test_what_was_rolled_back_is_not_applied_and_a_command_for_it_does_not_exit_with_0(shop):
+    write(shop, RIGHT)
+    write(shop, MARKED, "0003_marked.py")
+    shop.put(1, "NEW")
+    assert apply(shop).returncode == 0
+    assert shop.run("migrate", "rollback", "shop:app", "0001").returncode == 0
+    again = apply(shop)
+    assert (again.returncode, "begin --again" in again.stderr) == (4, True)
+    assert join(shop).returncode == 0  # does what the table says
+    all_ = ("migrate", "apply", "shop:app", "--segments", "2")
+    for more, code in ((("--to", "0003"), 7), ((), 0)):
+        done = shop.run(*all_, *more)
+        assert (done.returncode, "0001 was rolled back" in done.stderr) == (code, True)
+    assert [one["phase"] for one in checked(shop)] == ["rolled back", "done"]
+
+
+def test_a_switch_that_another_operator_rolls_back_says_so_and_does_not_exit_with_0(shop):
+    write(shop, MOVES)
+    for number in range(12):
+        shop.put(number, "NEW")
+    assert apply(shop).returncode == 0
+    assert shop.run("migrate", "switch", "shop:app", "0001", "--detach").returncode == 0
+    assert shop.run("migrate", "pause", "shop:app", "0001").returncode == 0
+    arguments = ("migrate", "switch", "shop:app", "0001", "--stay")
+    with shop.start(*arguments, STREAMKIT_LOG_LEVEL="info") as switching:
+        switching.wait_for('"switching"')
+        back = shop.run("migrate", "rollback", "shop:app", "0001", "--new-code", "none")
+        assert back.returncode == 0, back.stderr
+        switching.wait_for('"rolled back"')
+        switching.signal(signal.SIGTERM)
+        assert switching.exit_code() == 7
+        assert any("gave the command `rollback --new-code none`" in one for one in switching.lines)
+
+
 def test_a_draft_is_written_from_what_a_sample_of_the_table_lacks(shop):
     shop.put(1, "NEW")
     shop.dynamodb.update_item(

@@ -287,6 +287,22 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_releases.py::test_workers_of_this_release_hold_nothing_back_and_neither_do_dead_ones",
     ),
     Mutant(
+        "overruled-but-fine",
+        "cli/migration_run.py",
+        "        return ExitCode.OK if came else ExitCode.WAITS_FOR_PEOPLE\n",
+        "        return ExitCode.OK\n",
+        "a script goes on after a switch that another operator has rolled back",
+        test="tests/unit/migrate/test_migration_slices.py::test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0",
+    ),
+    Mutant(
+        "rolled-back-for-ever-fine",
+        "cli/migration_apply.py",
+        "            waiting += named\n",
+        "",
+        "a release goes on although a migration that it needs was rolled back",
+        test="tests/acceptance/test_cli_migrations.py::test_what_was_rolled_back_is_not_applied_and_a_command_for_it_does_not_exit_with_0",
+    ),
+    Mutant(
         "touches-taken-for-old-writes",
         "migrate/live.py",
         "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"

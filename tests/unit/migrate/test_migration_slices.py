@@ -10,7 +10,7 @@ import pytest
 from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_run import exit_code_of, next_step
+from streamkit.cli.migration_run import exit_code_of, next_step, overruled
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -30,6 +30,7 @@ from streamkit.migrate.status import list_migrations
 from streamkit.migrate.tallies import Tally
 from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.control import START, Cursor
+from streamkit.progress.operation import AuditEntry
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
@@ -279,9 +280,56 @@ def test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_lat
     assert exit_code_of(State("1", phase="closing"), contracting) == ExitCode.OK
 
 
+def then(state, *lines, **facts):
+    """Return a state later on, with a line in the audit for each minute."""
+    for line in lines:
+        state = state.noted(AuditEntry(state.updated + 60, "bob", line))
+    return replace(state, **facts)
+
+
+BEGUN = then(State("1"), "begin", phase="capturing")
+SWITCHING = then(State("1"), "begin", "scanning", "ready", "switch", phase="switching")
+CONTRACTING = then(SWITCHING, "soaking", "contract", phase="contracting")
+UNDOING = then(SWITCHING, "soaking", "rollback", phase="returning", direction="back")
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "after", "code"),
+    [
+        ("switch", SWITCHING, then(SWITCHING, "soaking", phase="soaking"), 0),
+        ("switch", SWITCHING, then(CONTRACTING, "closing", phase="closing"), 0),
+        ("switch", SWITCHING, replace(UNDOING, phase="rolled back"), 0),  # it had switched
+        ("switch", SWITCHING, then(SWITCHING, "rollback", phase="rolled back"), 7),
+        ("switch", SWITCHING, then(SWITCHING, "rollback", "begin --again", phase="ready"), 7),
+        ("switch", SWITCHING, replace(UNDOING, paused=True), 8),
+        ("contract", CONTRACTING, then(CONTRACTING, "rollback", phase="rolled back"), 7),
+        ("contract", CONTRACTING, then(CONTRACTING, "not contracted", phase="soaking"), 7),
+        ("apply", BEGUN, then(BEGUN, "scanning", "ready", phase="ready"), 0),
+        ("apply", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 7),
+        ("apply", *[then(BEGUN, "rollback", "rolled back", phase="rolled back")] * 2, 7),
+        ("rollback", UNDOING, then(UNDOING, "rolled back", phase="rolled back"), 0),
+        ("rollback", UNDOING, then(UNDOING, "unturning", phase="blocked"), 7),
+        ("", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 0),  # join
+    ],
+)
+def test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0(
+    asked, before, after, code
+):
+    assert exit_code_of(after, before, asked) == code
+
+
+def test_a_command_that_another_one_overruled_names_it_and_who_gave_it():
+    back = replace(UNDOING, phase="rolled back")
+    assert re.search("rolled back, because bob gave .*`rollback`.*history", overruled(back, BEGUN))
+    assert not overruled(then(SWITCHING, "soaking", phase="soaking"), SWITCHING)
+    assert not overruled(then(UNDOING, "unturning"), UNDOING)
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [
+        (State("1", phase="rolled back"), "begin --again"),
+        (State("1", phase="ready"), "again if you still want"),
         (State("1", phase="blocked"), "waive.*errors list.*resume.*join"),
         (State("1", phase="soaking", note="8 items"), "errors list.*contract"),
         (State("1", phase="scanning", paused=True), "resume.*join"),
@@ -291,4 +339,4 @@ def test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_lat
 )
 def test_a_migration_that_waits_for_people_says_what_they_do_next(state, said):
     assert re.search(said, next_step(state))
-    assert ("resume" in next_step(state)) == (state.phase != "soaking")  # there it does nothing
+    assert ("resume" in next_step(state)) == bool(re.search("resume", said))
