@@ -63,7 +63,7 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the items that failed, by reason; keys are hashed."""
-    from streamkit.cli.migration_views import describe_errors
+    from streamkit.cli.migration_found import describe_errors
     from streamkit.migrate.mending import list_errors
 
     loaded = app_with_migrations(app)

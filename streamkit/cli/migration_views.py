@@ -1,12 +1,10 @@
-"""The output of the migration commands: plans, progress, verifications, errors."""
+"""The output of the migration commands: plans and progress; `migration_found` has what is wrong."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.cli.printing import is_rich, moment, say, seconds, table
 from streamkit.migrate.diffs import Diff
-from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
 from streamkit.migrate.estimates import Choice, StepCost
-from streamkit.migrate.findings import Verified
 from streamkit.migrate.limits import errors_text
 from streamkit.migrate.old_writes import OldWriteRate
 from streamkit.migrate.progress import Progress
@@ -16,9 +14,7 @@ from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
 from streamkit.observe.pricing import PRICED
 from streamkit.progress.clock import SystemClock
-from streamkit.progress.scan.places import place_text
 
-_SHOWN = 50
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
 
 
@@ -212,65 +208,6 @@ def describe_history(state: State) -> None:
     """Print the audit trail."""
     rows = [(moment(int(one.at)), one.what, one.by) for one in state.audit]
     table(("when (UTC)", "what", "by"), rows)
-
-
-# -- errors and verifications ----------------------------------------------------------------------
-
-
-def describe_errors(errors: Sequence[ItemError], *, details: bool) -> None:
-    """Print failed items by their reasons, then each; keys and messages only with `details`."""
-    if not errors:
-        say("no item has failed")
-        return
-    heads = ("kind", "what", "where", "items", "waived", "since (UTC)", "such as")
-    table(heads, [_group_row(group) for group in groups_of(errors)])
-    say()
-    shown = ("item", "kind", "phase", "since (UTC)", "when (UTC)", "waived")
-    table(
-        (*shown, "key", "message")[: 8 if details else 6],
-        [
-            (*_error_row(one), place_text(one.key), one.detail or one.text)[: 8 if details else 6]
-            for one in errors[:_SHOWN]
-        ],
-    )
-    if len(errors) > _SHOWN:
-        say(f"and {len(errors) - _SHOWN} more; --json shows all")
-
-
-def _group_row(one: ErrorGroup) -> tuple[str, ...]:
-    since = moment(int(one.since))
-    return one.kind, one.text, one.place or "-", str(one.items), str(one.waived), since, one.example
-
-
-def _error_row(one: ItemError) -> tuple[str, ...]:
-    since, at = moment(int(one.since)), moment(int(one.at))
-    return one.id, one.kind, one.phase or "-", since, at, one.waived or "-"
-
-
-def describe_verified(found: Verified) -> None:
-    """Print a verification."""
-    share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
-    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share}")
-    gone = f", {found.missing} keys without an item" * bool(found.missing)
-    say(f"of them of its entity: {found.matching}{gone}")
-    if found.orphans is False:
-        say("not all copies were checked for a missing source")
-    for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
-        if ones:
-            say(f"{title}: {len(ones)} items")
-            table(("item", "kind", "what"), [(o.id, o.kind, o.text) for o in ones[:_SHOWN]])
-            if (more := len(ones) - _SHOWN) > 0:
-                say(f"and {more} more; --json shows all")
-    if found.beyond:
-        say(f"{found.beyond} more items differed; mend these first, then verify again")
-    if found.waived:
-        say(f"{found.waived} items differ and were waived")
-    if found.repaired:
-        say(f"{found.repaired} items were repaired")
-    if found.ok:
-        say("every item is as it should be")
-    elif found.later:
-        say(f"what differs may be the work of migration {found.later}, which came later: verify it")
 
 
 # -- numbers ---------------------------------------------------------------------------------------

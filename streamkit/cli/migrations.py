@@ -201,7 +201,7 @@ def verify(
     items that move or from which items are derived. The application may write meanwhile. Processes
     that run the same command share the work; if all are stopped, the same command continues there.
     """
-    from streamkit.cli.migration_views import describe_verified
+    from streamkit.cli.migration_found import describe_verified
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.sampling import read_wanted
     from streamkit.migrate.verifying import verify_migration

@@ -30,7 +30,8 @@ class Verified:
     source were looked for; None where nothing is copied. `beyond` counts further items that
     differed when they were read, and were not looked at again. `missing` of those
     `looked_at` were chosen by their keys, and are not there. `later` is the last migration of the
-    same items that was begun after it, empty if there is none: what it did differs, too.
+    same items that was begun after it, empty if there is none: what it did differs, too. `failed`
+    items have an error that is open.
     """
 
     migration: str
@@ -46,11 +47,12 @@ class Verified:
     beyond: int = 0
     missing: int = 0
     later: str = ""
+    failed: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong that is not waived, as far as all was read."""
-        return not self.different and not self.beyond
+        return not self.different and not self.beyond and not self.failed
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

@@ -4,6 +4,8 @@ In: a migration, and the states and errors in the table. Out: nothing. On failur
 `ConfigurationError` names the migrations or the items, and what to do first.
 """
 
+from typing import Any
+
 from streamkit.app import App
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
@@ -32,12 +34,13 @@ async def require_latest(app: App, book: StateBook, migration: Migration) -> Non
         ) from None
 
 
-async def later_than(app: App, book: StateBook, migration: Migration) -> str:
-    """Return the last migration that was begun and builds on this one; empty if there is none."""
+async def beside(app: App, book: StateBook, migration: Migration) -> dict[str, Any]:
+    """Return what a verification says beside the items: later migrations, and open errors."""
     order = order_of(app)
     states = await book.read_all(order.beside(migration))
     begun = order.begun_on(migration, [*states.values()])
-    return begun[-1].id if begun else ""
+    failed = len(await ErrorBook(book.store, migration.id).open())
+    return {"later": begun[-1].id if begun else "", "failed": failed}
 
 
 async def require_decided(book: StateBook, migration: Migration) -> None:

@@ -123,7 +123,13 @@ class VerificationBook:
         along = [self._lines(self._report_name(before, n), text) for n, text in enumerate(texts)]
         along += self.forgetting(before, len(texts))
         numbers = {**verified.to_dict(), "different": len(verified.different)}
-        for name in ("unsettled", "ok", "later", *([] if verified.missing else ["missing"])):
+        for name in (
+            "unsettled",
+            "ok",
+            "later",
+            "failed",
+            *([] if verified.missing else ["missing"]),
+        ):
             del numbers[name]
         await self.step(before, along, stage=stage, report=numbers, parts=len(texts))
 

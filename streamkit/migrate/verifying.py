@@ -40,7 +40,7 @@ from streamkit.migrate.mending import open_work
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.orphans import PairSearch, everything
 from streamkit.migrate.passing import PassPace
-from streamkit.migrate.refusals import SEGMENTS_MOST, later_than, require_latest
+from streamkit.migrate.refusals import SEGMENTS_MOST, beside, require_latest
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.settling import LOOKS, Settling
 from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState
@@ -113,7 +113,7 @@ async def verify_migration(  # noqa: PLR0913 - each says one thing of the verifi
                 least = seen.number + (again or not seen.is_under_way)
             checking = _Checking(opened, work, book, share, repair, least)
             if (found := await checking.run()) is not None:
-                return replace(found, later=await later_than(app, opened.book, migration))
+                return replace(found, **await beside(app, opened.book, migration))
 
 
 @dataclass

@@ -62,9 +62,25 @@ MUTANTS = (
     Mutant(
         "earlier-verified-in-silence",
         "migrate/refusals.py",
-        '    return begun[-1].id if begun else ""\n',
-        '    return ""\n',
+        '"later": begun[-1].id if begun else "",',
+        '"later": "",',
         "what a later migration did looks as if the earlier one had failed",
         test="tests/unit/migrate/test_migration_refusals.py::test_a_verification_says_which_later_migration_may_have_made_what_differs",
+    ),
+    Mutant(
+        "open-errors-are-fine",
+        "migrate/findings.py",
+        "return not self.different and not self.beyond and not self.failed",
+        "return not self.different and not self.beyond",
+        "a verification says that every item is right while one has failed, and exits with 0",
+        test="tests/unit/migrate/test_migration_verification.py::test_a_verification_is_not_fine_while_an_error_is_open_and_says_where_it_is",
+    ),
+    Mutant(
+        "waived-is-as-it-should-be",
+        "cli/migration_found.py",
+        '"every other item" if found.waived or found.unsettled else "every item"',
+        '"every item"',
+        "a verification says that every item is right, those that were waived, too",
+        test="tests/unit/migrate/test_migration_verification.py::test_a_verification_says_of_what_was_waived_that_it_does_not_count_as_right",
     ),
 )

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from streamkit import App, Item, Remove, Set
-from streamkit.cli.migration_views import describe_verified
+from streamkit.cli.migration_found import describe_verified
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
