@@ -46,6 +46,8 @@ def describe_verified(found: Verified) -> None:
     say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share}")
     gone = f", {found.missing} keys without an item" * bool(found.missing)
     say(f"of them of its entity: {found.matching}{gone}")
+    if not found.compared:
+        say("the old items are deleted, so nothing is left to which new ones could be compared")
     if found.orphans is False:
         say("not all copies were checked for a missing source")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
@@ -63,7 +65,14 @@ def describe_verified(found: Verified) -> None:
     if found.failed:
         say(f"{found.failed} items have failed; see `streamkit migrate errors list`")
     if found.ok:
-        which = "every other item" if found.waived or found.unsettled else "every item"
-        say(f"{which}{'' if found.sampled >= 1 else ' that was read'} is as it should be")
+        say(_conclusion(found))
     elif found.later:
         say(f"what differs may be the work of migration {found.later}, which came later: verify it")
+
+
+def _conclusion(found: Verified) -> str:
+    """Return what holds where nothing is wrong; what was waived does not count as right."""
+    if not found.compared:
+        return "nothing was written at old keys since"
+    which = "every other item" if found.waived or found.unsettled else "every item"
+    return f"{which}{'' if found.sampled >= 1 else ' that was read'} is as it should be"

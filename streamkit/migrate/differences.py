@@ -121,6 +121,8 @@ class ItemInspection:
         if self._migration.moves and (record := self._work.families.records.old_key(item)):
             return self._named(await self._of_family(record, item, is_record=True))
         if table != self._work.schema.name or not self._work.transform.matches(item):
+            here = table == self._work.transform.target.name
+            self.matching += self._ended and here and self._work.is_target(item)
             return None
         self.matching += 1
         key = self._work.schema.key_of(item)

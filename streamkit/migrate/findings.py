@@ -31,7 +31,8 @@ class Verified:
     differed when they were read, and were not looked at again. `missing` of those
     `looked_at` were chosen by their keys, and are not there. `later` is the last migration of the
     same items that was begun after it, empty if there is none: what it did differs, too. `failed`
-    items have an error that is open.
+    items have an error that is open. Where nothing is `compared`, because the old items are
+    deleted, `matching` counts new items, too, and only items at old keys are looked for.
     """
 
     migration: str
@@ -48,6 +49,7 @@ class Verified:
     missing: int = 0
     later: str = ""
     failed: int = 0
+    compared: bool = True
 
     @property
     def ok(self) -> bool:

@@ -35,12 +35,16 @@ async def require_latest(app: App, book: StateBook, migration: Migration) -> Non
 
 
 async def beside(app: App, book: StateBook, migration: Migration) -> dict[str, Any]:
-    """Return what a verification says beside the items: later migrations, and open errors."""
+    """Return what a verification says beside the items: later migrations, and open errors.
+
+    Once old items are deleted, nothing is left to which new ones could be `compared`.
+    """
     order = order_of(app)
     states = await book.read_all(order.beside(migration))
     begun = order.begun_on(migration, [*states.values()])
     failed = len(await ErrorBook(book.store, migration.id).open())
-    return {"later": begun[-1].id if begun else "", "failed": failed}
+    compared = not migration.moves or (await book.read(migration.id)).phase != "done"
+    return {"later": begun[-1].id if begun else "", "failed": failed, "compared": compared}
 
 
 async def require_decided(book: StateBook, migration: Migration) -> None:

@@ -123,13 +123,8 @@ class VerificationBook:
         along = [self._lines(self._report_name(before, n), text) for n, text in enumerate(texts)]
         along += self.forgetting(before, len(texts))
         numbers = {**verified.to_dict(), "different": len(verified.different)}
-        for name in (
-            "unsettled",
-            "ok",
-            "later",
-            "failed",
-            *([] if verified.missing else ["missing"]),
-        ):
+        beside = ("ok", "later", "failed", "compared")
+        for name in ("unsettled", *beside, *([] if verified.missing else ["missing"])):
             del numbers[name]
         await self.step(before, along, stage=stage, report=numbers, parts=len(texts))
 

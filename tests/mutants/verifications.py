@@ -83,4 +83,12 @@ MUTANTS = (
         "a verification says that every item is right, those that were waived, too",
         test="tests/unit/migrate/test_migration_verification.py::test_a_verification_says_of_what_was_waived_that_it_does_not_count_as_right",
     ),
+    Mutant(
+        "compared-with-nothing",
+        "migrate/refusals.py",
+        'compared = not migration.moves or (await book.read(migration.id)).phase != "done"',
+        "compared = True",
+        "a verification says that new items are right that it has compared to nothing",
+        test="tests/unit/migrate/test_migration_verification.py::test_once_old_items_are_deleted_a_verification_says_that_nothing_is_left_to_compare",
+    ),
 )

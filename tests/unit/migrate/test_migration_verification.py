@@ -298,6 +298,26 @@ def test_after_the_switch_old_items_that_do_not_follow_are_found():
     at(test, file, mode="rekey", reverse=unfile)
 
 
+@pytest.mark.parametrize("to", [None, "New"])
+def test_once_old_items_are_deleted_a_verification_says_that_nothing_is_left_to_compare(to, capsys):
+    async def test(place):
+        if to is not None:
+            await TableShape().create(place.aws.dynamodb, to, (Filed,), stream=True)
+        await place.put(*(Order(number=n) for n in range(6)))
+        assert [await place.run(step) for step in ("apply", "switch")] == ["ready", "soaking"]
+        soaking = await place.verify()
+        assert await place.run("contract") == "done"
+        return soaking, await place.verify()
+
+    soaking, done = at(test, file, mode="rekey", reverse=unfile, to=to)
+    assert [(one.ok, one.compared) for one in (soaking, done)] == [(True, True), (True, False)]
+    assert done.matching == (0 if to else 6)
+    assert told(capsys, done) == [
+        "the old items are deleted, so nothing is left to which new ones could be compared",
+        "nothing was written at old keys since",
+    ]
+
+
 def test_a_copy_that_a_rollback_has_left_is_an_orphan():
     async def test(place):
         await place.put(*(Order(number=n) for n in range(6)))
