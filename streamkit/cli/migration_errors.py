@@ -14,7 +14,10 @@ from streamkit.cli.printing import print_json, say
 from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamkit.aws import Aws
+    from streamkit.migrate.errors import ItemError
     from streamkit.migrate.settlement import Take
     from streamkit.migrate.state import State
 
@@ -23,6 +26,10 @@ errors = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+_NAMED = 5
+"""Items that a message names at most."""
 
 
 class Decision(Enum):
@@ -64,11 +71,11 @@ def list_(
 ) -> None:
     """List the items that failed, by reason; keys are hashed."""
     from streamkit.cli.migration_found import describe_errors
-    from streamkit.migrate.mending import list_errors
+    from streamkit.migrate.mending import chosen, list_errors
 
+    _require_kind(kind)
     loaded = app_with_migrations(app)
-    found = with_aws(lambda aws: list_errors(loaded, aws, number))
-    found = [one for one in found if kind in (None, one.kind)]
+    found = chosen(with_aws(lambda aws: list_errors(loaded, aws, number)), None, kind)
     if json:
         more = [{"key": one.key, "detail": one.detail} if details else {} for one in found]
         print_json([one.to_dict() | beside for one, beside in zip(found, more, strict=True)])
@@ -121,27 +128,29 @@ def retry(
     """
     from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.commands import open_book
-    from streamkit.migrate.mending import retry_errors
+    from streamkit.migrate.mending import chosen, list_errors, retry_errors
 
+    _require_kind(kind)
     names = _names(items, key)
     if take is not None and not names:
         raise typer.BadParameter("--take decides about items that you name, by ITEM or --key")
     loaded = app_with_migrations(app)
 
-    async def work(aws: "Aws") -> "tuple[int, int, State]":
+    async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int, int, State]":
+        failed = chosen(await list_errors(loaded, aws, number), names, kind)
         counts = await retry_errors(loaded, aws, number, names, kind=kind, take=_side(take))
-        return *counts, await (await open_book(loaded, aws)).read(number)
+        return failed, *counts, await (await open_book(loaded, aws)).read(number)
 
-    right, wrong, state = with_aws(work)
+    failed, right, wrong, state = with_aws(work)
     say(f"{right} items are right now, {wrong} are not")
     if right and not wrong and (state.paused or state.phase == "blocked"):
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
     elif right and not wrong:
         say(f"migration {number} is {phase_of(state)}; nothing has to be resumed")
-    _tell_unknown(right + wrong, names if kind is None else None)
     if wrong:
         typer.echo("see `streamkit migrate errors list`", err=True)
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
+    _require_errors(failed, names, kind)
 
 
 @errors.command()
@@ -172,17 +181,19 @@ def waive(
     from streamkit.migrate.errors import DECIDED
     from streamkit.migrate.mending import chosen, list_errors, waive_errors
 
+    _require_kind(kind)
     named = _names(items, key)
     if every == bool(named or kind):
         raise typer.BadParameter("name items as `errors list` does, or say --all, --kind or --key")
     loaded = app_with_migrations(app)
 
-    async def work(aws: "Aws") -> tuple[int, int]:
+    async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int]":
+        failed = chosen(await list_errors(loaded, aws, number), named, kind)
         count = await waive_errors(loaded, aws, number, named, reason, kind=kind)
-        left = chosen(await list_errors(loaded, aws, number), named, kind)
-        return count, sum(one.kind in DECIDED for one in left)
+        return [one for one in failed if not one.waived], count
 
-    count, decided = with_aws(work)
+    failed, count = with_aws(work)
+    decided = sum(one.kind in DECIDED for one in failed)
     say(f"{count} items were waived")
     if decided:
         typer.echo(
@@ -191,13 +202,34 @@ def waive(
             err=True,
         )
         exit_with(ExitCode.PROBLEMS)
-    _tell_unknown(count, named if kind is None else None)
+    _require_errors(failed, named, kind)
 
 
-def _tell_unknown(found: int, named: "set[str] | None") -> None:
-    """Exit with a message if some of the named items have no error."""
-    if found < len(named or ()):
-        typer.echo("some of these items have not failed, or are right again", err=True)
+def _require_kind(kind: str | None) -> None:
+    """Refuse a kind of errors that does not exist.
+
+    Raises:
+        BadParameter: it says which kinds there are.
+    """
+    from streamkit.migrate.errors import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise typer.BadParameter(f"--kind {kind}: no such kind; there are {', '.join(KINDS)}")
+
+
+def _require_errors(
+    failed: "Sequence[ItemError]", named: "set[str] | None", kind: str | None
+) -> None:
+    """Exit with a message if some of the named items have no error, or none of this kind."""
+    without = sorted((named or set()) - {one.id for one in failed})
+    if without:
+        so = "" if kind is None else f" with kind {kind}"
+        some = ", ".join(without[:_NAMED]) + ", ..." * (len(without) > _NAMED)
+        typer.echo(
+            f"{len(without)} of these items have not failed{so}, or are right again ({some});"
+            " `streamkit migrate errors list` shows all",
+            err=True,
+        )
         exit_with(ExitCode.PROBLEMS)
 
 

@@ -25,6 +25,11 @@ from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.transaction import transact
 
 _NAMED = 5
+KINDS: Final = (
+    *("transform", "check", "taken", "invalid", "contended", "ping_pong"),
+    *("conflict", "late", "early"),
+)
+"""The kinds of errors; see `ItemError`."""
 DECIDED: Final = frozenset({"conflict", "early"})
 """The kinds of errors that end when a person decides for one side, or both sides agree."""
 

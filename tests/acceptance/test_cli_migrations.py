@@ -344,6 +344,28 @@ def test_items_that_fail_wait_for_people(shop):
     assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 0
 
 
+def test_errors_of_a_kind_or_an_item_that_does_not_exist_are_no_success(shop):
+    write(shop, RIGHT)
+    shop.put(1, "BAD")
+    assert apply(shop).returncode == 7
+    (error,) = shop.json("migrate", "errors", "list", "shop:app", "0001")
+    none = ("--key", '{"pk": "ORDER#2", "sk": "ORDER"}')
+    for command, more in (("list", ()), ("retry", ()), ("waive", ("--reason", "known"))):
+        about = ("migrate", "errors", command, "shop:app", "0001", *more)
+        wrong = shop.run(*about, "--kind", "nosuch")
+        assert (wrong.returncode, "transform, check, taken" in wrong.stderr) == (2, True)
+        if command == "list":
+            continue
+        for chosen, said in (
+            (none, "1 of these items have not failed,"),
+            ((*none, "--kind", "check"), "have not failed with kind check"),
+            ((error["id"], "--kind", "check"), "have not failed with kind check"),
+        ):
+            done = shop.run(*about, *chosen)
+            assert (done.returncode, said in done.stderr) == (5, True), done.stderr
+    assert not shop.json("migrate", "errors", "list", "shop:app", "0001")[0]["waived"]
+
+
 def test_what_is_paused_and_killed_is_taken_on_by_another_process(shop):
     write(shop, RIGHT)
     for number in range(100):

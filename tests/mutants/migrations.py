@@ -303,6 +303,14 @@ MUTANTS = (
         test="tests/acceptance/test_cli_migrations.py::test_what_was_rolled_back_is_not_applied_and_a_command_for_it_does_not_exit_with_0",
     ),
     Mutant(
+        "errors-of-any-kind",
+        "cli/migration_errors.py",
+        "    if kind is not None and kind not in KINDS:\n",
+        "    if False:\n",
+        "a retry of a kind that is misspelt does nothing, and looks as if nothing had failed",
+        test="tests/acceptance/test_cli_migrations.py::test_errors_of_a_kind_or_an_item_that_does_not_exist_are_no_success",
+    ),
+    Mutant(
         "touches-taken-for-old-writes",
         "migrate/live.py",
         "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"
