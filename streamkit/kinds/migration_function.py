@@ -111,14 +111,38 @@ def _unfit_to_merge(migration: Migration) -> Iterator[str]:
         )
 
 
+def _unfit_to_undo(migration: Migration) -> Iterator[str]:
+    """Yield what a split lacks whose parts are to become one item again."""
+    assert migration.reverse is not None  # noqa: S101 - what this is for
+    target = migration.target
+    names = migration.entity.__name__, "Part" if target is None else target.__name__
+    item, part = (name.lower() for name in names)
+    lacks = [
+        *([f"collect=lambda {item}: {names[1]}.query(...)"] * (migration.collect is None)),
+        *([f"source=lambda {part}: {names[0]}.key(...)"] * (migration.source is None)),
+    ]
+    if lacks:
+        yield (
+            "reverse= of a split needs the query that finds an item's parts, and the key of a"
+            f" part's item: add {', '.join(lacks)}"
+        )
+    try:
+        inspect.signature(migration.reverse).bind(None, None)
+    except TypeError:
+        yield (
+            "reverse= of a split takes the item and the list of its parts, as in"
+            f" ({item}: {names[0]}, parts: list[{names[1]}]) -> Set[{names[0]}]"
+        )
+
+
 def _misplaced(migration: Migration) -> Iterator[str]:
     """Yield the options that do not go with the mode."""
     mode, moves, pairs = migration.mode, migration.moves, migration.is_pairs
     reverses = migration.reverse is not None
     if mode != "split" and (migration.collect or migration.source) is not None:
         yield "collect= and source= are for items that are split"
-    if mode == "split" and reverses and None in (migration.collect, migration.source):
-        yield "to undo a split, collect= says where an item's parts are, source= whose they are"
+    if mode == "split" and reverses:
+        yield from _unfit_to_undo(migration)
     if reverses and pairs and migration.target is None:
         yield "its return annotation says which entity it makes: reverse= is given that"
     if moves and migration.conflict == "keep":

@@ -13,6 +13,7 @@ import typer
 from streamkit import App
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
+from streamkit.core.querying import query_request
 from streamkit.core.tables import survey
 from streamkit.kinds.preflight import findings
 from streamkit.migrate.attempts import Undecided
@@ -84,7 +85,7 @@ def test_the_examples_register_what_they_say(page, names):
 def test_the_examples_of_migrations_declare_them():
     app = module_of(*examples("docs/migrations.md"))["app"]
     declared = [(m.id, m.mode, m.to) for m in app.migrations.values()]
-    moves = [("0006", "merge", None), ("0007", "rekey", None)]
+    moves = [("0006", "merge", None), ("0008", "split", None), ("0007", "rekey", None)]
     assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch"), *moves]
 
 
@@ -107,6 +108,26 @@ def test_the_room_of_the_page_is_a_conflict_and_has_two_more_views():
     with pytest.raises(Undecided) as error:
         plans.settle(counted)
     assert str(error.value).startswith("both sides wrote end, start: ")
+
+
+def test_the_split_of_the_page_takes_a_field_out_and_brings_back_what_new_code_writes_to_it():
+    module = module_of(*examples("docs/migrations.md"))
+    migration, player, bio = (module["app"].migrations["0008"], module["Player"], module["Bio"])
+    schema = TableSchema("Players", pk="PK", sk="SK", pk_type="S", sk_type="S", indexes={})
+    shapes = BothShapes(Transform(migration, schema))
+    plans = Plans(Views(shapes), Rules())
+    key = player.key(player="ann").wire(schema)
+    old = player(player="ann", bio="short").attributes(schema)
+    split = plans.settle(Family(key, None, {place_text(key): old}, {})).after
+    ((place, part),) = split.new.items()
+    assert (part["SK"], part["text"]) == ({"S": "BIO"}, {"S": "short"})
+    assert migration.source(bio(player="ann", text="x")) == player.key(player="ann")
+    found = query_request(migration.collect(player(player="ann")), schema)
+    assert {"S": "PLAYER#ann"} in found["ExpressionAttributeValues"].values()
+    for after, text in ((part | {"text": {"S": "long"}}, "long"), (None, None)):
+        back = plans.settle(replace(split, new={place: after})).after
+        (whole,) = back.old.values()
+        assert whole.get("bio") == (text and {"S": text})
 
 
 def test_the_example_of_traces_declares_the_app():

@@ -311,6 +311,14 @@ MUTANTS = (
         test="tests/acceptance/test_cli_migrations.py::test_errors_of_a_kind_or_an_item_that_does_not_exist_are_no_success",
     ),
     Mutant(
+        "split-undone-by-anything",
+        "kinds/migration_function.py",
+        "        inspect.signature(migration.reverse).bind(None, None)\n",
+        "        inspect.signature(migration.reverse)\n",
+        "a reverse= that takes no parts is noticed when it fails for each item",
+        test="tests/unit/migrate/test_transform.py::test_declarations_that_do_not_fit_are_refused_at_once",
+    ),
+    Mutant(
         "touches-taken-for-old-writes",
         "migrate/live.py",
         "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"

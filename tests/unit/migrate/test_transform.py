@@ -220,6 +220,18 @@ def other_entity(part: Part) -> Part:
     return part
 
 
+def parts(order: Order) -> list[Part]:
+    return []
+
+
+def whole(order: Order, parts: list[Part]) -> Set[Order]:
+    return Set(status="")
+
+
+UNDONE = {"mode": "split", "collect": lambda _: None, "source": lambda _: None}
+COLLECT, SOURCE = r"collect=lambda order: Part\.query", r"source=lambda part: Order\.key"
+
+
 @pytest.mark.parametrize(
     ("number", "function", "options", "what"),
     [
@@ -231,7 +243,9 @@ def other_entity(part: Part) -> Part:
         ("0001", good, {"mode": "aggregate"}, "takes an Aggregate"),
         ("0001", good, {"conflict": "overwrite"}, "report or keep"),
         ("0001", good, {"collect": lambda _: None}, "items that are split"),
-        ("0001", good, {"mode": "split", "reverse": good}, "collect= says where"),
+        ("0001", parts, {"mode": "split", "reverse": whole}, f"add {COLLECT}.*, {SOURCE}"),
+        ("0001", parts, UNDONE | {"reverse": whole, "source": None}, f"add {SOURCE}"),
+        ("0001", parts, UNDONE | {"reverse": good}, r"list of its parts, .*parts: list\[Part\]"),
         ("0001", good, {"owner": "x"}, "goes with mode='derive'"),
         ("0001", good, {"mode": "rekey", "conflict": "keep"}, "is for mode='derive'"),
         ("0001", good, {"to": "Other"}, "another table goes with"),
