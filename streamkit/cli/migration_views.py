@@ -7,6 +7,7 @@ from streamkit.migrate.diffs import Diff
 from streamkit.migrate.estimates import Choice, StepCost
 from streamkit.migrate.limits import errors_text
 from streamkit.migrate.old_writes import OldWriteRate
+from streamkit.migrate.passing import ATTEMPTS_MAX
 from streamkit.migrate.progress import Progress
 from streamkit.migrate.sample_look import MigrationPlan
 from streamkit.migrate.sampling import SampleEstimate
@@ -41,6 +42,7 @@ def describe_plan(plan: MigrationPlan) -> None:
     if plan.forecast.seconds is not None:
         say(f"at this budget it takes at least {seconds(plan.forecast.seconds)}")
     _describe_choices(plan.forecast.choices)
+    _describe_pass(plan.forecast.one_pass)
     for one in plan.indexes:
         say(
             f"meanwhile DynamoDB fills index {one.name}: {_count(one.entries)} entries,"
@@ -73,6 +75,16 @@ def _describe_choices(choices: Sequence[Choice]) -> None:
         ],
     )
     say("without old code no stubs are left; they are watched until it has written none for 24 h")
+
+
+def _describe_pass(one: SampleEstimate | None) -> None:
+    """Print what each pass reads that is repeated while the application writes."""
+    if one is not None:
+        say(
+            f"one pass of `switch` reads {_count(one)} units, and one of `rollback` about as many;"
+            f" while the application writes, a phase takes up to {ATTEMPTS_MAX + 1} passes: choose"
+            " an hour with few writes"
+        )
 
 
 def _describe_problems(plan: MigrationPlan) -> None:

@@ -54,13 +54,15 @@ class Choice:
 class Forecast:
     """The units, money and time of a migration; `seconds` is None if no budget limits it.
 
-    `choices` are the ways to its end, if there are several.
+    `choices` are the ways to its end, if there are several. `one_pass` are the read units of one
+    pass of `switch`, for items that move: the steps count the passes without writers.
     """
 
     steps: tuple[StepCost, ...]
     dollars: SampleEstimate
     seconds: float | None
     choices: tuple[Choice, ...] = ()
+    one_pass: SampleEstimate | None = None
 
 
 def forecast(
@@ -89,8 +91,10 @@ def forecast(
             part[step, "write", ""] += PAGE_WRITES * items / PAGE_ITEMS
     steps = tuple(_step(step, sample, parts) for step in STEPS if _named(step, parts))
     dollars = sample.total_of([_dollars(part, STEPS) for part in parts])
-    choices = _choices(steps, sample, parts, budget)
-    return Forecast(steps, dollars, _seconds(steps, budget), choices)
+    choices, passes_of = _choices(steps, sample, parts, budget), passes.count("switch")
+    reads = [part["switch", "read", ""] / passes_of for part in parts if passes_of]
+    one_pass = sample.total_of(reads) if reads else None
+    return Forecast(steps, dollars, _seconds(steps, budget), choices, one_pass)
 
 
 def _choices(

@@ -32,7 +32,7 @@ _FIRST_PAGES = 5
 """The first items are read in this many pages or more: the last page may have too many items."""
 
 
-_ATTEMPTS_MAX = 5
+ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
 
@@ -189,7 +189,7 @@ async def must_repeat(state: State, work: MigrationWork | None, tallies: TallyBo
     """Return whether items that a pass deletes or switches may have appeared behind it."""
     if has_more(state, work):
         return True
-    if state.does in ("scanning", "comparing") or state.attempt >= _ATTEMPTS_MAX:
+    if state.does in ("scanning", "comparing") or state.attempt >= ATTEMPTS_MAX:
         return False
     tables = 1 if work is None else len(work.tables)
     passes = [replace(state, attempt=state.attempt - back) for back in range(tables)]

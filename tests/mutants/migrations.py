@@ -319,6 +319,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_transform.py::test_declarations_that_do_not_fit_are_refused_at_once",
     ),
     Mutant(
+        "all-passes-taken-for-one",
+        "migrate/estimates.py",
+        'reads = [part["switch", "read", ""] / passes_of for',
+        'reads = [part["switch", "read", ""] for',
+        "a plan says that a pass costs twice as much as it does",
+        test="tests/unit/migrate/test_migration_plans.py::test_the_price_of_one_pass_of_a_switch_is_that_which_the_engine_counts",
+    ),
+    Mutant(
         "touches-taken-for-old-writes",
         "migrate/live.py",
         "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"

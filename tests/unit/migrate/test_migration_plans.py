@@ -2,17 +2,19 @@
 
 import itertools
 import random
+import re
 from datetime import date
 from typing import ClassVar
 
 import pytest
 
 from streamkit import App, Entity, Index, Set
+from streamkit.cli.migration_views import describe_plan
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
-from streamkit.migrate import commands, limits
+from streamkit.migrate import commands, limits, steps
 from streamkit.migrate.limits import UnitLimits
 from streamkit.migrate.mending import list_errors
 from streamkit.migrate.planning import plan_migration
@@ -381,11 +383,8 @@ def _units(reads, writes):
 # -- what it takes ---------------------------------------------------------------------------------
 
 
-async def _run(world, aws, app):
-    """Run the migration, and return the write units of its calls for items, by index."""
-    migration = app.migrations["0001"]
-    await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
-    runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+def _counted(world, runner):
+    """Return what counts the units of a process's calls for items."""
     taken = Rate(world.clock)
     charge, charge_write = runner.rate.charge, runner.rate.charge_write
 
@@ -399,6 +398,15 @@ async def _run(world, aws, app):
 
     runner.rate.charge = noted(charge, taken.charge)
     runner.rate.charge_write = noted(charge_write, taken.charge_write)
+    return taken
+
+
+async def _run(world, aws, app):
+    """Run the migration, and return the write units of its calls for items, by index."""
+    migration = app.migrations["0001"]
+    await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
+    runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+    taken = _counted(world, runner)
     state = await runner.run()
     assert state.phase in ("done", "ready")
     return taken
@@ -419,12 +427,33 @@ def test_units_of_pairs_are_those_that_the_engine_counts():
     assert rewrite.writes[""].value == pytest.approx(rate.writes[""], rel=0.02)
 
 
+async def _switch(world, aws, app):
+    """Run the migration and switch it; return the units that it read then, and its passes."""
+    await _run(world, aws, app)
+    await steps.switch(app, aws, "0001", by="op", clock=world.clock)
+    runner = Runner(app, aws, app.migrations["0001"], clock=world.clock, rng=random.Random(1))
+    taken = _counted(world, runner)
+    said = [entry.what for entry in (await runner.run()).audit]
+    passes = 1 + said[said.index("switch") :].count("once more")
+    return taken.reads, passes
+
+
+def test_the_price_of_one_pass_of_a_switch_is_that_which_the_engine_counts(capsys):
+    orders = [Order(number=n, status="x" * 3000) for n in range(60)]
+    plan, (reads, passes) = plan_of(file, orders, then=_switch, mode="rekey")
+    assert plan.forecast.one_pass.value == pytest.approx(reads / passes, rel=0.1)
+    capsys.readouterr()
+    describe_plan(plan)
+    assert re.search("one pass of `switch` reads .* up to 6 passes", capsys.readouterr().out)
+    assert plan_of(label, orders).forecast.one_pass is None
+
+
 def test_the_time_follows_from_the_scarcest_units():
     orders = [Order(number=n) for n in range(50)]
     budget = UnitLimits(reads=1000, writes=2)
     plan = plan_of(label, orders, budget=budget)
-    steps = {step.step: step for step in plan.forecast.steps}
-    writes = sum(steps[name].writes[""].value for name in ("scan", "rewrite", "verify"))
+    found = {step.step: step for step in plan.forecast.steps}
+    writes = sum(found[name].writes[""].value for name in ("scan", "rewrite", "verify"))
     assert plan.forecast.seconds == pytest.approx(writes / 2)
 
 
