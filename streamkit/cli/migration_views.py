@@ -180,6 +180,7 @@ def _reason(reason: str) -> str:
         "throttled": "throttling",
         "lag": "the lag of other consumers",
         "index": "the creation of its index",
+        "capture": "its own consumer, which has to catch up first",
     }.get(reason, reason)
 
 

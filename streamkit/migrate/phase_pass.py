@@ -132,8 +132,9 @@ class PhasePass:
         if not await self.part.work.failing():
             return 0
         # Nothing is followed any more while new items go.
-        if state.phase != "dropping" and not await self.capture.caught_up(state):
-            return None
+        with self.opened.rate.held_by("capture"):
+            if state.phase != "dropping" and not await self.capture.caught_up(state):
+                return None
         return await self.part.work.failing()
 
     async def _give_up(self, state: State, note: str, **facts: Any) -> None:

@@ -39,7 +39,7 @@ _LOOK_SECONDS = 0.1
 
 
 Kind = Literal["read", "write"]
-Reason = Literal["", "limit", "throttled", "lag", "index"]
+Reason = Literal["", "limit", "throttled", "lag", "index", "capture"]
 Reserved = Mapping[str, float]
 """Units that are reserved for a call, by index; "" is the table."""
 

@@ -242,7 +242,8 @@ class Runner:
         if self.stopping.is_set() or state.waits:
             return False
         if self._catches_up:
-            self._catches_up = not await self.capture.caught_up(state)
+            with self.rate.held_by("capture"):
+                self._catches_up = not await self.capture.caught_up(state)
         elif await self._rests(state):
             while self._stays and self.state == state and await self._rests(state):
                 await self._next_change()
@@ -292,7 +293,8 @@ class Runner:
 
     async def _catching_up(self, state: State) -> None:
         while not self._interrupt.is_set():
-            if await self.capture.caught_up(state):
-                returning = state.phase == "returning"
-                await self._step(state, "following" if returning else "verifying")
+            with self.rate.held_by("capture"):
+                caught_up = await self.capture.caught_up(state)
+            if caught_up:
+                await self._step(state, "following" if state.does == "returning" else "verifying")
                 return

@@ -161,8 +161,8 @@ MUTANTS = (
     Mutant(
         "targets-without-source",
         "migrate/running.py",
-        '"following" if returning else "verifying"',
-        '"unturning" if returning else "verifying"',
+        '"following" if state.does == "returning" else "verifying"',
+        '"unturning" if state.does == "returning" else "verifying"',
         "what was written while nobody followed stays behind after a rollback",
         test="tests/simulation/test_migration_freezes.py::test_what_was_written_while_nobody_ran_a_migration_comes_back_by_a_rollback",
     ),
@@ -292,7 +292,7 @@ MUTANTS = (
         "        return ExitCode.OK if came else ExitCode.WAITS_FOR_PEOPLE\n",
         "        return ExitCode.OK\n",
         "a script goes on after a switch that another operator has rolled back",
-        test="tests/unit/migrate/test_migration_slices.py::test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0",
+        test="tests/unit/migrate/test_migration_exits.py::test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0",
     ),
     Mutant(
         "rolled-back-for-ever-fine",
@@ -325,6 +325,14 @@ MUTANTS = (
         'reads = [part["switch", "read", ""] for',
         "a plan says that a pass costs twice as much as it does",
         test="tests/unit/migrate/test_migration_plans.py::test_the_price_of_one_pass_of_a_switch_is_that_which_the_engine_counts",
+    ),
+    Mutant(
+        "waits-for-itself-in-silence",
+        "migrate/running.py",
+        '            with self.rate.held_by("capture"):\n                caught_up =',
+        '            with self.rate.held_by(""):\n                caught_up =',
+        "the status does not say that a migration waits until its own consumer has caught up",
+        test="tests/unit/migrate/test_migration_slices.py::test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_waits",
     ),
     Mutant(
         "touches-taken-for-old-writes",

@@ -73,7 +73,7 @@ MUTANTS = (
         "return not self.different and not self.beyond and not self.failed",
         "return not self.different and not self.beyond",
         "a verification says that every item is right while one has failed, and exits with 0",
-        test="tests/unit/migrate/test_migration_verification.py::test_a_verification_is_not_fine_while_an_error_is_open_and_says_where_it_is",
+        test="tests/unit/migrate/test_migration_exits.py::test_a_verification_calls_right_only_what_it_has_looked_at",
     ),
     Mutant(
         "waived-is-as-it-should-be",
@@ -81,7 +81,7 @@ MUTANTS = (
         '"every other item" if found.waived or found.unsettled else "every item"',
         '"every item"',
         "a verification says that every item is right, those that were waived, too",
-        test="tests/unit/migrate/test_migration_verification.py::test_a_verification_says_of_what_was_waived_that_it_does_not_count_as_right",
+        test="tests/unit/migrate/test_migration_exits.py::test_a_verification_calls_right_only_what_it_has_looked_at",
     ),
     Mutant(
         "compared-with-nothing",

@@ -10,11 +10,13 @@ import pytest
 from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_run import exit_code_of, next_step, overruled
+from streamkit.cli.migration_run import exit_code_of, next_step
+from streamkit.cli.migration_views import progress_line
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
+from streamkit.migrate.capture import Capture
 from streamkit.migrate.progress import (
     Progress,
     ProgressReader,
@@ -30,7 +32,6 @@ from streamkit.migrate.status import list_migrations
 from streamkit.migrate.tallies import Tally
 from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.control import START, Cursor
-from streamkit.progress.operation import AuditEntry
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
@@ -246,6 +247,27 @@ def test_processes_that_start_together_leave_each_other_in_the_list():
     assert sorted(at_table(test, orders=0)) == [f"p{number}" for number in range(6)]
 
 
+def test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_waits():
+    async def test(app, aws, world):
+        migration, seen = app.migrations["0001"], []
+        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+        caught_up = Capture.caught_up
+
+        async def noted(self, *args):
+            seen.append((runner.state.phase, runner.rate.reason))
+            return await caught_up(self, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Capture, "caught_up", noted)
+            await runner.run()
+        return seen, runner.rate.reason
+
+    assert at_table(test, orders=3) == ([("catching up", "capture")], "")
+    waits = Progress("1", "in_place", "catching up", "run", "forward", "", reason="capture")
+    assert "slowed by its own consumer, which has to catch up first" in progress_line(waits)
+
+
 def test_a_migration_that_nobody_has_applied_is_pending():
     async def test(app, aws, world):
         return await list_migrations(app, aws, clock=world.clock)
@@ -278,51 +300,6 @@ def test_a_contract_that_is_given_up_fails_for_whoever_ran_it_and_for_nobody_lat
     assert exit_code_of(given_up, contracting) == ExitCode.WAITS_FOR_PEOPLE
     assert exit_code_of(given_up, given_up) == ExitCode.OK
     assert exit_code_of(State("1", phase="closing"), contracting) == ExitCode.OK
-
-
-def then(state, *lines, **facts):
-    """Return a state later on, with a line in the audit for each minute."""
-    for line in lines:
-        state = state.noted(AuditEntry(state.updated + 60, "bob", line))
-    return replace(state, **facts)
-
-
-BEGUN = then(State("1"), "begin", phase="capturing")
-SWITCHING = then(State("1"), "begin", "scanning", "ready", "switch", phase="switching")
-CONTRACTING = then(SWITCHING, "soaking", "contract", phase="contracting")
-UNDOING = then(SWITCHING, "soaking", "rollback", phase="returning", direction="back")
-
-
-@pytest.mark.parametrize(
-    ("asked", "before", "after", "code"),
-    [
-        ("switch", SWITCHING, then(SWITCHING, "soaking", phase="soaking"), 0),
-        ("switch", SWITCHING, then(CONTRACTING, "closing", phase="closing"), 0),
-        ("switch", SWITCHING, replace(UNDOING, phase="rolled back"), 0),  # it had switched
-        ("switch", SWITCHING, then(SWITCHING, "rollback", phase="rolled back"), 7),
-        ("switch", SWITCHING, then(SWITCHING, "rollback", "begin --again", phase="ready"), 7),
-        ("switch", SWITCHING, replace(UNDOING, paused=True), 8),
-        ("contract", CONTRACTING, then(CONTRACTING, "rollback", phase="rolled back"), 7),
-        ("contract", CONTRACTING, then(CONTRACTING, "not contracted", phase="soaking"), 7),
-        ("apply", BEGUN, then(BEGUN, "scanning", "ready", phase="ready"), 0),
-        ("apply", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 7),
-        ("apply", *[then(BEGUN, "rollback", "rolled back", phase="rolled back")] * 2, 7),
-        ("rollback", UNDOING, then(UNDOING, "rolled back", phase="rolled back"), 0),
-        ("rollback", UNDOING, then(UNDOING, "unturning", phase="blocked"), 7),
-        ("", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 0),  # join
-    ],
-)
-def test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0(
-    asked, before, after, code
-):
-    assert exit_code_of(after, before, asked) == code
-
-
-def test_a_command_that_another_one_overruled_names_it_and_who_gave_it():
-    back = replace(UNDOING, phase="rolled back")
-    assert re.search("rolled back, because bob gave .*`rollback`.*history", overruled(back, BEGUN))
-    assert not overruled(then(SWITCHING, "soaking", phase="soaking"), SWITCHING)
-    assert not overruled(then(UNDOING, "unturning"), UNDOING)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""What scripts conclude of a migration: nothing is fine that was not done, or not looked at."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from streamkit.cli.migration_found import describe_verified
+from streamkit.cli.migration_run import exit_code_of, overruled
+from streamkit.migrate.findings import Verified
+from streamkit.migrate.state import State
+from streamkit.progress.operation import AuditEntry
+
+
+def then(state, *lines, **facts):
+    """Return a state later on, with a line in the audit for each minute."""
+    for line in lines:
+        state = state.noted(AuditEntry(state.updated + 60, "bob", line))
+    return replace(state, **facts)
+
+
+BEGUN = then(State("1"), "begin", phase="capturing")
+SWITCHING = then(State("1"), "begin", "scanning", "ready", "switch", phase="switching")
+CONTRACTING = then(SWITCHING, "soaking", "contract", phase="contracting")
+UNDOING = then(SWITCHING, "soaking", "rollback", phase="returning", direction="back")
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "after", "code"),
+    [
+        ("switch", SWITCHING, then(SWITCHING, "soaking", phase="soaking"), 0),
+        ("switch", SWITCHING, then(CONTRACTING, "closing", phase="closing"), 0),
+        ("switch", SWITCHING, replace(UNDOING, phase="rolled back"), 0),  # it had switched
+        ("switch", SWITCHING, then(SWITCHING, "rollback", phase="rolled back"), 7),
+        ("switch", SWITCHING, then(SWITCHING, "rollback", "begin --again", phase="ready"), 7),
+        ("switch", SWITCHING, replace(UNDOING, paused=True), 8),
+        ("contract", CONTRACTING, then(CONTRACTING, "rollback", phase="rolled back"), 7),
+        ("contract", CONTRACTING, then(CONTRACTING, "not contracted", phase="soaking"), 7),
+        ("apply", BEGUN, then(BEGUN, "scanning", "ready", phase="ready"), 0),
+        ("apply", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 7),
+        ("apply", *[then(BEGUN, "rollback", "rolled back", phase="rolled back")] * 2, 7),
+        ("rollback", UNDOING, then(UNDOING, "rolled back", phase="rolled back"), 0),
+        ("rollback", UNDOING, then(UNDOING, "unturning", phase="blocked"), 7),
+        ("", BEGUN, then(BEGUN, "rollback", "rolled back", phase="rolled back"), 0),  # join
+    ],
+)
+def test_a_command_that_did_not_come_to_what_it_was_asked_for_does_not_exit_with_0(
+    asked, before, after, code
+):
+    assert exit_code_of(after, before, asked) == code
+
+
+def test_a_command_that_another_one_overruled_names_it_and_who_gave_it():
+    back = replace(UNDOING, phase="rolled back")
+    assert re.search("rolled back, because bob gave .*`rollback`.*history", overruled(back, BEGUN))
+    assert not overruled(then(SWITCHING, "soaking", phase="soaking"), SWITCHING)
+    assert not overruled(then(UNDOING, "unturning"), UNDOING)
+
+
+RIGHT = Verified("1", "done", 1.0, 9, 9, (), (), waived=0, repaired=0, orphans=None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "ok", "last"),
+    [
+        ({}, True, "every item is as it should be"),
+        ({"sampled": 0.5}, True, "every item that was read is as it should be"),
+        ({"waived": 2}, True, "every other item is as it should be"),
+        ({"failed": 1}, False, "1 items have failed; see `streamkit migrate errors list`"),
+        ({"compared": False}, True, "nothing was written at old keys since"),
+    ],
+    ids=str,
+)
+def test_a_verification_calls_right_only_what_it_has_looked_at(facts, ok, last, capsys):
+    found = replace(RIGHT, **facts)
+    assert found.ok == ok
+    describe_verified(found)
+    assert capsys.readouterr().out.splitlines()[-1] == last
