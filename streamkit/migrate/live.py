@@ -69,15 +69,19 @@ class LiveWork:
 
         `target` says that the change is of another table, which has new items alone.
         """
-        deleted = await self._deleted(change)
         if not target and self.is_old_write(change):
-            if deleted != "as agreed":
+            if await self._deleted(change, "old") != "as agreed":
                 counted.count(self.work.state, change.created_at.timestamp())
-        elif deleted == "by other code" or self.is_new_write(change, target=target):
+        elif (
+            self.is_new_write(change, target=target)
+            or await self._deleted(change, "new") == "by other code"
+        ):
             await counted.note_new(self.work.state, change.created_at.timestamp())
 
-    async def _deleted(self, change: Change[Any]) -> Literal["", "by other code", "as agreed"]:
-        """Return what the record says of a deletion, from `ready` on; empty if nothing.
+    async def _deleted(
+        self, change: Change[Any], side: Literal["old", "new"]
+    ) -> Literal["", "by other code", "as agreed"]:
+        """Return what the record says of a deletion on a side from `ready` on; empty if nothing.
 
         A deletion has no origin. The migration deletes an item and agrees on it in one transaction;
         what other code deletes is still in the record, unless something else has led to the family
@@ -85,11 +89,11 @@ class LiveWork:
         """
         work, old = self.work, change.old
         both = work.migration.moves and work.migration.mode != "split"
-        ours, name, side = work.families.stamp_of(old)
-        if change.new is not None or old is None or not ours or not both:
+        if change.new is not None or old is None or not both:
             return ""
-        if work.state.does not in _NEW_MAY_WRITE or not work.families.side(old):
+        if work.state.does not in _NEW_MAY_WRITE or work.families.side(old) != side:
             return ""
+        _, name, _ = work.families.stamp_of(old)
         schema = work.schema if side == "old" else work.transform.target
         key = schema.key_of(old)
         record = await work.families.records.read(name)

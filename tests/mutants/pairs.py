@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "own-deletes-taken-for-old-writes",
         "migrate/live.py",
-        '            if deleted != "as agreed":\n',
+        '            if await self._deleted(change, "old") != "as agreed":\n',
         "            if True:\n",
         "what new code deletes looks as if old code ran, and contract waits a day for it",
         test="tests/unit/migrate/test_migration_old_writes.py::test_an_old_item_that_goes_because_new_code_deleted_its_new_one_is_no_old_write",
@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "deletes-of-new-code-unseen",
         "migrate/live.py",
-        'elif deleted == "by other code" or ',
-        "elif ",
+        """            or await self._deleted(change, "new") == "by other code"\n""",
+        "",
         "a rollback takes new items away although new code has just deleted one",
         test="tests/unit/migrate/test_migration_old_writes.py::test_a_delete_by_new_code_is_a_write_of_new_code_and_one_by_the_migration_is_none",
     ),
