@@ -105,6 +105,9 @@ class _Bucket:
             raise
         return Stored(body, reply["ETag"])
 
+    async def try_writing(self, name: str) -> None:
+        await self.create(name, b"")  # it stays: a worker may not delete
+
     async def names(self, prefix: str, after: str = "") -> list[str]:
         begin = {"StartAfter": self.prefix + after} if after else {}
         where = {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **begin}

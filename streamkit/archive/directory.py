@@ -68,6 +68,9 @@ class _Files:
     async def names(self, prefix: str, after: str = "") -> list[str]:
         return await self._call(self._names, prefix, after)
 
+    async def try_writing(self, name: str) -> None:
+        await self._call(self._try, name)
+
     async def _call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run a call in a thread.
 
@@ -77,7 +80,8 @@ class _Files:
         try:
             return await to_thread.run_sync(work, *arguments)
         except OSError as error:
-            where = error.filename or self.root
+            where = Path(error.filename or self.root)
+            where = where.parent if where.name.startswith(_UNFINISHED) else where
             raise ConfigurationError(
                 f"the archive in {self.root} cannot be used: {error.strerror}: {where}; archive="
                 " takes a folder that this process may make, read and write"
@@ -86,6 +90,19 @@ class _Files:
     def _create(self, name: str, body: bytes) -> bool:
         path = self.root / name
         self._make(path.parent)
+        return self._store(path, body)
+
+    def _try(self, name: str) -> None:
+        """Store a file in the folder above a name, or in the nearest one that exists; remove it.
+
+        Folders are not made: they would belong to the user of this process, and not the worker's.
+        """
+        folder = next(one for one in (self.root / name).parents if one.exists())
+        there = folder / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        self._store(there, b"")
+        there.unlink()
+
+    def _store(self, path: Path, body: bytes) -> bool:
         unfinished = _written(path.parent, body)
         try:
             path.hardlink_to(unfinished)

@@ -45,6 +45,12 @@ class Objects(Protocol):
     async def read(self, name: str) -> Stored | None:
         """Read an object; None if there is none."""
 
+    async def try_writing(self, name: str) -> None:
+        """Raise what creating an object of this name would meet; no reader asks for the name.
+
+        A store that cannot take back what it has stored keeps an empty object.
+        """
+
     async def names(self, prefix: str, after: str = "") -> list[str]:
         """Return the next names with this prefix after a name, sorted; none at the end."""
 

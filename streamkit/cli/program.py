@@ -222,8 +222,8 @@ def check(
 ) -> None:
     """Check whether an app fits its table and the credentials.
 
-    Checks stream, keys, indexes, TTL, permissions and handlers, and writes nothing. Exits with 5 if
-    a worker could not run.
+    Checks stream, keys, indexes, TTL, permissions and handlers, and changes nothing; a bucket that
+    is an archive keeps an empty object, `writable`. Exits with 5 if a worker could not run.
     """
     from streamkit.cli.describing import describe_inspection
     from streamkit.cli.following import after_check

@@ -24,6 +24,8 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 
 _ANSWER_SECONDS = 20.0
+_MARKER = "writable"
+"""The name of the empty object that `check` leaves in a bucket, beside `archive.json`."""
 
 
 @asynccontextmanager
@@ -49,19 +51,22 @@ async def written_cursors(app: App, aws: Aws) -> Mapping[str, Cursor]:
 
 
 async def archive_findings(app: App, aws: Aws) -> list[Finding]:
-    """Return why an app's archive cannot be read and listed, as `check` says it; none if it can."""
+    """Return why an archive cannot be read, listed and written, as `check` says; none if it can."""
     if app.archive is None:
         return []
-    text = f"{app.declared}: the archive in {app.archive.place} "
+    text, verb = f"{app.declared}: the archive in {app.archive.place} ", "read"
     with anyio.move_on_after(_ANSWER_SECONDS):
         try:
             async with open_archive(app, aws) as archive:
                 await archive.objects.names(f"{archive.stream}/lineage/")
                 await archive.began()
+                verb = "written"
+                await archive.objects.try_writing(f"{archive.stream}/{_MARKER}")
         except ConfigurationError as error:
             return [Finding("error", f"{app.declared}: {error}")]
         except AwsError as error:
-            return [Finding("error", f"{text}cannot be read: {code_of(error)}")]
+            todo = "check its name and Region, and the permissions that `streamkit iam` prints"
+            return [Finding("error", f"{text}cannot be {verb}: {code_of(error)}; {todo}")]
         return []
     return [Finding("error", f"{text}does not answer within {_ANSWER_SECONDS:.0f} s")]
 

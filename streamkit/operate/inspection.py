@@ -2,7 +2,8 @@
 
 In: an app and clients. Out: one `AppInspection`: the table's facts, each call that a worker makes
 and whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
-conditions can never hold shows whether writing is allowed.
+conditions can never hold shows whether writing is allowed. A bucket that is an archive is written
+to: an empty object stays there.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

@@ -101,6 +101,10 @@ class MemoryArchive:
         body = await self._call("GetObject", lambda: self.objects.get(name))
         return None if body is None else Stored(body, _tag(body))
 
+    async def try_writing(self, name: str) -> None:
+        """Raise what creating an object would meet; nothing stays of it."""
+        await self._call("PutObject", lambda: name in self.objects)
+
     async def names(self, prefix: str, after: str = "") -> list[str]:
         """Return the next names with this prefix after a name, sorted; none at the end."""
         listed = await self._call("ListObjectsV2", lambda: sorted(self.objects))

@@ -95,3 +95,22 @@ def test_check_says_that_an_archive_cannot_be_read(harness_of, monkeypatch):
     monkeypatch.setattr(MemoryArchive, "read", silent)
     (finding,) = [one for one in found() if "archive" in one.text]
     assert "does not answer within 20 s" in finding.text
+
+
+def test_check_says_that_an_archive_cannot_be_written(harness_of, monkeypatch):
+    harness = harness_of(notes(MemoryArchive()))
+    found = lambda: harness.operate(lambda aws: inspect_app(harness.app, aws))  # noqa: E731
+    assert found().ok
+    assert harness.app.archive.objects == {}
+    call = MemoryArchive._call
+
+    async def refused(self, operation, work):
+        if operation == "PutObject":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+        return await call(self, operation, work)
+
+    monkeypatch.setattr(MemoryArchive, "_call", refused)
+    (finding,) = found().findings
+    assert finding.severity == "error"
+    assert "the archive in memory cannot be written: AccessDenied; check its name" in finding.text
+    assert "the permissions that `streamkit iam` prints" in finding.text

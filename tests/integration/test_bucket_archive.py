@@ -160,3 +160,11 @@ async def test_a_refusal_is_an_error(objects):
 def test_a_url_of_another_form_is_refused(url):
     with pytest.raises(DeclarationError, match="s3://BUCKET"):
         BucketArchive(url)
+
+
+async def test_writing_is_tried_again_and_again_and_leaves_an_empty_object_that_is_no_link(objects):
+    await objects.try_writing("T/now/writable")
+    await objects.try_writing("T/now/writable")
+    assert await all_names(objects, "") == ["T/now/writable"]
+    assert (await objects.read("T/now/writable")).body == b""
+    assert await Chain(objects, "T/now", "s1").positions() == []

@@ -100,6 +100,22 @@ MUTANTS = (
         test="tests/unit/archive/test_archived_shards.py::test_where_a_parent_has_no_record_any_more_its_children_say_where_the_archive_begins",
     ),
     Mutant(
+        "archive-writing-not-tried",
+        "operate/archives.py",
+        '                await archive.objects.try_writing(f"{archive.stream}/{_MARKER}")\n',
+        "                pass\n",
+        "check passes for an archive that may not be written, and the worker ends",
+        test="tests/acceptance/test_cli_archive.py::test_check_says_that_an_archive_cannot_be_written",
+    ),
+    Mutant(
+        "archive-check-makes-folders",
+        "archive/directory.py",
+        "        folder = next(one for one in (self.root / name).parents if one.exists())\n",
+        "        folder = (self.root / name).parent\n        self._make(folder)\n",
+        "check makes the archive's folders, and a worker of another user may not write there",
+        test="tests/unit/archive/test_chain.py::test_writing_is_tried_in_a_directory_and_nothing_of_it_stays",
+    ),
+    Mutant(
         "archive-folders-may-vanish",
         "archive/directory.py",
         "        for one in sorted(made | within):\n",

@@ -174,7 +174,31 @@ async def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch
     async with DirectoryArchive(tmp_path).opened() as objects:
         with pytest.raises(ConfigurationError, match="no hard links"):
             await objects.create("a/b", b"")
+        with pytest.raises(ConfigurationError, match="no hard links"):
+            await objects.try_writing("a/c")
         assert list((tmp_path / "a").iterdir()) == []
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
+async def test_writing_is_tried_in_a_directory_and_nothing_of_it_stays(tmp_path, begun):
+    async with DirectoryArchive(tmp_path / "changes").opened() as objects:
+        if begun:
+            await objects.create("T/archive.json", b"{}")
+        before = sorted(tmp_path.rglob("*"))
+        await objects.try_writing("T/writable")
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["/proc/changes", "{tmp}/file/changes"])
+async def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, place):
+    (tmp_path / "file").touch()
+    folder = place.format(tmp=tmp_path)
+    async with DirectoryArchive(folder).opened() as objects:
+        with pytest.raises(ConfigurationError) as raised:
+            await objects.try_writing("T/writable")
+    assert f"the archive in {folder} cannot be used" in str(raised.value)
+    assert "a folder that this process may make, read and write" in str(raised.value)
+    assert ".unfinished" not in str(raised.value)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
