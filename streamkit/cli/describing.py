@@ -49,8 +49,11 @@ def _describe_workers(status: Status) -> None:
 def describe_status(status: Status) -> None:
     """Print a consumer's status."""
     say(f"{status.consumer} on table {status.table}")
+    for one in status.halts:
+        at = f"{moment(one.since)} UTC"
+        say(f"{one.consumer} does not run: it halted at its start, at {at}: {one.why}", **BAD)
     if status.generation is None:
-        say("no worker has run yet")
+        say("no worker has run yet" if not status.halts else "no worker has begun yet")
         return
     code = "" if status.current else ", started by other code than this"
     parked = sum(status.parked.values())

@@ -11,6 +11,8 @@ def after_status(status: Status) -> tuple[str, ...]:
 
     What stops all changes comes first, then what delays some, then what is wrong already.
     """
+    if any(one.consumer == status.consumer for one in status.halts):
+        return ("check",)
     if status.generation is None or (not status.workers and status.host == WORKERS):
         return ("worker",)
     if status.paused:
@@ -21,7 +23,7 @@ def after_status(status: Status) -> tuple[str, ...]:
         return ("parked list",)
     if status.needs_rebuild:
         return ("aggregate rebuild", status.needs_rebuild[0])
-    if status.lost or status.lost_shards:
+    if status.lost or status.lost_shards or status.halts:
         return ("check",)
     return ("status", "--watch") if status.unread_shards else ()
 

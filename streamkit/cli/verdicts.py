@@ -30,9 +30,11 @@ def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
         status: the consumer's status.
         alive: whether a worker's heartbeat was seen to change; clocks are not compared.
     """
+    found = [*_lost(status)]
     if status.generation is None:
-        return ExitCode.PROBLEMS, ["no worker has run yet"]
-    found = [*_lost(status), *_paused(status), *_problems(status, alive)]
+        found.append((ExitCode.PROBLEMS, "no worker has run yet"))
+    else:
+        found += [*_paused(status), *_problems(status, alive)]
     code = found[0][0] if found else ExitCode.OK
     return code, [reason for _, reason in found]
 
@@ -41,6 +43,9 @@ def _lost(status: Status) -> Iterator[tuple[ExitCode, str]]:
     if status.lost or status.lost_shards:
         of = ", ".join(status.lost_shards) or "the whole stream"
         yield ExitCode.RETENTION_LOST, f"changes may have been lost, of {of}"
+    for one in status.halts:
+        at = f"{moment(one.since)} UTC"
+        yield ExitCode.RETENTION_LOST, f"{one.consumer} halted at its start at {at}: {one.why}"
 
 
 def _paused(status: Status) -> Iterator[tuple[ExitCode, str]]:

@@ -18,7 +18,7 @@ import anyio
 from streamkit.core.handler import Handler
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.directory import enter, predecessors
+from streamkit.fleet.directory import enter, note_halt, predecessors
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import (
     Generation,
@@ -128,11 +128,8 @@ async def _found(
     before = await _predecessor(store, founding.table, now)
     if before is None:
         origin = await founding.origin(store, now)
-        if origin.lost is not None:
-            pause = await founding.losses.settle(origin.lost)
-            if pause is not None:
-                await anyio.sleep(pause)
-                return None
+        if origin.lost is not None and not await _settled(store, founding, origin.lost, now):
+            return None
         started = replace(first, start=start_text(founding.start), since=origin.since, founded=now)
         started = replace(started, begins=origin.begins, rewinding=bool(origin.begins))
         if origin.lost is not None:
@@ -143,9 +140,7 @@ async def _found(
             started = replace(started, rebuild=aggregates)
     else:
         old, lost = before
-        pause = await founding.losses.settle(lost)
-        if pause is not None:
-            await anyio.sleep(pause)
+        if not await _settled(store, founding, lost, now):
             return None
         started = next_generation(old, first.fingerprint, handlers)
         started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
@@ -160,6 +155,22 @@ async def _found(
     return started if refused is None and not started.rewinding else None
 
 
+async def _settled(store: CursorStore, founding: Founding, lost: RetentionLost, now: int) -> bool:
+    """Settle what a consumer lacks at its beginning; return False after a hook that failed.
+
+    Raises:
+        RetentionLost: the app's policy is to halt; the directory says so to people who ask later.
+    """
+    try:
+        pause = await founding.losses.settle(lost)
+    except RetentionLost:
+        await note_halt(store, founding.table, now, str(lost))
+        raise
+    if pause is not None:
+        await anyio.sleep(pause)
+    return pause is None
+
+
 async def _predecessor(
     store: CursorStore, table: str, now: int
 ) -> tuple[Generation, RetentionLost] | None:
@@ -171,7 +182,8 @@ async def _predecessor(
             seen = [c.seen for c in cursors.values() if not c.finished]
             lost = RetentionLost(
                 f"possible loss: the stream of table {table} is a new one; changes that were not"
-                f" read from {old.space.label}, or were made while there was none, are lost",
+                f" read from {old.space.label}, or were made while there was none, are lost; begin"
+                " with the new one with --accept-loss",
                 since=min(seen, default=0),
                 until=now,
             )

@@ -19,6 +19,7 @@ from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.directory import Halt, halts
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import TAKING_OVER, WORKERS
 from streamkit.fleet.lag import Archived, listens
@@ -75,7 +76,8 @@ class Status:
     replaced, `paused` is since when it is paused (0: it is not). `host` runs it: workers,
     functions, or a move that is under way; only their mapping knows what functions have read.
     `operations` are under way; `audit` says who began rebuilds, moves and rewinds, and when, the
-    newest last. Migrations keep audits of their own.
+    newest last. Migrations keep audits of their own. `halts` names this consumer and its listeners
+    as far as they could not begin.
     """
 
     consumer: str
@@ -99,6 +101,7 @@ class Status:
     unread_shards: tuple[str, ...] = ()
     operations: tuple[OperationStatus, ...] = ()
     audit: Audit = ()
+    halts: tuple[Halt, ...] = ()
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -144,12 +147,11 @@ async def read_status(
     unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
         async with _archive_of(app, aws) as archive:
-            arn = tables.table.stream_arn or ""
-            await unread.look(aws, arn, listens(app, tables.table), archive)
+            table = tables.table
+            await unread.look(aws, table.stream_arn or "", listens(app, table), archive)
     lags, lag = unread.lags, worst_lag(cursors, unread.lags)
     seen = await MemberList(store).look()
-    queues = await parked_queues(store, cursors)
-    parked = await list_parked(store, queues)
+    parked = await list_parked(store, queues := await parked_queues(store, cursors))
     return Status(
         consumer=app.name,
         table=app.table,
@@ -174,6 +176,7 @@ async def read_status(
         unread_shards=tuple(unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
         audit=generation.audit if generation else (),
+        halts=await _halts(app, store),
     )
 
 
@@ -186,6 +189,11 @@ async def _archive_of(app: App, aws: Aws) -> AsyncIterator[Archived | None]:
     async with open_archive(app, aws) as shards:
         store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app.writer))
         yield Archived(shards, ArchiveWriter(store.read))
+
+
+async def _halts(app: App, store: CursorStore) -> tuple[Halt, ...]:
+    names = {one.name for one in (app, *app.listeners.values())}
+    return await halts(store, app.table, names)
 
 
 def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:

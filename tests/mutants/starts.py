@@ -12,6 +12,22 @@ MUTANTS = (
         test="tests/simulation/test_handler_starts.py::test_a_handler_begins_in_the_archive_and_stays_a_consumer_of_its_own",
     ),
     Mutant(
+        "start-halts-in-silence",
+        "fleet/joining.py",
+        "        await note_halt(store, founding.table, now, str(lost))\n",
+        "",
+        "status looks as if a handler that halted at its start had never run",
+        test="tests/simulation/test_handler_starts.py::test_status_says_that_a_handler_halted_at_its_start_since_when_and_why",
+    ),
+    Mutant(
+        "start-halts-for-ever",
+        "fleet/directory.py",
+        "    action.removes.add(_halted(entry))\n    return action\n\n\nasync def note",
+        "    return action\n\n\nasync def note",
+        "status says of a handler that runs again that it halted",
+        test="tests/simulation/test_handler_starts.py::test_status_says_that_a_handler_halted_at_its_start_since_when_and_why",
+    ),
+    Mutant(
         "start-in-spite-of-gaps",
         "fleet/founding.py",
         "            lacks += found.lacks\n",

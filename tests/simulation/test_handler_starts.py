@@ -14,6 +14,10 @@ from streamkit import Add, Aggregate, App, Count, Entity, Inserted, PoisonChange
 from streamkit.archive import BucketArchive
 from streamkit.aws_lambda.environment import check_start, open_environment
 from streamkit.cli.describe_app import describe_outline
+from streamkit.cli.describing import describe_status
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.following import after_status
+from streamkit.cli.verdicts import verdict
 from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.fleet.generation import newest_generation
 from streamkit.operate.explanation import explain_item
@@ -31,6 +35,7 @@ from streamkit.worker import pipeline_factory
 from tests.seeds import seeds
 from tests.simulation.archived import RARELY, SELDOM, Copy, Note, app_of, copied, put, rare_notes
 
+STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 OFTEN = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=60, look_interval=5)
 
 
@@ -305,6 +310,36 @@ def test_a_start_before_the_archive_begins_is_refused_and_the_app_goes_on(harnes
     assert generation_of(harness, app.listeners["tally"]) is None
 
 
+def test_status_says_that_a_handler_halted_at_its_start_since_when_and_why(harness_of, capsys):
+    harness = harness_of(app_of(None), settings=SELDOM)
+    moments = rare_notes(harness, 3)
+    app = with_tally(None, at(moments[0]))
+    tally = app.listeners["tally"]
+    assert status(harness, tally).halts == ()
+    began = harness.world.clock.time()
+    deploy(harness, app)
+    why = halted(harness)
+    (halt,) = status(harness, tally).halts
+    assert (halt.consumer, halt.why) == ("notes.tally", why)
+    assert began <= halt.since < harness.world.clock.time()
+    assert status(harness, app).halts == (halt,)  # the app names it, too
+    harness.crash()
+    harness.settle()  # the same again
+    for one, code in ((tally, ExitCode.RETENTION_LOST), (app, ExitCode.RETENTION_LOST)):
+        found = status(harness, one)
+        assert found.halts == (halt,)
+        describe_status(found)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "notes.tally does not run: it halted at its start, at 2027-01-" in said
+        assert "Declare a later start=, or let it begin nevertheless with --accept-loss" in said
+        assert verdict(found, alive=True)[0] == code
+        assert after_status(found) == ("check",)
+    harness.crash()
+    tally.accept_losses()
+    deploy(harness, app)
+    assert [status(harness, one).halts for one in (tally, app)] == [(), ()]
+
+
 def test_a_start_older_than_the_stream_is_refused_without_an_archive(harness_of):
     harness = harness_of(app_of(None), settings=SELDOM)
     moments = rare_notes(harness, 3)
@@ -403,9 +438,7 @@ def test_a_table_that_had_another_stream_has_not_every_change_since_then(harness
     harness.advance("1h")
     moment = at(harness.world.clock.time())
     harness.stop()
-    for enabled in (False, True):
-        view = {"StreamViewType": "NEW_AND_OLD_IMAGES"} if enabled else {}
-        spec = {"StreamEnabled": enabled, **view}
+    for spec in ({"StreamEnabled": False}, STREAM):
         harness._run(
             harness._aws.dynamodb.update_table(TableName="Notes", StreamSpecification=spec)
         )
@@ -414,6 +447,21 @@ def test_a_table_that_had_another_stream_has_not_every_change_since_then(harness
     app.accept_losses()  # not for the handler with a start of its own
     harness.app = app
     assert "the table's stream began at" in halted(harness)
+
+
+def test_status_says_that_an_app_halted_before_its_tables_new_stream(harness_of):
+    harness = harness_of(app_of(None), settings=RARELY)
+    harness.settle()
+    harness.stop()
+    for spec in ({"StreamEnabled": False}, STREAM):
+        update = harness._aws.dynamodb.update_table(TableName="Notes", StreamSpecification=spec)
+        harness._run(update)
+        harness.advance("1h")
+    with pytest.raises(RetentionLost, match=r"is a new one.*--accept-loss"):
+        harness.settle()
+    (halt,) = status(harness, harness.app).halts
+    assert halt.consumer == "notes"
+    assert "is a new one" in halt.why
 
 
 def findings(harness, app):

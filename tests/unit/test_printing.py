@@ -21,7 +21,7 @@ from streamkit.operate.status import WorkerStatus
 from tests.unit.test_status_page import shard, status
 
 SHARD = "shardId-00000001795296965923-be4f9a6{}"
-KNOWN = {"host": "workers", "operations": (), "audit": ()}
+KNOWN = {"host": "workers", "operations": (), "audit": (), "halts": ()}
 OWNER = "ip-10-0-{}-17.eu-central-1.compute.internal/1/3f2a9b8c7d6e"
 
 
@@ -206,7 +206,7 @@ def test_two_looks_differ_in_numbers_workers_and_shards():
         shard("late"),
     )
     facts = {"workers": workers, "parked": {"journal": 5}, "lag_seconds": 12.0, "paused": 7}
-    known = {"host": "workers", "operations": (), "audit": ()}
+    known = {"host": "workers", "operations": (), "audit": (), "halts": ()}
     assert list(differences(before, status(*shards, **known | facts))) == [
         "lag 12 (-28)",
         "parked 5 (+2)",
