@@ -12,6 +12,8 @@ Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
 Messages never hold item data: keys are hashed, images are never shown.
 """
 
+from typing import Any
+
 
 class StreamkitError(Exception):
     """Something in streamkit went wrong."""
@@ -101,6 +103,10 @@ class RetentionLost(StreamkitError):
         self.until = until
         self.certain = certain
         self.gone = gone
+
+    def told(self, text: str, **known: Any) -> "RetentionLost":
+        """Return the same loss in other words, or with more that is known of it."""
+        return RetentionLost(text, **{**vars(self), **known})
 
 
 class InvariantError(StreamkitError):

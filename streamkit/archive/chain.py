@@ -93,9 +93,12 @@ class Chain:
             name = names[-1]
         return found
 
-    async def first_record(self) -> float:
-        """Return when the first record was created that can be read; 0 if there is none."""
-        link = await self._first_full(await self.positions())
+    async def first_record(self, after: str = "") -> float:
+        """Return when the first record behind a position was created that can be read; 0 if none.
+
+        A link that begins before the position is passed over.
+        """
+        link = await self._first_full([p for p in await self.positions() if p >= after])
         return 0.0 if link is None else link.first
 
     async def last_record(self) -> float:

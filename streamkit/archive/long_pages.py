@@ -142,7 +142,7 @@ class LongPages:
         if link.kind == "hole":
             self._hole = link.last
             text = f"{link.reason}, says {self.chain.name(begin)}"
-            raise self._loss(msgspec.structs.replace(link, after=position), text)
+            raise await self._loss(msgspec.structs.replace(link, after=position), text)
         self._link, self._pages, self._at = link, records_of(body), position
         if link.last > self._asked:  # it leads beyond what the stream was asked for in vain
             self._asked = ""
@@ -223,13 +223,11 @@ class LongPages:
             until = BEYOND if cursor.finished else key_of(cursor.position)
         if until is not None and until > position:
             text = text or f"{self.chain.name(position)} is missing"
-            lost = self.chain.link(position, until)
-            lost = msgspec.structs.replace(lost, until=await self._first_of(until))
-            raise self._loss(lost, text)
+            raise await self._loss(self.chain.link(position, until), text)
         unseen = cursor is None and self._gone
         if unseen and self._writer.is_over is None:  # no writer will ever say it
             text = text or f"{self.chain.name(position)} is missing"
-            raise self._loss(self.chain.link(position, BEYOND), text)
+            raise await self._loss(self.chain.link(position, BEYOND), text)
         if over or unseen:
             await self._decide(position)
             await self._find(position)
@@ -273,22 +271,22 @@ class LongPages:
         self._look = iterator
         raise NotDecided("the shard has no record at the moment")
 
-    async def _first_of(self, position: str) -> float:
-        """Return when the first record behind a position was created; 0 if it is not known."""
-        try:
-            found = await self.chain.at(position)
-        except DamagedLink:
-            return 0.0
-        return 0.0 if found is None else found[0].first
+    async def _loss(self, lost: Link, text: str) -> RetentionLost:
+        """Return the error of a loss; what is lost was created before the next record there is.
 
-    def _loss(self, lost: Link, text: str) -> RetentionLost:
-        self.lost = lost
+        Without one, the writer's cursor says how late it can be; who raises the error knows more.
+        """
+        if not lost.until:
+            until = await self.chain.first_record(lost.last)
+            lost = msgspec.structs.replace(lost, until=until)
+        self.lost, cursor = lost, await self._writer.cursor(self.chain.shard)
+        seen = 0 if cursor is None else cursor.dated or cursor.seen or cursor.ended
         after, last = lost.after.lstrip("0") or "0", lost.last.lstrip("0")
-        until = "its end" if lost.last == BEYOND else last
+        until_text = "its end" if lost.last == BEYOND else last
         return RetentionLost(
-            f"shard {lost.shard}: records after {after} up to {until} are lost: {text}",
+            f"shard {lost.shard}: records after {after} up to {until_text} are lost: {text}",
             shard=lost.shard,
             after=lost.after,
-            until=lost.until,
+            until=lost.until or seen,
             gone=lost.last == BEYOND,
         )

@@ -69,8 +69,9 @@ class LongReader(ShardReader):
             return None
         except RetentionLost as lost:
             if self._long.lost is not None:
-                self._undecided = False
-                raise
+                self._undecided, since = False, self._read_up_to
+                until = max(lost.until or self.clock.time(), since)
+                raise lost.told(str(lost), since=since, until=until) from None
             log.info("archive.read", shard=self.shard_id, after=self.position, reason=str(lost))
             self._iterator = self._long.archived(self.position, gone=lost.gone)
             self.wait = 0.0
@@ -89,7 +90,8 @@ class LongReader(ShardReader):
         lost, seen = self._long.settled(), self.seen
         super().resume(loss)
         if lost is not None:
-            self.position, self.seen = lost.last, max(seen, loss.until)
+            # Not the loss's own moment: that may be later than records which are still to come.
+            self.position, self.seen = lost.last, max(seen, lost.until)
             self._iterator = self._long.archived(lost.last)
 
 
@@ -101,6 +103,7 @@ class CopyReader(ShardReader):
     def go_to(self, tip: Link) -> None:
         """Read on behind the last link that is stored."""
         self.position, self.dated, self._iterator = tip.last, int(tip.until), None
+        self.seen = max(self.seen, tip.until)
         self._behind_hole = tip.kind == "hole"
         self.ended = tip.kind == "end" or tip.last == BEYOND
 

@@ -28,7 +28,7 @@ from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.operate.past_reading import PastReading
 from streamkit.operate.past_shards import PastShards
 from streamkit.progress.clock import Clock, SystemClock
@@ -85,7 +85,9 @@ class PastChanges(PastReading):
             if step.missing:
                 yield (await self.again(chain, step.missing, newer, "", after))[::-1]
             if link.kind == "hole" and (not link.until or link.until >= after):  # 0: not known
-                self._lose(f"shard {shard}: {link.reason}, says {chain.name(step.begin)}")
+                text = f"shard {shard}: {link.reason}, says {chain.name(step.begin)}"
+                lost = RetentionLost(text, shard=shard, after=link.after, until=link.until)
+                self._lose(lost)
             yield [record for record in reversed(step.records) if record.created_at > after]
             if link.count and link.first <= after:
                 return
@@ -95,7 +97,7 @@ class PastChanges(PastReading):
     def _require_parent(self, shard: str, since: float) -> None:
         missing = self.shards.orphans(max(since, self.began)).get(shard)
         if missing:
-            self._lose(f"shard {shard}: {missing}")
+            self._lose(RetentionLost(f"shard {shard}: {missing}", shard=shard))
 
     async def _tail(
         self, chain: Chain, positions: list[str], after: float

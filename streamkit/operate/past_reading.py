@@ -92,9 +92,10 @@ class PastReading:
                 )
         return found
 
-    def _lose(self, text: str) -> None:
+    def _lose(self, lost: RetentionLost, text: str = "") -> None:
+        text = text or str(lost)
         if not self.allowed:
-            raise RetentionLost(f"{text}; --allow-loss goes on without it")
+            raise lost.told(f"{text}; --allow-loss goes on without it")
         if text not in self.losses:  # a restore reads a shard twice
             self.losses.append(text)
 
@@ -114,7 +115,7 @@ class PastReading:
             try:
                 page = await reader.read()
             except RetentionLost as lost:
-                self._lose(text or str(lost))
+                self._lose(lost, text)
                 reader.resume(lost)
                 continue
             if page is None:

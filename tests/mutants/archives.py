@@ -116,6 +116,22 @@ MUTANTS = (
         test="tests/unit/archive/test_chain.py::test_writing_is_tried_in_a_directory_and_nothing_of_it_stays",
     ),
     Mutant(
+        "archive-loss-without-bounds",
+        "archive/reader.py",
+        "                self._undecided, since = False, self._read_up_to\n",
+        "                self._undecided, since = False, 0.0\n",
+        "a loss that the archive names begins in 1970",
+        test="tests/unit/archive/test_long_reader.py::test_a_loss_that_the_archive_names_says_between_which_moments",
+    ),
+    Mutant(
+        "archive-loss-dates-what-follows",
+        "archive/reader.py",
+        "            self.position, self.seen = lost.last, max(seen, lost.until)\n",
+        "            self.position, self.seen = lost.last, max(seen, loss.until)\n",
+        "behind a hole without a date, what is in the archive counts as read up to now",
+        test="tests/unit/archive/test_long_reader.py::test_what_bounds_a_loss_for_people_does_not_date_what_is_read_behind_it",
+    ),
+    Mutant(
         "archive-folders-may-vanish",
         "archive/directory.py",
         "        for one in sorted(made | within):\n",

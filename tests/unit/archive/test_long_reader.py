@@ -2,12 +2,13 @@
 
 import random
 
+import msgspec
 import pytest
 
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN
 from streamkit.archive.long_pages import ArchiveWriter, LongPages
-from streamkit.archive.reader import LongReader
+from streamkit.archive.reader import CopyReader, LongReader
 from streamkit.errors import RetentionLost
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.archives import MemoryArchive
@@ -141,3 +142,59 @@ async def test_a_reader_stands_where_the_last_link_leads_also_behind_its_last_re
     assert int((await one.read()).records[-1].position) == int(one.position) == 2
     assert (await one.read()).records == ()
     assert int(one.position) == 4
+
+
+async def gap(chain, *links, hole=False, until=0.0):
+    """Store links between positions, the records of each, and a hole or nothing behind 2."""
+    await chain.add(chain.link(ORIGIN, at(2)), lines_of(1, 2))
+    if hole:
+        lost = msgspec.structs.replace(chain.link(at(2), at(6)), kind="hole", until=until)
+        await chain.add(lost)
+    for after, last, *records in links:
+        await chain.add(chain.link(at(after), at(last)), lines_of(*records) if records else None)
+
+
+@pytest.mark.parametrize("hole", [False, True], ids=["missing", "hole"])
+@pytest.mark.parametrize(
+    ("links", "cursor", "until"),
+    [
+        ([(6, 8, 7, 8)], {}, CREATED + 7),
+        ([(6, 8), (8, 9, 9)], {}, CREATED + 9),
+        ([], {"position": at(6), "dated": CREATED + 6, "seen": LATER - 60}, CREATED + 6),
+        ([], {"position": at(6), "seen": LATER - 60}, LATER - 60),
+        ([], {"position": BEYOND, "state": "finished", "ended": LATER - 90}, LATER - 90),
+        ([], {"position": at(6)}, LATER),
+    ],
+    ids=["next link", "a later link", "dated cursor", "cursor", "finished", "now"],
+)
+async def test_a_loss_that_the_archive_names_says_between_which_moments(
+    chain, hole, links, cursor, until
+):
+    await gap(chain, *links, hole=hole)
+    asked = Asked(Cursor("s1", **{"position": at(9)} | cursor), over=False)
+    one = reader(chain, ShortStream(end=12, gone=9), asked, decides=False)
+    one.begin_in_archive()
+    assert [int(record.position) for record in (await one.read()).records] == [1, 2]
+    loss = await loss_of(one)
+    assert (loss.since, loss.until) == (CREATED + 2, until)
+    assert int(loss.after) == 2
+
+
+async def test_what_bounds_a_loss_for_people_does_not_date_what_is_read_behind_it(chain):
+    await gap(chain, hole=True)
+    one = reader(chain, ShortStream(end=9, gone=6), Asked(Cursor("s1", position=at(6))))
+    one.begin_in_archive()
+    await one.read()
+    loss = await loss_of(one)
+    assert loss.until == LATER
+    one.resume(loss)
+    assert one.seen == CREATED + 2
+    assert [int(record.position) for record in (await one.read()).records] == [7, 8, 9]
+
+
+async def test_a_writers_loss_begins_behind_what_another_writer_has_stored(chain):
+    await chain.add(chain.link(ORIGIN, at(2)), lines_of(1, 2))
+    begin = Cursor("s1", since=CREATED)
+    one = CopyReader(ShortStream(end=9, gone=6), "arn", begin, Clock(), random.Random(0), CREATED)
+    one.go_to(await chain.tip(ORIGIN))
+    assert (await loss_of(one)).since == CREATED + 2
