@@ -1,6 +1,5 @@
 """`streamkit archive`: check that an archive is whole, and restore a table from it."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.app import App
+    from streamkit.archive.completeness import ArchiveCheck
     from streamkit.aws import Aws
     from streamkit.operate.restore import Restored
     from streamkit.operate.restore_target import RestoreWish
@@ -54,15 +54,20 @@ def verify(
     items differ.
     """
     from streamkit.cli.describing import describe_archive
+    from streamkit.core.tables import open_store
     from streamkit.operate.archives import verify_archive
+    from streamkit.progress.clock import SystemClock
 
     loaded = app_named(app)
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()
-    if moment > time.time():
-        raise typer.BadParameter(f"--since {since} is in the future")
-    found = with_aws(
-        lambda aws: verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
-    )
+
+    async def verified(aws: "Aws") -> "ArchiveCheck":
+        store = await open_store(loaded, aws)
+        if moment > await store.time(SystemClock()):  # by the table's clock
+            raise typer.BadParameter(f"--since {since} is in the future")
+        return await verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
+
+    found = with_aws(verified)
     if json:
         print_json(found.to_dict())
     else:

@@ -1,7 +1,7 @@
 """`streamkit replay`: run handlers again for the changes of some time."""
 
 import inspect
-import time
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -133,7 +133,7 @@ def replay(
     loaded = app_named(app, listener)
     wish = ReplayWish(
         since=time_of(since, "--from").timestamp(),
-        until=time.time() if until is None else time_of(until, "--until").timestamp(),
+        until=math.inf if until is None else time_of(until, "--until").timestamp(),
         mode="dry-run" if dry_run else "shadow" if shadow else "write",
         tell=_tell,
         **{name: value for name, value in choices.items() if value is not None},

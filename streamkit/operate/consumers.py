@@ -125,8 +125,9 @@ async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> s
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    said = said_of(clock or SystemClock(), "pause")
-    return await set_paused(await open_store(app, aws), int(said.at), said)
+    store = await open_store(app, aws)
+    said = said_of(await store.clock(clock or SystemClock()), "pause")
+    return await set_paused(store, int(said.at), said)
 
 
 async def resume_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:

@@ -8,9 +8,11 @@ In: an app with an archive, handlers, a range of time. Out: counts, and a list o
 over. On failure: a refusal names every reason; then nothing was changed.
 """
 
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -60,9 +62,14 @@ async def replay(
         ConfigurationError: there is no archive, or the app does not fit its table.
     """
     machine = Machine(aws, clock or SystemClock(), rng or random.Random())
-    if reasons := list(_refused(app, wish, machine.clock.time())):
+    if reasons := list(_refused(app, wish)):
         raise ReplayRefused(reasons)
     async with open_past(app, aws, machine.clock, allow_loss=wish.allow_loss) as (past, tables):
+        machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong
+        now = machine.clock.time()
+        wish = replace(wish, until=now) if wish.until == math.inf else wish
+        if wish.since > now:
+            raise ReplayRefused([f"{utc(wish.since).isoformat()} is in the future"])
         if wish.since < past.began and not wish.allow_loss:
             raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])
         async with _opened(app, machine, tables, wish) as parts:
@@ -71,15 +78,13 @@ async def replay(
             return await Replayer(parts).run(past)
 
 
-def _refused(app: App, wish: ReplayWish, now: float) -> list[str]:
+def _refused(app: App, wish: ReplayWish) -> list[str]:
     known = {handler.name: handler for handler in app.handlers}
     unknown = {*wish.handlers, *wish.allow} - known.keys()
     reasons = [f"there is no handler {name!r}" for name in sorted(unknown)]
     if not wish.handlers:
         reasons.append("name the handlers")
-    if wish.since > now:
-        reasons.append(f"{utc(wish.since).isoformat()} is in the future")
-    elif wish.since >= wish.until:
+    if wish.since >= wish.until:
         reasons.append("the time ends before it begins")
     for name in wish.handlers:
         if name in known:

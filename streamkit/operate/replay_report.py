@@ -30,7 +30,7 @@ class ReplayRefused(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ReplayWish:
-    """What is to be replayed; times in epoch seconds.
+    """What is to be replayed; times in epoch seconds, and infinity for an `until` that is now.
 
     `allow` names handlers that may do what their declarations do not show to be harmless.
     `revision` is an attribute that never has the same value twice, such as a version: it is

@@ -115,8 +115,8 @@ async def rewind(
         RewindRefused: the result would be wrong.
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    clock = clock or SystemClock()
     store = await open_store(app, aws)
+    clock = await store.clock(clock or SystemClock())  # this machine's may be hours wrong
     app, now = await joined_app(app, store), clock.time()
     newest = await _unless_paused(store)
     begins: frozenset[str] = frozenset()
@@ -213,7 +213,7 @@ def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:
         return
     if to.tzinfo is None:
         yield f"{to.isoformat()} has no time zone; add one, as in +00:00"
-    elif to.timestamp() > now:
+    elif int(to.timestamp()) > now:
         yield f"{to.isoformat()} is in the future"
     elif now - to.timestamp() > REACH_SECONDS and app.archive is None:
         yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"

@@ -1,9 +1,12 @@
 """`streamkit replay` and `streamkit archive restore` on the command line."""
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
+
+from streamkit.progress.clock import SystemClock
 
 KEPT = """
 import os
@@ -91,6 +94,33 @@ def test_all_changes_run_again_to_their_end(kept):
     assert labels(kept) == {"1": "fixed B", "2": "fixed A"}
     assert kept.run(*begin).returncode == 2
     assert kept.run(*end, "--until", "2099-01-01T00:00Z").returncode == 2
+
+
+@pytest.mark.parametrize("hours", [-6, 6])
+def test_commands_of_a_machine_whose_clock_is_wrong_take_moments_by_the_tables(
+    kept, monkeypatch, hours
+):
+    monkeypatch.setattr(SystemClock, "time", lambda _: time.time() + hours * 3600)
+    text = lambda ago: datetime.fromtimestamp(time.time() - ago, UTC).isoformat()  # noqa: E731
+    since = ("--from", text(3600), "--handlers", "label", "--allow-loss", "--dry-run")
+    for end in (("--to-end",), ("--until", text(0))):
+        done = kept.json("replay", "kept", *since, *end)
+        assert done["handlers"]["label"]["ran"] > 0
+        assert abs(done["until"] - time.time()) < 60
+    verified = kept.run("archive", "verify", "kept", "--since", text(3600))
+    assert "is in the future" not in verified.stderr
+    rewound = kept.run("rewind", "kept", "--to", text(60), "--allow", "label")
+    assert (rewound.returncode, "twice" in rewound.stderr) == (5, True)
+    assert "in the future" not in rewound.stderr
+    later = text(-2 * 3600)
+    for command, code in (
+        (("replay", "kept", "--from", later, *since[2:], "--to-end"), 5),
+        (("archive", "verify", "kept", "--since", later), 2),
+        (("rewind", "kept", "--to", later), 5),
+    ):
+        done = kept.run(*command)
+        assert "in the future" in done.stderr
+        assert done.returncode == code
 
 
 def test_what_adds_up_is_refused(kept):

@@ -9,6 +9,30 @@ _LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedu
 
 MUTANTS = (
     Mutant(
+        "replay-by-the-machines-clock",
+        "operate/replay.py",
+        "        machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong\n",
+        "",
+        "a machine whose clock is behind refuses the changes of the last hours",
+        test="tests/acceptance/test_cli_replay.py::test_commands_of_a_machine_whose_clock_is_wrong_take_moments_by_the_tables",
+    ),
+    Mutant(
+        "rewind-by-the-machines-clock",
+        "operate/rewind.py",
+        "    clock = await store.clock(clock or SystemClock())  # this machine's may be hours wrong\n",
+        "    clock = clock or SystemClock()\n",
+        "a machine whose clock is wrong refuses moments, or begins in the future",
+        test="tests/simulation/test_rewind.py::test_a_rewind_takes_its_moment_by_the_tables_clock",
+    ),
+    Mutant(
+        "pause-by-the-machines-clock",
+        "operate/consumers.py",
+        '    said = said_of(await store.clock(clock or SystemClock()), "pause")\n',
+        '    said = said_of(clock or SystemClock(), "pause")\n',
+        "functions are rewound while one of them may still run",
+        test="tests/simulation/test_lambda_operations.py::test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun",
+    ),
+    Mutant(
         "adopted-across-generations",
         "progress/commit.py",
         """            or (there.owner, there.epoch, there.generation)

@@ -14,6 +14,7 @@ from streamkit.core.tables import survey
 from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.starts import start_findings
+from streamkit.progress.clock import CorrectedClock
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (
@@ -154,7 +155,10 @@ def test_a_rewind_with_parked_changes_is_refused_and_says_what_to_do_on_lambda(d
     simulated(main)
 
 
-def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():
+@pytest.mark.parametrize("hours", [0, -3, 3], ids=["right", "behind", "ahead"])
+def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun(hours):
+    """Whatever the time is on the machine that pauses it."""
+
     async def main():
         app = app_of()
         world = world_of(app)
@@ -163,7 +167,8 @@ def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():
             await process_batch(environment, event(Stream(world, TABLE).traffic()))
             with pytest.raises(RewindRefused, match="consumers pause"):
                 await rewound(app, environment.aws, world.clock)
-            await pause_consumer(app, environment.aws, clock=world.clock)
+            wrong = CorrectedClock(world.clock, hours * 3600)
+            await pause_consumer(app, environment.aws, clock=wrong)
             await anyio.sleep(30)
             with pytest.raises(RewindRefused, match="--in-flight"):
                 await rewound(app, environment.aws, world.clock)

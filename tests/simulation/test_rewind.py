@@ -20,7 +20,7 @@ from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.starts import start_findings
 from streamkit.operate.status import read_status
-from streamkit.progress.clock import utc
+from streamkit.progress.clock import CorrectedClock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import operator
 from streamkit.settings import Settings
@@ -105,7 +105,7 @@ async def back(world, app, to, *, process=None, **options):
     async def work(scope):
         async with world.clients(process) as aws:
             try:
-                done.append(await rewind(app, aws, to, clock=world.clock, **options))
+                done.append(await rewind(app, aws, to, **{"clock": world.clock} | options))
             except RewindRefused as refusal:
                 done.append(refusal)
         scope.cancel()
@@ -486,6 +486,28 @@ def test_a_rewind_goes_back_as_far_as_the_stream_surely_does(hours, said):
         world, app = make_world(), make_app()
         await run(world, app)
         assert said in await refused(world, app, utc(world.clock.time() - hours * 3600))
+
+    run_virtually(scenario)
+
+
+@pytest.mark.parametrize("hours", [-20, 20])
+def test_a_rewind_takes_its_moment_by_the_tables_clock(hours):
+    """A machine whose clock is wrong refused moments, or asked the archive for them."""
+
+    async def scenario():
+        world, app = make_world(), make_app()
+        second = await written(world, app)
+        wrong = CorrectedClock(world.clock, hours * 3600)
+        later = utc(world.clock.time() + 3600)
+        with pytest.raises(RewindRefused, match="in the future"):
+            await back(world, app, later, clock=wrong)
+        before = world.clock.time()
+        await back(world, app, second, clock=wrong)
+        await run(world, app)
+        assert app.order == [("x", 2), ("x", 3)]
+        async with world.clients() as aws:
+            newest = await generation.newest_generation((await survey(app, aws)).store(app, aws))
+        assert before - 1 <= newest.founded <= world.clock.time()
 
     run_virtually(scenario)
 
