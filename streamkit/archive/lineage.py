@@ -4,12 +4,11 @@ The stream is always asked first. A shard disappears from the stream only after 
 the archive, so in this order no shard is overlooked.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamkit.archive.shards import ArchivedShards, DamagedArchive
 from streamkit.observe.logger import get_logger
-from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import Listing, StreamLineage
@@ -19,10 +18,13 @@ log = get_logger("streamkit.archive")
 
 @dataclass(frozen=True)
 class RecordedLineage(StreamLineage):
-    """The lineage as the writer of an archive sees it: it records each shard of the stream."""
+    """The lineage as the writer of an archive sees it: it records each shard of the stream.
+
+    `now` returns the table's time, in epoch seconds.
+    """
 
     archive: ArchivedShards
-    clock: Clock
+    now: Callable[[], Awaitable[float]]
 
     async def created(self, shards: Collection[Cursor]) -> None:
         """Record shards whose cursors are about to be created."""
@@ -34,7 +36,7 @@ class RecordedLineage(StreamLineage):
     async def _begin(self) -> None:
         """Begin the archive; one that is damaged goes on, because the stream does not wait."""
         try:
-            await self.archive.begin(self.clock.time())
+            await self.archive.begin(await self.now())
         except DamagedArchive as damaged:
             log.error("archive.damaged", reason=str(damaged))  # noqa: TRY400 - its text says all
 

@@ -15,8 +15,12 @@ from streamkit.archive.link import FORMAT, DamagedLink
 from streamkit.archive.objects import Objects, all_names
 from streamkit.errors import ConfigurationError
 from streamkit.stream.lineage import Shard
+from streamkit.stream.start import created_of
 
 ROOT = "root"
+
+_NEW_SECONDS = 900.0
+"""A stream that is so young has lost nothing when its shards are found unread for too long."""
 
 
 class DamagedArchive(ConfigurationError):
@@ -45,7 +49,8 @@ class ArchivedShards:
     async def begin(self, now: float) -> None:
         """Write the format, and when the archive began; or check the format of one that was begun.
 
-        If a rule of the bucket has removed what was written, the archive begins with the oldest
+        An archive that begins with its stream has all of it, also what was written before this. If
+        a rule of the bucket has removed what was written, the archive begins with the oldest
         record that is left.
 
         Raises:
@@ -55,13 +60,21 @@ class ArchivedShards:
         mine = {"format": FORMAT, "codec": "jsonl.gz"}
         there = await self._read_about()
         if there is None:
-            began = await self._oldest() or now
+            began = await self._oldest() or self._begun_with_its_stream(now) or now
             about = msgspec.json.encode({**mine, "began": int(began)})
             if await self.objects.create(self._about, about):
                 return
             there = await self._read_about()  # another worker was faster
         if there is not None and {name: getattr(there, name) for name in mine} != mine:
             raise ConfigurationError(f"{self._about} is not {mine}: another version has begun it")
+
+    def _begun_with_its_stream(self, now: float) -> float:
+        """Return when the stream was created if that was just now; 0 if it was not.
+
+        Of an older one, records may be trimmed before they are read, and nobody would say so.
+        """
+        created = created_of(self.stream.rpartition("/")[2])
+        return created if now - created <= _NEW_SECONDS else 0.0
 
     async def began(self) -> float | None:
         """Return the moment from which on every change is archived; None if nothing is archived.

@@ -8,10 +8,9 @@ A stream keeps its records for a day, an archive for longer. Changes older than 
 were never recorded, so nothing of them is missing, unless the table had another stream before.
 """
 
-import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamkit.core.handler import Handler
@@ -21,7 +20,7 @@ from streamkit.fleet.hosting import ENDED, host_of
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
-from streamkit.stream.start import REACH_SECONDS, Start, since_of, start_text
+from streamkit.stream.start import REACH_SECONDS, Start, created_of, since_of, start_text
 
 if TYPE_CHECKING:
     from streamkit.archive.completeness import Beginning
@@ -150,11 +149,3 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
             own = CursorStore(store.dynamodb, replace(mine, consumer=name))
             found += [handler] if await host_of(own) not in ENDED else []
     return found
-
-
-def created_of(label: str) -> float:
-    """Return when a stream was created, by its label; minus infinity if that says no time."""
-    try:
-        return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return -math.inf

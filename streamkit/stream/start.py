@@ -7,6 +7,7 @@ is lost between "now" and the first read. DynamoDB stamps records to the second:
 all of its second.
 """
 
+import math
 from datetime import UTC, date, datetime, time
 from typing import Literal
 
@@ -76,3 +77,11 @@ def since_of(start: Start, now: float) -> int:
             )
         return moment if now - moment < RETENTION_SECONDS else 0
     return int(now)
+
+
+def created_of(label: str) -> float:
+    """Return when a stream was created, by its label; minus infinity if that says no time."""
+    try:
+        return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return -math.inf

@@ -80,7 +80,9 @@ def assemble(
     losses = _losses(app, machine, tables, store, dispatcher.meters.lost)
     founding = _founding(app, machine, tables, losses, use)
     view = _view(app, machine, store, founding, settings, place, over)
-    reading = _reading(app, settings, place, view, losses, _lineage(machine, tables, use), use)
+    reading = _reading(
+        app, settings, place, view, losses, _lineage(machine, tables, store, use), use
+    )
     retries = QueueRetries.of(app, machine, tables, dispatcher, wrote=reading.writes.note)
     hook = app.telemetry.on_shard
     shards = ShardSet(machine, tables, dispatcher, reading, retries, view, group, hook)
@@ -165,13 +167,15 @@ def _founding(
     return Founding(app.table, app.start, machine.clock, losses, past, app.exact, names)
 
 
-def _lineage(machine: Machine, tables: AppTables, use: ArchiveUse | None) -> StreamLineage:
+def _lineage(
+    machine: Machine, tables: AppTables, store: CursorStore, use: ArchiveUse | None
+) -> StreamLineage:
     """Return what says which shards there are."""
     aws, arn = machine.aws, tables.table.stream_arn or ""
     if use is None:
         return StreamLineage(aws, arn)
     if use.copies:
-        return RecordedLineage(aws, arn, use.shards, machine.clock)
+        return RecordedLineage(aws, arn, use.shards, partial(store.time, machine.clock))
     return LongLineage(aws, arn, use.shards)
 
 

@@ -1,11 +1,14 @@
 """`streamkit archive`, and what an archive means for other commands."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 from botocore.exceptions import ClientError
 
 from streamkit import App
 from streamkit.archive import BucketArchive, DirectoryArchive
+from streamkit.archive.shards import ArchivedShards
 from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.operate.archives import verify_archive
@@ -13,6 +16,7 @@ from streamkit.operate.inspection import inspect_app
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import app_of as notes
+from tests.simulation.archived import put
 
 
 def statements(app, host):
@@ -114,3 +118,25 @@ def test_check_says_that_an_archive_cannot_be_written(harness_of, monkeypatch):
     assert finding.severity == "error"
     assert "the archive in memory cannot be written: AccessDenied; check its name" in finding.text
     assert "the permissions that `streamkit iam` prints" in finding.text
+
+
+def test_an_archive_that_is_begun_with_its_stream_has_what_was_written_before_it(harness_of):
+    """A writer looks at the stream some seconds after the first change."""
+    harness = harness_of(notes(MemoryArchive()))
+    put(harness, 1)
+    harness.advance("4s")
+    put(harness, 2)
+    harness.settle()
+    harness.stop()
+    verify = lambda at: harness.operate(lambda aws: verify_archive(harness.app, aws, at))  # noqa: E731
+    found = verify(0.0)
+    assert found.began <= found.first < found.until
+    assert verify(found.first).whole
+
+
+@pytest.mark.parametrize(("age", "whole"), [(0, True), (900, True), (901, False)])
+async def test_an_archive_of_an_older_stream_does_not_promise_what_may_be_trimmed(age, whole):
+    archive = ArchivedShards(MemoryArchive(), "T/2026-09-01T08:00:00.250")
+    created = datetime(2026, 9, 1, 8, tzinfo=UTC).timestamp()
+    await archive.begin(created + age)
+    assert await archive.began() == (created if whole else created + age)

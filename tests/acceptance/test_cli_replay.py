@@ -123,6 +123,16 @@ def test_commands_of_a_machine_whose_clock_is_wrong_take_moments_by_the_tables(
         assert done.returncode == code
 
 
+def test_an_archive_begins_by_the_tables_clock(shop, monkeypatch):
+    (shop.folder / "kept.py").write_text(KEPT)
+    shop.put(1, "A")
+    with monkeypatch.context() as patched:
+        patched.setattr(SystemClock, "time", lambda _: time.time() + 6 * 3600)
+        assert shop.run("worker", "kept", "--until-idle").returncode == 0
+    found = shop.json("archive", "verify", "kept")
+    assert found["began"] <= found["first"]
+
+
 def test_what_adds_up_is_refused(kept):
     done = kept.run("replay", "kept", *TIME, "--handlers", "tally")
     assert done.returncode == 5

@@ -86,10 +86,26 @@ MUTANTS = (
     Mutant(
         "archive-begins-anew",
         "archive/shards.py",
-        "            began = await self._oldest() or now\n",
-        "            began = now\n",
+        "            began = await self._oldest() or self._begun_with_its_stream(now) or now\n",
+        "            began = self._begun_with_its_stream(now) or now\n",
         "when a rule of the bucket has removed archive.json, all that is left is refused",
         test="tests/unit/archive/test_archived_shards.py::test_an_archive_whose_beginning_a_rule_has_removed_begins_with_what_is_left",
+    ),
+    Mutant(
+        "archive-begins-after-its-first-record",
+        "archive/shards.py",
+        "        return created if now - created <= _NEW_SECONDS else 0.0\n",
+        "        return 0.0\n",
+        "commands say that an archive does not reach to the first records that it has",
+        test="tests/acceptance/test_cli_archive.py::test_an_archive_that_is_begun_with_its_stream_has_what_was_written_before_it",
+    ),
+    Mutant(
+        "archive-begins-with-what-is-trimmed",
+        "archive/shards.py",
+        "        return created if now - created <= _NEW_SECONDS else 0.0\n",
+        "        return created\n",
+        "an archive promises the changes of its stream's first day, of which some were trimmed",
+        test="tests/acceptance/test_cli_archive.py::test_an_archive_of_an_older_stream_does_not_promise_what_may_be_trimmed",
     ),
     Mutant(
         "archive-begins-with-roots-alone",

@@ -353,6 +353,7 @@ def test_an_archive_that_begins_later_is_refused(harness):
 
 
 def test_a_replay_from_the_future_is_refused(harness):
+    harness.settle()
     later = harness.world.clock.time() + 86_400
     with pytest.raises(ReplayRefused, match="is in the future"):
         replayed(harness, "labels", since=later, until=later + 60)
