@@ -9,7 +9,7 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, with_options
-from streamkit.cli.printing import moment, print_json, say, seconds, table, tell
+from streamkit.cli.printing import WARN, moment, print_json, say, seconds, table, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def replay(
     the others are passed over and counted. With --to-end all changes run, in order, until nothing
     is behind the app: targets go back meanwhile, so give the command again until it gets there.
     Handlers that add up are refused: rebuild aggregates instead. It may be stopped and begun again.
-    Look first with --dry-run or --shadow. Exits with 5 if it is refused or a change failed, and
-    with 6 if the archive lacks changes of that time.
+    Look first with --dry-run or --shadow. Exits with 5 if it is refused, a change failed or a
+    key has no change, and with 6 if the archive lacks changes of that time.
     """
     from streamkit.operate.replay import replay as replay_changes
     from streamkit.operate.replay_report import ReplayWish
@@ -143,7 +143,7 @@ def replay(
         print_json(done.to_dict())
     else:
         _describe(done, show_list=show_list)
-    if any(one.failed for one in done.handlers.values()):
+    if done.missing or any(one.failed for one in done.handlers.values()):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -169,6 +169,8 @@ def _describe(done: "Replayed", *, show_list: bool) -> None:
         say("It is not at its end: mend what fails, then give the same command again.")
     for text in done.losses:
         say(f"lost: {text}")
+    for text in done.missing:
+        say(f"no change of {text!r} in this time: check --keys, --from and --until", **WARN)
     if show_list and done.listed:
         heads = sorted({head for row in done.listed for head in row}, key=list(_HEADS).index)
         table(tuple(heads), [tuple(row.get(head, "-") for head in heads) for row in done.listed])

@@ -4,7 +4,7 @@ In: an app and what is asked for. Out: the parts that a bounded replay and one t
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamkit.app import App
 from streamkit.changes import KeyValue
@@ -38,6 +38,7 @@ class ReplayParts:
     wish: ReplayWish
     rate: CommitRate | None
     keys: Collection[KeyValue] = ()
+    _seen: set[KeyValue] = field(default_factory=set)
 
     @property
     def handlers(self) -> list[Handler]:
@@ -77,8 +78,20 @@ class ReplayParts:
         )
 
     def wants(self, record: Record) -> bool:
-        """Return whether a change is of an item that is asked for."""
-        return not self.keys or record.key_of(self.tables.table.pk).pk in self.keys
+        """Return whether a change is of an item that is asked for; note its partition key."""
+        if not self.keys:
+            return True
+        key = record.key_of(self.tables.table.pk).pk
+        if key in self.keys:
+            self._seen.add(key)
+        return key in self.keys
+
+    def unseen(self) -> list[str]:
+        """Return the partition keys that are asked for, and of which no change was read."""
+        schema = self.tables.table
+        return [
+            text for text in self.wish.keys if not self._seen.issuperset(keys_of(schema, [text]))
+        ]
 
 
 def keys_of(schema: TableSchema, texts: Collection[str]) -> Collection[KeyValue]:

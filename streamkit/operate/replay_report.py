@@ -90,7 +90,8 @@ class HandlerReplay:
 class Replayed:
     """The report of a replay; `listed` has the first changes that did not run or that differ.
 
-    `under_way` says that a replay to the end has stopped before it: it has to go on.
+    `under_way` says that a replay to the end has stopped before it: it has to go on. `missing` are
+    the partition keys that were asked for, and of which there was no change.
     """
 
     consumer: str
@@ -103,6 +104,7 @@ class Replayed:
     losses: list[str] = field(default_factory=list)
     show_keys: bool = False
     under_way: bool = False
+    missing: list[str] = field(default_factory=list)
 
     def stop(self) -> None:
         """Record that it has stopped half way."""

@@ -69,6 +69,8 @@ class ReplayToEnd:
             run = ReplayRun(self.parts, self.past, self.live, self.own, begun, self.report)
             if await run.run():
                 await self._end(begun)
+                # A process before this one may have read what this one did not have to.
+                self.report.missing.extend(self.parts.unseen() if begun.number == 1 else ())
             else:
                 self.report.stop()
         except LeaseLost:

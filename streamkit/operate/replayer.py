@@ -100,6 +100,7 @@ class Replayer:
         await past.shards.each(run_shard)
         progress.note_end()
         self.report.losses.extend(past.losses)
+        self.report.missing.extend(self.parts.unseen())
         return self.report
 
     async def run_page(self, records: Sequence[Record], shard: str) -> None:
@@ -107,8 +108,8 @@ class Replayer:
         self.report.note_read(len(records))
         items: dict[ItemKey, list[Record]] = {}
         for record in records:
-            wanted = not record.flaw and any(u.dispatcher.wants(record) for u in self._units)
-            if wanted and self.parts.wants(record):
+            wanted = not record.flaw and self.parts.wants(record)
+            if wanted and any(u.dispatcher.wants(record) for u in self._units):
                 items.setdefault(record.item_key, []).append(record)
         now = await self._read([found[0] for found in items.values()])
         async with anyio.create_task_group() as group:

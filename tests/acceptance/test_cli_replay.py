@@ -80,6 +80,16 @@ def test_a_replay_is_looked_at_first_and_then_repairs(kept):
     assert labels(kept) == {"1": "fixed B", "2": "bug A"}
 
 
+@pytest.mark.parametrize("end", [TIME, (*TIME[:2], "--to-end", "--allow-loss")])
+@pytest.mark.parametrize("mode", [(), ("--dry-run",), ("--shadow",)])
+def test_a_key_that_no_change_has_is_named(kept, end, mode):
+    keys = ("--keys", "ORDER#1", "--keys", "ORDER#nope")
+    done = kept.run("replay", "kept", *end, "--handlers", "label", *keys, *mode)
+    assert done.returncode == 5
+    assert "no change of 'ORDER#nope' in this time: check --keys, --from" in done.stdout
+    assert "'ORDER#1'" not in done.stdout
+
+
 def test_all_changes_run_again_to_their_end(kept):
     begin = ("replay", "kept", "--from", "2001-01-01T00:00Z", "--handlers", "label")
     end = (*begin, "--to-end", "--allow-loss")

@@ -9,6 +9,14 @@ _LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedu
 
 MUTANTS = (
     Mutant(
+        "replay-of-no-such-key",
+        "operate/replay_parts.py",
+        "            self._seen.add(key)\n",
+        "            self._seen.update(self.keys)\n",
+        "a replay of a key that was mistyped ends as if all had run",
+        test="tests/unit/test_replay_keys.py::test_keys_of_which_no_change_was_read_are_named_as_they_were_given",
+    ),
+    Mutant(
         "replay-by-the-machines-clock",
         "operate/replay.py",
         "        machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong\n",

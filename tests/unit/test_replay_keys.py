@@ -38,3 +38,14 @@ def test_a_key_is_the_one_that_was_asked_for_whatever_its_type_and_place(kind, t
 def test_a_text_that_is_no_number_is_refused_where_keys_are_numbers():
     with pytest.raises(ReplayRefused, match="'PK' of Notes is a number"):
         keys_of(schema_of("N"), ["1", "ORDER#7"])
+
+
+def test_keys_of_which_no_change_was_read_are_named_as_they_were_given():
+    wish = SimpleNamespace(keys=["1.50", "007", "8"])
+    schema = schema_of("N")
+    tables = SimpleNamespace(table=schema)
+    parts = ReplayParts(None, None, tables, None, None, wish, None, keys_of(schema, wish.keys))
+    for number in ("7", "9"):
+        inner = StreamRecord(keys={"SK": {"S": "x"}, "PK": {"N": number}}, sequence_number="1")
+        parts.wants(Record(dynamodb=inner, event_name="INSERT"))
+    assert parts.unseen() == ["1.50", "8"]
