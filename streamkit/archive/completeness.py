@@ -140,7 +140,8 @@ async def _is_streamed(still: StillStreamed, gap: Gap) -> bool:
         found = await still.archive.chain(gap.shard).at(gap.after)
     except DamagedLink:
         found = None
-    return found is None and await still.has(gap.shard, gap.after)
+    is_hole = found is not None and found[0].kind == "hole"
+    return not is_hole and await still.has(gap.shard, gap.after)
 
 
 async def check(

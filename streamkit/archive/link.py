@@ -117,8 +117,8 @@ def _hash_of(link: Link, body: bytes) -> str:
     return digest.hexdigest()
 
 
-def records_of(body: bytes) -> Iterator[Page]:
-    """Read the records of a link, as pages that follow each other.
+def records_of(body: bytes, name: str = "of an archive") -> Iterator[Page]:
+    """Read the records of a link, as pages that follow each other; `name` is the object's.
 
     Raises:
         DamagedLink: the records cannot be read although the hash is right.
@@ -134,7 +134,10 @@ def records_of(body: bytes) -> Iterator[Page]:
                 flawed = any(record.flaw for record in records)
                 yield Page(records, "", len(text), marked=is_marked(text), flawed=flawed)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamagedLink(f"records of an archive cannot be read: {error}") from error
+        raise DamagedLink(
+            f"object {name} is whole, but its records cannot be read: {error}; what has stored it"
+            " was not streamkit, or broken"
+        ) from error
 
 
 def _unpacked(body: bytes) -> Iterator[bytes]:

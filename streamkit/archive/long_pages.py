@@ -143,23 +143,30 @@ class LongPages:
             self._hole = link.last
             text = f"{link.reason}, says {self.chain.name(begin)}"
             raise await self._loss(msgspec.structs.replace(link, after=position), text)
-        self._link, self._pages, self._at = link, records_of(body), position
-        if link.last > self._asked:  # it leads beyond what the stream was asked for in vain
-            self._asked = ""
+        self._link, self._at = link, position
+        self._pages = records_of(body, self.chain.name(begin))
         return True
 
     async def _next(self, position: str) -> Page:
         """Return the next page of the archive, or of the stream behind its end."""
         while True:
-            for page in self._pages:
-                if page.records[-1].position > position:
-                    self._at = page.records[-1].position
-                    return msgspec.structs.replace(page, next_iterator=ARCHIVED + self._at)
+            try:
+                for page in self._pages:
+                    if page.records[-1].position > position:
+                        self._at = page.records[-1].position
+                        return msgspec.structs.replace(page, next_iterator=ARCHIVED + self._at)
+            except DamagedLink as damaged:  # its hash is right
+                link, self._link = self._link, None
+                ends = "" if link is None else BEYOND if link.kind == "end" else link.last
+                await self._judge(position, str(damaged), ends)
+                return await self._leave(position)
             if self._link is not None:
                 if self._link.kind == "end":
                     return Page()
                 position = self.read_to = self._link.last
                 self._link = None
+                if position > self._asked:  # it leads beyond what was asked for in vain
+                    self._asked = ""
             if not await self._open(position, position):
                 return await self._leave(position)
 
@@ -196,12 +203,13 @@ class LongPages:
             StreamArn=self._arn, ShardId=self.chain.shard, **where
         )
 
-    async def _judge(self, position: str, text: str) -> None:
+    async def _judge(self, position: str, text: str, ends: str = "") -> None:
         """Decide what it means that the archive does not lead on from a position.
 
         Args:
             position: the archive has no link there, or one that cannot be read.
             text: why not; empty if there is none.
+            ends: where the link ends, if it says so.
 
         Returns:
             Nothing, if the stream is to be asked for the position.
@@ -215,7 +223,7 @@ class LongPages:
         # In this order: an object is older than a cursor behind it, and than the next object. So if
         # the link is missing *after* these two were seen, it was removed.
         cursor = await self._writer.cursor(self.chain.shard)
-        until = await self.chain.next_after(position)
+        until = ends or await self.chain.next_after(position)
         if not text and await self.chain.objects.read(self.chain.name(position)) is not None:
             raise NotDecided("it was decided this very moment")
         over = until is None and self._writer.is_over is not None and await self._writer.is_over()

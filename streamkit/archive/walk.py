@@ -62,7 +62,9 @@ async def open_link(chain: Chain, begin: str) -> tuple[Link | None, list[Record]
         if there is None:
             return None, [], f"object {chain.name(begin)} was removed meanwhile"
         link, body = there
-        records = [record for page in records_of(body) for record in page.records]
+        records = [
+            record for page in records_of(body, chain.name(begin)) for record in page.records
+        ]
     except DamagedLink as damaged:
         return None, [], str(damaged)
     if len(records) != link.count:

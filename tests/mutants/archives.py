@@ -148,6 +148,22 @@ MUTANTS = (
         test="tests/unit/archive/test_long_reader.py::test_what_bounds_a_loss_for_people_does_not_date_what_is_read_behind_it",
     ),
     Mutant(
+        "archive-unreadable-records-end-readers",
+        "archive/long_pages.py",
+        "            except DamagedLink as damaged:  # its hash is right\n",
+        "            except ZeroDivisionError as damaged:  # its hash is right\n",
+        "an object with a right hash and records that nobody can read ends each worker that reads it",
+        test="tests/unit/archive/test_damaged_objects.py::test_the_stream_is_asked_for_what_an_object_had_and_only_its_records_can_be_lost",
+    ),
+    Mutant(
+        "archive-unreadable-records-are-final",
+        "archive/completeness.py",
+        '    is_hole = found is not None and found[0].kind == "hole"\n',
+        "    is_hole = found is not None\n",
+        "a start is refused for records that cannot be read although the stream has them",
+        test="tests/unit/archive/test_damaged_objects.py::test_a_hole_is_final_whatever_the_stream_has",
+    ),
+    Mutant(
         "archive-folders-may-vanish",
         "archive/directory.py",
         "        for one in sorted(made | within):\n",
@@ -780,7 +796,7 @@ MUTANTS = (
     Mutant(
         "rewind-refused-for-what-the-stream-has",
         "archive/completeness.py",
-        "    return found is None and await still.has(gap.shard, gap.after)\n",
+        "    return not is_hole and await still.has(gap.shard, gap.after)\n",
         "    return False\n",
         "a rewind is refused for an object of which the stream has all records",
         test="tests/simulation/test_damaged_objects.py::test_what_the_stream_still_has_is_missed_by_no_command",
@@ -788,7 +804,7 @@ MUTANTS = (
     Mutant(
         "a-hole-that-is-not-final",
         "archive/completeness.py",
-        "    return found is None and await still.has(gap.shard, gap.after)\n",
+        "    return not is_hole and await still.has(gap.shard, gap.after)\n",
         "    return await still.has(gap.shard, gap.after)\n",
         "a rewind passes a hole over, at which its worker stops",
         test="tests/unit/archive/test_damaged_objects.py::test_a_hole_is_final_whatever_the_stream_has",
