@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from streamkit.sinks.sqs import Sqs
     from streamkit.sinks.webhook import Webhook
     from streamkit.stream.loss import Loss
-    from streamkit.table import Table
+    from streamkit.table import OpenTable, Table
 
 __all__ = [
     "Add",
@@ -106,6 +106,7 @@ __all__ = [
     "Metrics",
     "Min",
     "Modified",
+    "OpenTable",
     "PoisonChange",
     "Policy",
     "Put",
@@ -176,7 +177,7 @@ _MODULES = {
     "streamkit.sinks.sqs": "Sqs",
     "streamkit.sinks.webhook": "Webhook",
     "streamkit.stream.loss": "Loss",
-    "streamkit.table": "Table",
+    "streamkit.table": "OpenTable Table",
 }
 """Where the public names come from; type checkers read the imports above instead."""
 

@@ -28,7 +28,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.observe.traces import Telemetry
 from streamkit.stream.loss import OnLoss, check_on_loss
 from streamkit.stream.start import Start, read_start
-from streamkit.table import Table
+from streamkit.table import OpenTable
 
 if TYPE_CHECKING:
     from streamkit.archive.objects import Archive
@@ -283,8 +283,10 @@ def consumers_of(apps: Sequence[App]) -> list[App]:
 
 
 @asynccontextmanager
-async def open_table(app: App) -> AsyncIterator[Table]:
-    """Open an app's table for typed reads outside of handlers: a web server, a script, a test.
+async def open_table(app: App) -> AsyncIterator[OpenTable]:
+    """Open an app's table outside of handlers: a web server, a script, a test.
+
+    It reads entities, and writes effects.
 
     Region, credentials and endpoint are the SDK's own. Pending changes are not seen.
 
@@ -293,4 +295,4 @@ async def open_table(app: App) -> AsyncIterator[Table]:
     """
     async with connect() as aws:
         tables = await survey(app, aws)
-        yield Table(aws.dynamodb, tables.table, tables=tables.schemas)
+        yield OpenTable(aws.dynamodb, tables.table, tables=tables.schemas)

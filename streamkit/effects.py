@@ -127,9 +127,9 @@ class _FieldEffect(Effect, Generic[E_co]):
 class Set(_FieldEffect[E_co]):
     """Set the named fields, creating the item if it does not exist; `None` removes the attribute.
 
-    Keys of indexes are not recomputed: use `Put` for a field that an index template uses. Fields of
-    the item's key are written, too, so that a new item can be read; a change to one of them fails
-    like an error of the handler.
+    Fields of the item's key are written, too, so that a new item can be read; a change to one of
+    them fails. So are the keys of indexes that follow from these fields and those that are set. If
+    one needs other fields, too, the effect fails: set these as well, or `Put` the whole item.
 
     In a migration the key is left out: the effect sets fields, or attributes by their names in the
     table, of the item that the migration was given.

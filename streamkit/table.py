@@ -13,6 +13,7 @@ An aggregate that is spread over parts is read as one item for each group: a `ge
 at once; a query or a scan is read completely before it yields the first item.
 """
 
+import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -22,10 +23,14 @@ from streamkit.core.availability import available
 from streamkit.core.querying import page_request, whole, widened
 from streamkit.core.reading import Sight, applied
 from streamkit.core.wire_reads import WireReads
+from streamkit.effects import Delete, Effect, Put, Set
 from streamkit.entity import Entity
 from streamkit.model.keys import Index, Key
 from streamkit.model.queries import Query, Scan
-from streamkit.progress.actions import ItemRef, Wire, item_ref
+from streamkit.progress.actions import GuardSource, ItemRef, Wire, item_ref, render
+from streamkit.progress.compile import compile_effect
+from streamkit.progress.transaction import transact
+from streamkit.progress.verdicts import RefusedCommit
 from streamkit.stream.decode import ImageDecoder
 
 E = TypeVar("E", bound=Entity)
@@ -203,3 +208,43 @@ class Table(WireReads):
 
 _decoder = lru_cache(maxsize=1_000)(ImageDecoder)
 """Keeps the decoder of an entity for all runs of handlers, which have tables of their own."""
+
+
+class OpenTable(Table):
+    """An app's table outside of handlers, where it may also be written; see `open_table`."""
+
+    async def write(self, *effects: Effect) -> bool:
+        """Write effects as a handler's are written: all or none, with the keys of indexes.
+
+            await table.write(Put(order), Add(customer.item_key, orders=1))
+
+        A single `Put`, `Set` or `Delete` without a condition is a plain call, at half the price.
+
+        Returns:
+            Whether all conditions (`only_if`) held; if not, nothing was written.
+
+        Raises:
+            ValueError: an effect cannot be stored, two are on one item, or DynamoDB finds one
+                invalid.
+            ConfigurationError: the credentials may not write, or the table is missing.
+        """
+        schemas = [self._tables.known(effect.table) for effect in effects]
+        pairs = list(zip(effects, schemas, strict=True))
+        actions = [compile_effect(effect, schema, _WRITTEN) for effect, schema in pairs]
+        if len({action.ref for action in actions}) < len(actions):
+            raise ValueError("two effects are on one item: write them one after the other")
+        (first, *more) = actions
+        if not more and isinstance(effects[0], Put | Set | Delete) and not first.guards:
+            ((_, request),) = render(first, schemas[0]).items()
+            await getattr(self._dynamodb, first.verb.alone)(**request)
+            return True
+        named = {schema.name: schema for schema in schemas}
+        found = await transact(self._dynamodb, named, actions, random.Random())
+        if found is None:
+            return True
+        if isinstance(found, RefusedCommit):
+            return False
+        raise ValueError(f"DynamoDB finds an effect invalid ({found.code})")
+
+
+_WRITTEN = GuardSource("", "", 0)

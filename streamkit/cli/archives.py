@@ -10,6 +10,7 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
 from streamkit.cli.printing import moment, print_json, say, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
+from streamkit.progress.clock import SystemClock
 
 if TYPE_CHECKING:
     from streamkit.app import App
@@ -56,7 +57,6 @@ def verify(
     from streamkit.cli.describing import describe_archive
     from streamkit.core.tables import open_store
     from streamkit.operate.archives import verify_archive
-    from streamkit.progress.clock import SystemClock
 
     loaded = app_named(app)
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()

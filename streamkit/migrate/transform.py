@@ -7,6 +7,7 @@ failure: any error of the function, or `TransformError` for an impossible result
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from streamkit.effects import Delete, Effect, Put, Remove, Set
@@ -28,6 +29,7 @@ from streamkit.migrate.rewrites import (
     visible,
     wire,
 )
+from streamkit.migrate.set_indexes import follow_indexes
 from streamkit.migrate.sources import Sources, TransformError
 from streamkit.migrate.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
@@ -51,10 +53,7 @@ def reversed_migration(migration: Migration) -> Migration:
 
 
 class Transform:
-    """One migration on one table; `target` is the schema of the table that its targets are in.
-
-    `others` are the app's entities.
-    """
+    """One migration on one table; `target` is its targets' schema, `others` the app's entities."""
 
     def __init__(
         self,
@@ -71,6 +70,7 @@ class Transform:
         self._attributes = frozenset(self._names.values())
         self._own = self.sources.own
         self._known = set(self._names) | set(self._names.values())
+        self._follow = partial(follow_indexes, migration.entity, self.schema, self.entity)
         self._key_types = _key_types(schema)
 
     def matches(self, item: Mapping[str, Any]) -> bool:
@@ -180,6 +180,7 @@ class Transform:
                     self._reshape(entity, shown, sets, removes)
             elif isinstance(part, Set):
                 self._set(part, shown, sets, removes)
+                reads |= self._follow(shown, sets, removes)
             elif isinstance(part, Remove):
                 removes |= {self._names.get(name, name) for name in part.names}
             elif isinstance(part, Delete):
@@ -205,17 +206,16 @@ class Transform:
                     f"{self.migration.declared}: Set without a key sets the item itself; other"
                     " items are returned as entities"
                 )
-        known = self._known
-        fields = {name: value for name, value in part.fields.items() if name in known}
+        fields = {name: value for name, value in part.fields.items() if name in self._known}
         for name, value in self.migration.entity.set_attributes(self.schema, fields).items():
             if value is None:
                 removes.add(name)
             else:
                 sets |= decode_item({name: value})
         for name, value in part.fields.items():
-            if name not in known and value is None:
+            if name not in self._known and value is None:
                 removes.add(name)
-            elif name not in known:
+            elif name not in self._known:
                 sets |= decode_item({name: encode(value, name)})
 
     def _reshape(self, entity: Entity, shown: Image, sets: Image, removes: set[str]) -> None:

@@ -9,9 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from streamkit.effects import Add, AddToSet, Check, Delete, Effect, Put, RemoveFromSet, Set
-from streamkit.entity import attribute_names
+from streamkit.entity import attribute_names, spec_of
 from streamkit.model.codec import decode
 from streamkit.model.conditions import check_condition
+from streamkit.model.fields import validate_fields
+from streamkit.model.index_keys import index_keys
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, GuardSource, ItemRef, Verb, Wire, item_ref
@@ -61,9 +63,10 @@ def _compile(effect: Effect, schema: TableSchema) -> Action:
     raise TypeError(f"{type(effect).__name__} cannot be committed to a table")
 
 
-def _compile_update(
-    effect: Set[Any] | Add[Any] | AddToSet[Any] | RemoveFromSet[Any], schema: TableSchema
-) -> Action:
+_FieldEffects = Set[Any] | Add[Any] | AddToSet[Any] | RemoveFromSet[Any]
+
+
+def _compile_update(effect: _FieldEffects, schema: TableSchema) -> Action:
     if effect.key is None:
         raise TypeError("a Set without a key is for migrations; here say which item it sets")
     action = _upsert(effect.key, schema)
@@ -76,7 +79,29 @@ def _compile_update(
                 " stays; delete the item and put another"
             )
         _update_attribute(action, effect, name, value)
+    if spec_of(effect.key.entity).indexes:
+        _update_index_keys(action, effect, schema)
     return action
+
+
+def _update_index_keys(action: Action, effect: _FieldEffects, schema: TableSchema) -> None:
+    """Let an update also write the index keys that follow from what it sets."""
+    key = effect.key
+    assert key is not None  # noqa: S101 - it was looked at
+    entity, names = key.entity, attribute_names(key.entity)
+    by_attribute = {attribute: name for name, attribute in names.items()}
+    given = {n if n in names else by_attribute[n]: value for n, value in effect.fields.items()}
+    known = {name: value for name, value in key.fields if name not in given}
+    if isinstance(effect, Set):
+        set_ = {name: value for name, value in given.items() if value is not None}
+        known |= validate_fields(entity, set_, where=f"setting fields of {entity.__name__}")
+        known |= dict.fromkeys(given.keys() - set_.keys())
+    for name, value in index_keys(entity, schema, known, given.keys()).items():
+        if value is None:
+            action.sets.pop(name, None)
+            action.removes.add(name)
+        else:
+            action.sets[name] = value
 
 
 def _leaves(effect: Effect, value: Wire | None, known: Wire) -> bool:
@@ -95,7 +120,7 @@ def _upsert(key: Key[Any], schema: TableSchema) -> Action:
 @lru_cache(maxsize=10_000)
 def _beginning(
     key: Key[Any],
-    fields: tuple[tuple[str, Any], ...],  # noqa: ARG001 - remembered by them, too
+    fields: tuple[tuple[str, Any], ...],
     unstored: tuple[str, ...],
     schema: TableSchema,
 ) -> tuple[ItemRef, dict[str, Wire], dict[str, Wire]]:
@@ -109,6 +134,8 @@ def _beginning(
     names = attribute_names(key.entity)
     hidden = {names[name] for name in unstored}
     along = {name: value for name, value in known.items() if name not in hidden}
+    keys = index_keys(key.entity, schema, dict(fields)).items()
+    along |= {name: value for name, value in keys if value is not None}
     return item_ref(schema, key.wire(schema)), along, known
 
 

@@ -70,7 +70,7 @@ def test_several_counts_of_one_source_share_a_class(harness_of):
 
 
 def test_the_index_of_several_fields_of_the_page_answers_its_queries(harness_of):
-    page = module_of(*examples("docs/handlers.md")[:2], name="handlers_page_of_matches")
+    page = module_of(*examples("docs/handlers.md")[:3], name="handlers_page_of_matches")
     match = page["Match"]
     app = App("matches", table="Matches", entities=[match])
 
@@ -95,3 +95,18 @@ def test_the_index_of_several_fields_of_the_page_answers_its_queries(harness_of)
     assert found(page["upper_part"]) == ["1"]
     with pytest.raises(ValueError, match="also needs round"):
         match.query(index=match.by_round, bracket="UPPER", **common)
+
+
+def test_an_update_needs_all_that_the_keys_of_an_index_need_as_the_page_says(harness_of):
+    page = module_of(*examples("docs/handlers.md")[:2], name="handlers_page_of_tickets")
+    ticket = page["Ticket"]
+    harness = harness_of(App("tickets", table="Tickets", entities=[ticket]))
+    harness.put(ticket(number=7, status="OPEN", agent="bob"))
+    with pytest.raises(ValueError, match="index GSI3, which also needs agent"):
+        harness.update(ticket.key(number=7), status="CLOSED")
+    harness.update(ticket.key(number=7), status="CLOSED", agent="ann")
+    for index, by in (
+        (ticket.by_status, {"status": "CLOSED"}),
+        (ticket.by_agent, {"agent": "ann", "status": "CLOSED"}),
+    ):
+        assert len(harness.query(ticket.query(index=index, **by))) == 1

@@ -40,6 +40,41 @@ MUTANTS = (
         test="tests/simulation/test_keys_as_read.py::test_the_item_that_was_read_is_the_one_that_is_written",
     ),
     Mutant(
+        "set-leaves-index-keys",
+        "progress/compile.py",
+        "    if spec_of(effect.key.entity).indexes:\n",
+        "    if False:\n",
+        "queries of an index find an item where it was before a handler has set its field",
+        test="tests/unit/test_index_keys.py::"
+        "test_queries_find_what_a_handler_has_set_and_groups_of_aggregates",
+    ),
+    Mutant(
+        "groups-are-in-no-index",
+        "progress/compile.py",
+        "    along |= {name: value for name, value in keys if value is not None}\n",
+        "",
+        "an index of an aggregate is empty",
+        test="tests/unit/test_index_keys.py::test_a_group_of_an_aggregate_is_in_its_indexes",
+    ),
+    Mutant(
+        "index-keys-of-half-a-key",
+        "model/index_keys.py",
+        "        if changed and (moves or fields & changed) and (unknown or there is None):\n",
+        "        if False:\n",
+        "an update of a part of an index key leaves the old one, and nobody learns of it",
+        test="tests/unit/test_index_keys.py::"
+        "test_an_update_of_a_part_of_a_key_is_refused_and_says_what_else_it_needs",
+    ),
+    Mutant(
+        "set-of-a-migration-leaves-index-keys",
+        "migrate/transform.py",
+        "                reads |= self._follow(shown, sets, removes)\n",
+        "",
+        "queries of an index find an item where it was before a migration has set its field",
+        test="tests/unit/migrate/test_transform.py::"
+        "test_an_item_that_is_set_has_the_index_keys_of_one_that_is_put",
+    ),
+    Mutant(
         "equal-values-have-one-key",
         "entity.py",
         "        is_exact = _EXACT.issuperset(map(type, fields.values()))\n",

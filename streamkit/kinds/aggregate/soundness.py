@@ -8,12 +8,15 @@ import types
 from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.measures import Avg, Count, Sum
 from streamkit.model.declaration import Declaration
+from streamkit.model.index_keys import decided_by
+from streamkit.model.templates import KeyTemplate
 from streamkit.stream.decode.keyed import key_reader
 
 
@@ -28,7 +31,8 @@ def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration)
     Raises:
         DeclarationError: something does not fit; the first of all problems.
     """
-    for problem in (*_measures(aggregate, source), *_onto(aggregate), *_spread(aggregate)):
+    problems = _measures(aggregate, source), _onto(aggregate), _indexes(aggregate)
+    for problem in chain.from_iterable(problems):
         raise DeclarationError(f"{declared}: {problem}")
     for problem in _until(aggregate):
         raise DeclarationError(f"{declared}: {problem}")
@@ -99,9 +103,26 @@ def _onto(aggregate: Any) -> Iterator[str]:
         yield f"Until would let the application's {onto.__name__} expire; leave it out with onto="
 
 
-def _spread(aggregate: Any) -> Iterator[str]:
-    if aggregate.__parts__ is not None and spec_of(aggregate).indexes:
+def _indexes(aggregate: Any) -> Iterator[str]:
+    """Yield indexes whose keys no addition can keep: a sum is known to the table alone."""
+    if aggregate.__options__.onto is not None:
+        return
+    spec = spec_of(aggregate)
+    if aggregate.__parts__ is not None and spec.indexes:
         yield "an index would list the parts of a spread group one by one; leave it out"
+    for index in spec.indexes.values():
+        templates = (key for key in (index.pk, index.sk) if isinstance(key, KeyTemplate))
+        for name in (one for template in templates for one in template.fields):
+            if name not in spec.key_names:
+                yield (
+                    f"the index {index.name} has {name} in a template, which is no field of the"
+                    f' group\'s key; name it as a field, as in sk=("{name}",)'
+                )
+        if decided_by(index, aggregate.model_fields.keys()) - spec.key_fields:
+            yield (
+                f"when= of the index {index.name} may read the fields of the group's key alone;"
+                " leave it out, or derive an item from the group"
+            )
 
 
 def _until(aggregate: Any) -> Iterator[str]:

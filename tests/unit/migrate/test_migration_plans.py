@@ -273,7 +273,7 @@ def test_a_reverse_that_loses_something_is_found():
 
     plan = plan_of(label, [Order(number=1)], reverse=back)
     (problem,) = [problem for problem in plan.problems if problem.kind == "round trip"]
-    assert problem.text == "reverse= returns another day"
+    assert problem.text == "reverse= returns another GSI1PK, day"
 
 
 def test_a_reverse_that_raises_is_found():

@@ -137,7 +137,7 @@ def test_a_parameter_without_a_default_must_be_there():
 
     with pytest.raises(TransformError, match="no status_day; give the parameter a default"):
         transform(by_status).of(order())
-    assert transform(by_default).of(order()).sets == {"status": "d"}
+    assert transform(by_default).of(order()).sets == {"status": "d", "GSI1PK": "S#d"}
 
 
 @pytest.mark.parametrize(
@@ -273,3 +273,49 @@ def test_the_digest_changes_with_the_function():
 
     assert digest(good) == digest(good)
     assert digest(good) != digest(other)
+
+
+# -- index keys -----------------------------------------------------------------------------------
+
+
+class Task(Entity, pk="TASK#{number}", sk="TASK"):
+    number: int
+    status: str
+    agent: str = "nobody"
+    by_status: ClassVar = Index(
+        "GSI1", pk="S#{status}", sk="{agent}#{number}", when=lambda task: task.agent != "nobody"
+    )
+
+
+def task(**fields):
+    return plain(Task(number=1, **fields).attributes(SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("before", "fields"),
+    [
+        ({"status": "NEW", "agent": "ann"}, {"status": "OPEN"}),
+        ({"status": "NEW", "agent": "ann"}, {"agent": "bob", "status": "OPEN"}),
+        ({"status": "NEW", "agent": "ann"}, {"agent": "nobody"}),
+        ({"status": "NEW"}, {"agent": "ann"}),
+        ({"status": "NEW"}, {"status": "OPEN"}),
+    ],
+)
+def test_an_item_that_is_set_has_the_index_keys_of_one_that_is_put(before, fields):
+    def change(number: int) -> Set[Task]:
+        return Set(**fields)
+
+    shown = task(**before)
+    rewrite = transform(change, entity=Task).of(shown)
+    after = {n: v for n, v in {**shown, **rewrite.sets}.items() if n not in rewrite.removes}
+    assert after == task(**before | fields)
+    if rewrite.sets.keys() & {"GSI1PK", "GSI1SK"} or rewrite.removes:
+        assert rewrite.reads >= {"status", "agent"}
+
+
+def test_index_keys_that_the_function_sets_itself_are_left():
+    def change(number: int) -> Set[Task]:
+        return Set(status="OPEN", GSI1PK="mine", GSI1SK="own")
+
+    rewrite = transform(change, entity=Task).of(task(status="NEW", agent="ann"))
+    assert rewrite.sets == {"status": "OPEN", "GSI1PK": "mine", "GSI1SK": "own"}
