@@ -78,7 +78,7 @@ class Writer:
             await self._one(Put(item))
 
     async def update(self, key: Key[Any], **fields: Any) -> None:
-        """Set some fields of an item; keys of indexes are not recomputed."""
+        """Set some fields of an item, with the keys of indexes that follow."""
         await self._one(Set(key, **fields))
 
     async def delete(self, *keys: Key[Any]) -> None:
