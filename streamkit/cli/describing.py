@@ -224,7 +224,7 @@ def describe_inspection(found: AppInspection) -> None:
         say(f"  index    {name}: {', '.join(f'{part} ({kind})' for part, kind in parts.items())}")
     if found.control_table != facts.name:
         say(f"  control  {found.control_table}")
-    say(f"  items    {found.looked_at} read")
+    say(f"  items    {found.looked_at} of yours looked at, of {found.scanned} read")
     say()
     table(("handler", "listens to", "delivery", "on failure", "declared"), _handler_rows(found))
     say()

@@ -1,6 +1,6 @@
 """`streamkit migrate new`: write the file of a migration, empty or as a draft."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +8,9 @@ from streamkit.cli.migration_options import app_with_migrations
 from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say
 from streamkit.cli.running import with_aws
+
+if TYPE_CHECKING:
+    from streamkit.migrate.drafting import EntityDraft
 
 
 def new(
@@ -57,14 +60,26 @@ def new(
                 loaded, aws, entities_of(loaded, app, entity), read_wanted(sample)
             )
         )
-        for one in found:
-            for line in one.lines:
-                say(f"{one.entity.__name__}: {line}")
-        first = next((one for one in found if sum(one.found.values())), None)
+        first = _most_to_do(found)
         if first is None:
-            say("no item of the sample differs from what a put would store today")
             return
         entity, lines = first.entity.__name__, first.lines
         chosen = "rekey" if first.moves else chosen
     path = write_migration(loaded, app, name, entity=entity, mode=chosen, named=named, draft=lines)
     say(f"wrote {path}")
+
+
+def _most_to_do(found: "list[EntityDraft]") -> "EntityDraft | None":
+    """Print what was found; return the entity with most to do, None if no item differs."""
+    for one in found[:1]:
+        say(f"looked at {one.looked_at} items of yours, of {one.scanned} that were read")
+    for one in found:
+        for line in one.lines:
+            say(f"{one.entity.__name__}: {line}")
+    first = next((one for one in found if sum(one.found.values())), None)
+    if first is None:
+        say("no item of the sample differs from what a put would store today")
+        absent = ", ".join(one.entity.__name__ for one in found if not one.items)
+        if absent:
+            say(f"the sample has no item of {absent}: a larger one is read with --sample 100%")
+    return first

@@ -22,19 +22,24 @@ from streamkit.kinds.migration import Migration, MigrationOptions
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.failing import describe
 from streamkit.migrate.rewrites import Image, plain
-from streamkit.migrate.sampling import Wanted, sample_of
+from streamkit.migrate.sampling import Sample, Wanted, sample_of
 from streamkit.migrate.transform import Transform
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Wire
+from streamkit.progress.actions import Wire, is_own
 from streamkit.stream.decode.keyed import trouble_of_key
+
+_LARGER = (1, 8, 64)
+"""How much larger than asked for a sample becomes: after a rebuild nearly all items of a small
+table are streamkit's own."""
 
 
 @dataclass
 class EntityDraft:
     """What items of an entity in a sample lack, in words, each with its number of items.
 
-    `notes` are of the table. `moves` says that items are to get another key.
+    `notes` are of the table. `moves` says that items are to get another key. Of the items that were
+    `scanned`, `looked_at` are not streamkit's own, and `items` are the entity's.
     """
 
     entity: type[Entity]
@@ -42,6 +47,8 @@ class EntityDraft:
     found: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
     moves: bool = False
+    looked_at: int = 0
+    scanned: int = 0
 
     @property
     def lines(self) -> list[str]:
@@ -77,20 +84,40 @@ async def compare_entities(
 ) -> list[EntityDraft]:
     """Compare entities with a sample of the app's table; those with most to do come first."""
     around = await survey(app, aws)
-    sample = await sample_of(aws, app.table, wanted, rng or random.Random())
+    sample, own = await _sample(aws, around.table, wanted, rng or random.Random())
+    looked_at = sample.scanned - own
     known = tuple(dict.fromkeys([*app.known, *entities]))
     found = []
     for entity in entities:
         transform = Transform(_identity(entity), around.table, None, known)
         indexes = sorted({one.name for one in spec_of(entity).indexes.values()})
         absent = tuple(name for name in indexes if name not in around.table.indexes)
-        one = EntityDraft(entity, notes=tuple(f"the table has no index {name}" for name in absent))
+        notes = tuple(f"the table has no index {name}" for name in absent)
+        one = EntityDraft(entity, notes=notes, looked_at=looked_at, scanned=sample.scanned)
         for part in sample.parts:
             for item in part.items:
                 if transform.matches(item):
                     one.add(transform, item, around.table)
         found.append(one)
     return sorted(found, key=lambda one: -sum(one.found.values()))
+
+
+async def _sample(
+    aws: Aws, schema: TableSchema, wanted: Wanted, rng: random.Random
+) -> tuple[Sample, int]:
+    """Read a sample, a larger one while hardly any of its items are the application's.
+
+    Returns:
+        The sample, and how many of its items are streamkit's own.
+    """
+    for factor in _LARGER:
+        asked = Wanted(wanted.share, wanted.items and wanted.items * factor)
+        sample = await sample_of(aws, schema.name, asked, rng)
+        own = sum(is_own(schema, item) for part in sample.parts for item in part.items)
+        # About half is enough: segments differ in size, and so does what is in them.
+        if wanted.items is None or 2 * (sample.scanned - own) >= wanted.items or sample.share == 1:
+            break
+    return sample, own
 
 
 def _identity(entity: type[Entity]) -> Migration:

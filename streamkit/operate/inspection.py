@@ -74,7 +74,10 @@ class HandlerFacts:
 
 @dataclass(frozen=True, slots=True)
 class AppInspection:
-    """Everything that `check` reports; `looked_at` counts the app's items that were read."""
+    """Everything that `check` reports.
+
+    Of the items that were `scanned`, `looked_at` are the application's, and were looked at.
+    """
 
     app: str
     table: TableFacts
@@ -83,6 +86,7 @@ class AppInspection:
     handlers: tuple[HandlerFacts, ...]
     findings: tuple[Finding, ...]
     looked_at: int = 0
+    scanned: int = 0
 
     @property
     def ok(self) -> bool:
@@ -108,8 +112,8 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     """
     tables = await survey(app, aws)
     found = [*await _findings(app, tables), *shape_findings(app, tables)]
-    looked_at, odd = await sample_findings(app, aws, tables.table)
-    found += odd
+    sample = await sample_findings(app, aws, tables.table)
+    found += sample.findings
     missing = await missing_migrations(app, aws)
     found += [] if missing is None else [Finding("error", missing)]
     found += await archive_findings(app, aws)
@@ -123,7 +127,8 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
         permissions=tuple(await _permissions(app, aws, tables)),
         handlers=tuple(_handler(app, one) for one in app.handlers),
         findings=tuple(found),
-        looked_at=looked_at,
+        looked_at=sample.looked_at,
+        scanned=sample.scanned,
     )
 
 

@@ -30,7 +30,7 @@ from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past import PastChanges, open_past
-from streamkit.operate.restore_base import exported, is_own, scanned
+from streamkit.operate.restore_base import exported, scanned
 from streamkit.operate.restore_target import (
     _MARK,
     TABLE,
@@ -39,7 +39,7 @@ from streamkit.operate.restore_target import (
     begin_restore,
     check_wish,
 )
-from streamkit.progress.actions import BYTES_MAX, Action, ItemRef, Verb, Wire, item_ref
+from streamkit.progress.actions import BYTES_MAX, Action, ItemRef, Verb, Wire, is_own, item_ref
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.fenced import TOGETHER
 from streamkit.progress.paced import counted_rate

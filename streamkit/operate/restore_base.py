@@ -7,7 +7,7 @@ does an export that is not whole.
 
 import hashlib
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.exports import SUMMARY, Export, open_export
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import CONTROL_PREFIX, Wire
+from streamkit.progress.actions import Wire, is_own
 
 _LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -83,8 +83,3 @@ async def exported(export: Export, source: TableSchema) -> AsyncIterator[dict[st
             item = wire_image(_LINE.decode(line)["Item"])
             if not is_own(source, item):
                 yield item
-
-
-def is_own(schema: TableSchema, item: Mapping[str, Any]) -> bool:
-    """Return whether an item of a table, or a key of one, is one of streamkit's own."""
-    return bool(str(item[schema.pk].get("S", "")).startswith(CONTROL_PREFIX))

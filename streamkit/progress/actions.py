@@ -63,6 +63,11 @@ def item_ref(schema: TableSchema, item: Mapping[str, Wire]) -> ItemRef:
     return ItemRef(schema.name, (pk_type, pk), (sk_type, sk))
 
 
+def is_own(schema: TableSchema, item: Mapping[str, Any]) -> bool:
+    """Return whether an item of a table, or a key of one, is one of streamkit's own."""
+    return bool(str(item[schema.pk].get("S", "")).startswith(CONTROL_PREFIX))
+
+
 class Verb(Enum):
     """The four things a transaction can do to an item."""
 

@@ -1,12 +1,18 @@
 """What is odd about a table's items is said before a worker meets them, and nothing of the items."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from streamkit import App, Entity, Inserted
+import pytest
+
+from streamkit import Aggregate, App, Count, Entity, Inserted
+from streamkit.core.table_shape import TableShape
+from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema
-from streamkit.operate.sample import odd_items
+from streamkit.operate.sample import PAGE, PAGES, SAMPLE, odd_items, sample_findings
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
 
-SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {})
+SCHEMA = TableSchema("table", "PK", "SK", "S", "S", {})
 
 
 class City(Entity, pk="STATE#{state}", sk="CITY#{city}"):
@@ -25,7 +31,7 @@ def item(pk: str, sk: str, **fields: Any) -> dict[str, Any]:
 
 
 def odd(*items: dict[str, Any], entities: tuple[type[Entity], ...] = ()) -> list[str]:
-    app = App("shop", table="t", entities=[Order, *entities])
+    app = App("shop", table="table", entities=[Order, *entities])
 
     @app.on
     def listen(change: Inserted[City]) -> None:
@@ -92,3 +98,70 @@ def test_items_that_could_be_of_two_entities_are_counted() -> None:
 
     (text,) = odd(item("C#ann", "ORDER#1#END"), entities=(End, Start))
     assert "have keys of the shapes of both" in text
+
+
+class CitiesOfState(Aggregate[City], pk="STATE#{state}", sk="CITIES"):
+    state: str
+    cities: Annotated[int, Count()] = 0
+
+
+def listening() -> App:
+    app = App("shop", table="table")
+
+    @app.on
+    def listen(change: Inserted[City]) -> None:
+        pass
+
+    return app
+
+
+def looked(own: int, items: list[dict[str, Any]], app: App) -> tuple[Any, int]:
+    """Look at a table with so many of streamkit's own items; return what came, and the scans."""
+
+    async def main() -> tuple[Any, int]:
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "table", (), stream=True)
+            for number in range(own):
+                one = item(f"_sk#shop#v1#ledger#{number}", "x")
+                world.engine.call("dynamodb", "PutItem", {"TableName": "table", "Item": one})
+            for one in items:
+                world.engine.call("dynamodb", "PutItem", {"TableName": "table", "Item": one})
+            found = await sample_findings(app, aws, SCHEMA)
+            return found, sum(call.operation == "Scan" for call in world.calls)
+
+    return run_virtually(main, seed=1)
+
+
+def cities(count: int, *, prefix: str = "STATE") -> list[dict[str, Any]]:
+    return [item(f"{prefix}#{n}", f"CITY#{n}") for n in range(count)]
+
+
+def test_the_sample_goes_on_past_streamkits_own_items_until_there_are_enough_of_the_apps() -> None:
+    found, scans = looked(3 * PAGE, cities(SAMPLE + 300), listening())
+    assert (found.looked_at, found.findings) == (SAMPLE, ())
+    assert scans > 1
+    assert found.scanned > SAMPLE
+
+
+def test_the_sample_ends_after_so_many_pages_and_then_does_not_say_that_no_item_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamkit.operate.sample.PAGE", 20)
+    found, scans = looked(30 * PAGES, cities(5, prefix="OTHER"), listening())
+    assert (scans, found.scanned, found.findings) == (PAGES, 20 * PAGES, ())
+    assert found.looked_at < 5
+
+
+def test_a_small_table_without_an_item_of_the_app_is_told_among_items_of_streamkit() -> None:
+    found, _ = looked(50, cities(5, prefix="OTHER"), listening())
+    assert (found.looked_at, found.scanned) == (5, 55)
+    assert found.findings[0].text.startswith("none of the 5 items that were looked at")
+
+
+def test_aggregates_and_what_migrations_leave_are_items_of_the_app() -> None:
+    app = listening()
+    app.aggregate(CitiesOfState)
+    group, copy = item("STATE#CA", "CITIES"), {**GOOD, COPY: {"S": "0001"}}
+    assert odd_items(app, SCHEMA, [group]) == []
+    assert odd_items(app, SCHEMA, [copy]) == []

@@ -1,6 +1,7 @@
 """A draft says what items lack that a put would store today, and does what it can about it."""
 
 import importlib
+import random
 import sys
 
 import anyio
@@ -106,3 +107,17 @@ def test_items_under_another_key_than_their_fields_build_are_to_move(tmp_path, m
     (found,) = drafted([moved], test, tmp_path, monkeypatch)
     assert found.moves
     assert any("mode rekey" in line for line in found.lines)
+
+
+def test_the_sample_grows_until_it_holds_enough_items_of_the_app(tmp_path, monkeypatch):
+    """After a rebuild nearly all items of a small table are streamkit's own."""
+
+    async def test(site):
+        entities = entities_of(site.app, f"{NAME}:app", "Order")
+        rng = random.Random(1)
+        return await compare_entities(site.app, site.aws, entities, Wanted(items=50), rng)
+
+    own = [{"PK": {"S": f"_sk#shop#v1#ledger#{n}"}, "SK": {"S": "x"}} for n in range(2500)]
+    (found,) = drafted([*own, *(order(n) for n in range(60))], test, tmp_path, monkeypatch)
+    assert found.items >= 25
+    assert found.items == found.looked_at < found.scanned
