@@ -1,10 +1,9 @@
 """Explain what an app makes of one item.
 
 In: an app with its listeners, clients, and the item's key. Out: its entity, the handlers that
-listen to it, its parked queues with their first errors, the handler that wrote it last, the groups
-of aggregates that it counts in, and, if asked for, its changes that the stream still holds. Nothing
-is written. The item's own values are returned only if asked for; groups are named by hashes of
-their keys.
+listen to it, its parked queues with their first errors, what wrote it last, the groups of
+aggregates that it counts in, and, if asked for, its changes that the stream still holds. Nothing is
+written. The item's own values are returned only if asked for; groups are shown as hashes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
+from streamkit.core.parked.queues import item_part
 from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
@@ -54,19 +54,22 @@ class Waiting:
     error: str | None
     attempts: int
     at: int
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
     """A handler that listens to the item's entity.
 
-    `queue` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
-    change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
+    `queue` names the item's queue for it, as `parked` and logs do; if the order of its changes does
+    not matter, each has a queue, and this is the first one's. `due` is when one is tried next
+    (epoch seconds, 0: at once; None: nothing is parked, or all is stuck).
 
     `state` says what will happen to the item's next change: `parked` or `stuck`, it waits behind
-    parked ones; `paused`; `waits`, because the shard that carries it, or a parent, waits for the
-    handlers in `waits_for`; `may wait`, where some open shards do, and `records` did not show which
-    one carries the item; `unknown`, on functions with a handler that blocks; else `free`.
+    parked ones (if they need an order); `paused`; `waits`, because the shard that carries it, or a
+    parent, waits for the handlers in `waits_for`; `may wait`, where some open shards do, and
+    `records` did not show which one carries the item; `unknown`, on functions with a handler that
+    blocks; else `free`.
     """
 
     consumer: str
@@ -281,18 +284,17 @@ def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
 def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[str]]) -> Listening:
     name = queue_name(handler.name, view.key)
     state, waits_for = view.state_of(handler, carriers)
-    queue = view.queues.get(name)
+    queues = view.queues_of(handler)
+    held = [p for p in view.parked if item_part(p.queue) == name]
     return Listening(
         consumer=view.consumer,
         handler=handler.name,
         kinds=tuple(sorted(kind.value for kind in handler.kinds)),
         when=handler.when.text if handler.when else None,
         declared=str(handler.declared),
-        queue=name,
+        queue=held[0].queue if held else name,
         state=state,
-        due=None if queue is None or queue.stuck else queue.due,
-        parked=tuple(
-            Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.queue == name
-        ),
+        due=min((queue.due for queue in queues if not queue.stuck), default=None),
+        parked=tuple(Waiting(p.position, p.error, p.attempts, p.at, p.queue) for p in held),
         waits_for=waits_for,
     )

@@ -14,7 +14,13 @@ from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
 from streamkit.core.high_water_mark import HighWaterMark, path_of, read_mark
-from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, read_queues
+from streamkit.core.parked.queues import (
+    ParkedQueue,
+    item_part,
+    list_parked,
+    parked_queues,
+    read_queues,
+)
 from streamkit.core.parking import Parked, queue_name
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
@@ -76,6 +82,11 @@ class ItemView:
     paused: int
     mark: HighWaterMark
 
+    def queues_of(self, handler: Handler) -> list[ParkedQueue]:
+        """Return the item's queues for a handler: several if its changes do not wait in order."""
+        name = queue_name(handler.name, self.key)
+        return [queue for queue in self.queues.values() if item_part(queue.name) == name]
+
     def state_of(
         self, handler: Handler, carriers: Sequence[Sequence[str]]
     ) -> tuple[str, tuple[str, ...]]:
@@ -85,9 +96,9 @@ class ItemView:
             handler: a handler of this consumer.
             carriers: the shards that may carry the change, each with its parents.
         """
-        queue = self.queues.get(queue_name(handler.name, self.key))
-        if queue is not None:
-            return ("stuck" if queue.stuck else "parked"), ()
+        queues = self.queues_of(handler)
+        if queues:
+            return ("stuck" if any(queue.stuck for queue in queues) else "parked"), ()
         if self.paused:
             return "paused", ()
         if self._on_lambda:
@@ -133,13 +144,15 @@ async def view_item(
 ) -> ItemView:
     """Read what an app's consumer stores of an item, to which its `handlers` listen."""
     cursors = await every_cursor(store)
-    own = await read_queues(store, [queue_name(handler.name, key) for handler in handlers])
-    parked = await list_parked(store, own)
+    names = {queue_name(handler.name, key) for handler in handlers}
     fanned = {handler.name for handler in handlers if handler.broadcast is not None}
-    apart: list[ParkedQueue] = []
-    if fanned:  # a recipient's queue has a name of its own
-        apart = [queue for queue in await parked_queues(store, cursors) if queue.handler in fanned]
-        parked += [p for p in await list_parked(store, apart) if p.to]
+    # A recipient's queue has a name of its own, which does not show the item.
+    listed = await parked_queues(store, cursors, None if fanned else names)
+    own = {queue.name: queue for queue in listed if item_part(queue.name) in names}
+    own |= {queue.name: queue for queue in await read_queues(store, names - own.keys())}
+    parked = await list_parked(store, list(own.values()))
+    apart = [queue for queue in listed if queue.handler in fanned and queue.name not in own]
+    parked += [p for p in await list_parked(store, apart) if p.to]
     seen = await MemberList(store).look()
     item = await store.item(*await path_of(store, key))
     return ItemView(
@@ -148,7 +161,7 @@ async def view_item(
         handlers=tuple(handlers),
         generation=await newest_generation(store),
         cursors=cursors,
-        queues={queue.name: queue for queue in (*apart, *own)},
+        queues={queue.name: queue for queue in apart} | own,
         parked=tuple(parked),
         waits=waits_by_shard(cursors, seen.members),
         paused=seen.paused,

@@ -60,6 +60,14 @@ MUTANTS = (
         test="tests/simulation/test_explanation.py::test_a_change_that_is_parked_is_not_done_whatever_position_its_shard_has",
     ),
     Mutant(
+        "a-queue-of-one-change-is-not-the-items",
+        "operate/sightings.py",
+        "if item_part(queue.name) == name]",
+        "if queue.name == name]",
+        "explain calls an item free whose changes are parked one by one, as an aggregate's are",
+        test="tests/simulation/test_explanation.py::test_changes_that_are_parked_one_by_one_are_shown_with_their_queues",
+    ),
+    Mutant(
         "a-child-of-a-shard-that-waits-is-free",
         "operate/sightings.py",
         "for shard in line for name in",

@@ -20,7 +20,10 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
+from streamkit.cli.following import after_explanation
+from streamkit.core.parked.queues import parked_queues
 from streamkit.core.parking import queue_name
+from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError
 from streamkit.operate.consumers import pause_consumer
 from streamkit.operate.explanation import explain_item
@@ -106,6 +109,41 @@ def test_a_parked_change_shows_where_it_is_held_and_why(shop):
     (held,) = found.waiting
     assert (held.handler, held.state, held.due) == ("shipped", "stuck", None)
     assert [change.error for change in held.parked] == ["PoisonChange"] * 2
+
+
+def test_changes_that_are_parked_one_by_one_are_shown_with_their_queues(harness_of):
+    """An aggregate that only counts has a queue for each of its changes, and none waits."""
+    app = App("shop", table="Shop")
+    down = [True]
+
+    @app.aggregate
+    class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+        status: str
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["PerStatus"]:
+            if down and order.number == 1:
+                raise PoisonChange("never")
+            return cls.key(status=order.status)
+
+    harness = harness_of(app)
+    for status in ("NEW", "SHIPPED"):
+        harness.put(Order(number=1, status=status), Order(number=2, status=status))
+    harness.settle()
+    found = explained(harness, "ORDER#1", "ORDER", records=True)
+    (held,) = found.waiting
+    assert (held.handler, held.state, held.due) == ("PerStatus", "stuck", None)
+    listed = harness.operate(lambda aws: queues_of(app, aws))
+    assert {change.queue for change in held.parked} == listed
+    assert len(held.parked) == len(listed) == 2
+    assert after_explanation(found) == ("parked show", "--queue", held.parked[0].queue)
+    assert states(found) == ["stuck for PerStatus"] * 2
+    assert explained(harness, "ORDER#2", "ORDER").waiting == ()
+
+
+async def queues_of(app, aws):
+    return {queue.name for queue in await parked_queues(await open_store(app, aws))}
 
 
 def test_the_group_that_it_counts_in_is_told_by_its_hash_alone(shop):

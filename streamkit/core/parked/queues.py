@@ -6,7 +6,7 @@ by following a queue from its head; all reads are gets, never a scan. Changes ma
 missed or be gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,26 +109,38 @@ def read_queue(item: Mapping[str, Any]) -> ParkedQueue:
     )
 
 
+def item_part(name: str) -> str:
+    """Return the item's and handler's part of a queue's name.
+
+    A handler for which the order of changes does not matter has a queue for each of them, whose
+    name ends with the position.
+    """
+    return name.partition("-")[0]
+
+
 async def read_queues(store: CursorStore, names: Iterable[str]) -> list[ParkedQueue]:
     """Read parked queues by name; those that do not exist (any more) are left out."""
     return [read_queue(item) for item in await store.items([("lane", name) for name in names])]
 
 
 async def parked_queues(
-    store: CursorStore, cursors: Mapping[str, Cursor] | None = None
+    store: CursorStore,
+    cursors: Mapping[str, Cursor] | None = None,
+    items: Collection[str] | None = None,
 ) -> list[ParkedQueue]:
     """Return every parked queue, the oldest first.
 
     Args:
         store: the consumer's control items.
         cursors: all its cursors, if they were read already.
+        items: only queues of these items and handlers, by `queue_name`.
     """
     if cursors is None:
         cursors = await store.read_all()
     chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.chunks)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
-    queues = await read_queues(store, names)
+    queues = await read_queues(store, [n for n in names if items is None or item_part(n) in items])
     return sorted(queues, key=lambda queue: (queue.since, queue.handler, queue.name))
 
 
