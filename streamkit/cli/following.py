@@ -1,5 +1,9 @@
 """Following up: the command that a report ends with, if a person has to act. Pure."""
 
+import re
+from collections.abc import Collection, Iterator
+
+from streamkit.app import App
 from streamkit.fleet.hosting import WORKERS
 from streamkit.operate.explanation import Explanation
 from streamkit.operate.inspection import AppInspection
@@ -42,3 +46,25 @@ def after_explanation(found: Explanation) -> tuple[str, ...]:
             of = ("--listener", listener) if listener else ()
             return ("parked show", "--queue", one.queue, *of)
     return ()
+
+
+def after_discard(app: App, handlers: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what discarded changes of these handlers leave wrong, and the command that mends it."""
+    approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
+    for handler in app.handlers:
+        name, entity = handler.name, handler.entity.__name__
+        if name not in handlers or name in approximate:
+            continue
+        again = f"{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}_again"
+        if handler.is_aggregate:
+            text = f"{name} lacks what was discarded, and needs a rebuild"
+            yield text, ("aggregate rebuild", name)
+        elif handler.is_mirror:
+            text = f"copies of {name} may be out of date until each {entity} is written once more"
+            yield text, ("migrate new", again, "--mode", "touch", "--entity", entity)
+        elif handler.converges:
+            text = (
+                f"items of {name} may be missing or left over until each {entity} changes; to put"
+                f" those that are missing, return what {name} returns, with owner={name!r}"
+            )
+            yield text, ("migrate new", again, "--mode", "derive", "--entity", entity)

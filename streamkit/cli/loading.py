@@ -45,6 +45,15 @@ def load_app(name: str) -> App:
     )
 
 
+def with_attribute(name: str) -> str:
+    """Return `MODULE:APP` for the name of an app that was loaded, which may be a module alone."""
+    if ":" in name:
+        return name
+    module = import_module(name)
+    app = _only_app(module)
+    return f"{name}:{next(one for one, value in _apps(module).items() if value is app)}"
+
+
 def _part(found: object, name: str) -> object:
     """Return a listener of an app, or an attribute: `app.archive` is the archive's writer."""
     if isinstance(found, App) and name in found.listeners:

@@ -7,8 +7,8 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
-from streamkit.cli.printing import print_json, say_next
-from streamkit.cli.running import app_named, exit_with, with_aws
+from streamkit.cli.printing import WARN, print_json, say, say_next
+from streamkit.cli.running import app_named, exit_with, of_listener, with_aws
 
 if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
@@ -217,9 +217,12 @@ def discard(
     """Delete the first change of parked queues, without processing it.
 
     The change behind it is then first. With --older-than, --whole stops at the first change that is
-    younger. Exits with 5 if there is no queue with the name in --queue.
+    younger. An aggregate whose change is discarded needs a rebuild; the command that mends it, or
+    the copies of a mirror, or derived items, is printed. Exits with 5 if there is no queue with the
+    name in --queue.
     """
     from streamkit.cli.describe_parked import describe_reports
+    from streamkit.cli.following import after_discard
     from streamkit.operate.redrive import discard as discard_queues
 
     chosen = _selection(filters, required=True, every=every)
@@ -229,6 +232,11 @@ def discard(
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "discarded")
+        for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):
+            say(text, **WARN)
+            # Migrations are the app's; a listener's aggregate is the listener's.
+            own = words[0].startswith("aggregate")
+            say_next(of_listener(app, listener) if own else app, words)
     if _missing(filters, reports):
         exit_with(ExitCode.PROBLEMS)
 

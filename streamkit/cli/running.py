@@ -112,6 +112,15 @@ def app_named(name: str | None, listener: str | None = None) -> "App":
     return app.listeners[listener]
 
 
+def of_listener(name: str | None, listener: str | None) -> str | None:
+    """Return how a command that has no `--listener` names an app, or this listener of it."""
+    from streamkit.cli.loading import with_attribute
+
+    if listener is None:
+        return name
+    return f"{with_attribute(name or settings().app or '')}.{listener}"
+
+
 _MEANT = {"extra_forbidden": "no such setting; see [tool.streamkit] in pyproject.toml"}
 """Our words for errors of pydantic, by its name of the error."""
 

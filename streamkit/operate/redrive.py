@@ -6,7 +6,7 @@ failed again and stays first. Workers do the same automatically, when queues are
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -17,9 +17,14 @@ from streamkit.core.parked.queues import ParkedQueue, Selection, list_parked, re
 from streamkit.core.routes import Channels
 from streamkit.core.tables import open_store, survey
 from streamkit.core.tracing import Tracing
+from streamkit.effects import Guard
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
+from streamkit.model.conditions import Attr
+from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.machine import Machine
 from streamkit.sinks.outlets import open_outlets
@@ -87,8 +92,11 @@ async def discard(
     """
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
+    approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
     return [
-        await discard_queue(store, queue, rng, clock, chosen.parked_before, whole=whole)
+        await discard_queue(
+            store, queue, rng, clock, chosen.parked_before, whole=whole, approximate=approximate
+        )
         for queue in await chosen.choose(store)
     ]
 
@@ -121,8 +129,11 @@ async def discard_queue(
     before: float | None = None,
     *,
     whole: bool = False,
+    approximate: Collection[str] = (),
 ) -> QueueReport:
     """Drop the first change of a queue, IF it is still the one that was read when it was chosen.
+
+    In the same transaction an aggregate that misses it is marked *needs rebuild*.
 
     Args:
         store: the consumer's control items.
@@ -131,6 +142,7 @@ async def discard_queue(
         clock: time.
         before: keep changes that were parked from then on, in epoch seconds.
         whole: also drop the changes behind the first one.
+        approximate: aggregates that may miss changes, and cannot be rebuilt.
     """
     report = QueueReport(chosen.name, chosen.handler)
     schemas = {store.space.schema.name: store.space.schema}
@@ -143,5 +155,22 @@ async def discard_queue(
         overtaken = not report.done and queue.head != chosen.head  # another change than was chosen
         if young or overtaken or (report.done and not whole):
             return replace(report, due=None if queue.stuck else queue.due, stuck=queue.stuck)
-        if await take_off(store, schemas, queue, first, (), rng, clock) is None:
+        # If a roll-out or a step of a rebuild comes between, this is refused, and read again.
+        newest = None if first.handler in approximate else await newest_generation(store)
+        missed = _missed_by(store.space, newest, first.handler)
+        if await take_off(store, schemas, queue, first, missed, rng, clock) is None:
             report = replace(report, done=report.done + 1)
+
+
+def _missed_by(space: ControlSpace, newest: Generation | None, handler: str) -> list[Action]:
+    """Return what marks an aggregate as *needs rebuild*, IF no step was taken; else nothing.
+
+    A rebuild that is under way then ends with an error: it cannot know whether it has counted the
+    change.
+    """
+    if newest is None or handler not in newest.aggregates:
+        return []
+    action = space.update("consumer")
+    action.unions["rebuild"] = {"SS": [handler]}
+    action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))
+    return [action]

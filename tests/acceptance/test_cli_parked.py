@@ -74,6 +74,27 @@ def test_discard_drops_the_first_change_of_a_queue_only(parked_shop):
     assert parked_shop.journal(1) == "BC"
 
 
+def test_discarding_an_aggregates_change_prints_the_rebuild_that_mends_it(shop):
+    source = shop.folder / "shop.py"
+    source.write_text(
+        source.read_text().replace(
+            "        return cls.key(status=order.status)",
+            "        if Path('uncounted').exists():\n"
+            "            raise RuntimeError('uncounted')\n"
+            "        return cls.key(status=order.status)",
+        )
+    )
+    shop.touch("uncounted")
+    shop.put(1, "A")
+    assert shop.run("worker", "shop", "--until-idle").returncode == 5
+    done = shop.run("parked", "discard", "shop", "--all")
+    assert done.returncode == 0, done.stderr
+    assert "PerStatus lacks what was discarded, and needs a rebuild" in done.stdout
+    assert done.stdout.endswith("next: streamkit aggregate rebuild shop PerStatus\n")
+    (state,) = shop.json("aggregate", "list", "shop")
+    assert state["state"] == "needs rebuild"
+
+
 def test_show_prints_the_record_and_the_error(parked_shop):
     queue = queue_of(parked_shop, 1)
     done = parked_shop.run("parked", "show", "shop", "--queue", queue)

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "discarded-is-live",
+        "operate/redrive.py",
+        "queue, first, missed, rng, clock)",
+        "queue, first, (), rng, clock)",
+        "an aggregate that misses a discarded change is shown as right",
+        test="tests/simulation/test_discarded.py::test_an_aggregate_whose_parked_change_is_discarded_needs_a_rebuild_until_it_had_one",
+    ),
+    Mutant(
         "late-failure-written-again",
         "core/parked/head.py",
         "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
