@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamkit.cli.app_command import AppCommand
 from streamkit.cli.consumers import pause_named
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, RequiredApp
@@ -67,7 +68,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     say_next(app, ("aggregate rebuild", missing[0]) if missing else ())
 
 
-@aggregates.command()
+@aggregates.command(cls=AppCommand)
 def verify(
     app: RequiredApp,
     name: NameArgument,
@@ -114,7 +115,7 @@ def verify(
         exit_with(ExitCode.PROBLEMS)
 
 
-@aggregates.command()
+@aggregates.command(cls=AppCommand)
 def rebuild(
     app: RequiredApp,
     name: NameArgument,
@@ -169,7 +170,7 @@ def rebuild(
         exit_with(ExitCode.PROBLEMS)
 
 
-@aggregates.command()
+@aggregates.command(cls=AppCommand)
 def pause(
     app: RequiredApp,
     name: NameArgument,
@@ -183,7 +184,7 @@ def pause(
     pause_named(app, f"rebuild {name}", paused=True)
 
 
-@aggregates.command()
+@aggregates.command(cls=AppCommand)
 def resume(
     app: RequiredApp,
     name: NameArgument,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamkit.cli.options import JsonOption
+from streamkit.cli.options import JsonOption, RequiredApp
 from streamkit.cli.printing import WARN, moment, print_json, say, say_next, table
 from streamkit.cli.running import app_named, with_aws
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
+    app: RequiredApp,
     key: Annotated[
         list[str],
         typer.Argument(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamkit.cli.app_command import AppCommand
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import NumberArgument, app_with_migrations
 from streamkit.cli.options import JsonOption, RequiredApp
@@ -55,7 +56,7 @@ KeyOption = Annotated[
 ]
 
 
-@errors.command("list")
+@errors.command("list", cls=AppCommand)
 def list_(
     app: RequiredApp,
     number: NumberArgument,
@@ -83,7 +84,7 @@ def list_(
         describe_errors(found, details=details)
 
 
-@errors.command()
+@errors.command(cls=AppCommand)
 def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
     """Print one failed item as JSON, with its key and message.
 
@@ -101,7 +102,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
     exit_with(ExitCode.PROBLEMS)
 
 
-@errors.command()
+@errors.command(cls=AppCommand)
 def retry(
     app: RequiredApp,
     number: NumberArgument,
@@ -153,7 +154,7 @@ def retry(
     _require_errors(failed, names, kind)
 
 
-@errors.command()
+@errors.command(cls=AppCommand)
 def waive(
     app: RequiredApp,
     number: NumberArgument,

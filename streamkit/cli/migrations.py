@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.app_command import AppCommand
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
@@ -48,7 +49,6 @@ migrate = typer.Typer(
     rich_markup_mode=None,
 )
 migrate.add_typer(errors, name="errors")
-migrate.command()(new)
 
 
 @migrate.command()
@@ -85,7 +85,7 @@ def check(
         exit_with(ExitCode.PROBLEMS)
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 @taking(LIMITS)
 def plan(
     app: RequiredApp,
@@ -140,7 +140,7 @@ def plan(
         exit_with(ExitCode.PROBLEMS)
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 def status(
     app: AppArgument = None,
     number: Annotated[
@@ -171,7 +171,7 @@ def status(
         with_aws(lambda aws: show_one(loaded, aws, number, as_json=json))
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 def verify(
     app: RequiredApp,
     number: NumberArgument,
@@ -227,7 +227,7 @@ def verify(
         exit_with(ExitCode.PROBLEMS)
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
     """Show what was done with a migration, when, and by whom."""
     from streamkit.cli.migration_views import describe_history
@@ -246,7 +246,7 @@ def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = Fals
         describe_history(state)
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 def stamp(
     app: RequiredApp,
     numbers: Annotated[
@@ -276,7 +276,7 @@ def stamp(
     with_aws(work)
 
 
-@migrate.command()
+@migrate.command(cls=AppCommand)
 def squash(
     app: RequiredApp,
     *,
@@ -296,5 +296,5 @@ def squash(
         say(f"deleted {one}")
 
 
-for step in (begin, join, apply, pause, resume, limit, switch, contract, rollback):
-    migrate.command()(step)
+for step in (new, begin, join, apply, pause, resume, limit, switch, contract, rollback):
+    migrate.command(cls=AppCommand)(step)

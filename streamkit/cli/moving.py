@@ -140,7 +140,9 @@ def to_lambda(
 
 
 def join(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The next version of the app.")],
+    app: Annotated[
+        str, typer.Argument(metavar="[MODULE:APP]", help="The next version of the app.")
+    ],
     handler: Annotated[str, typer.Argument(help="The handler that had a start= until now.")],
     *,
     live: Annotated[

@@ -22,7 +22,14 @@ AppArgument = Annotated[
         help="The app, as MODULE:APP, or MODULE if it has only one app.",
     ),
 ]
-RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")]
+RequiredApp = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODULE:APP]",
+        help="The app, as MODULE:APP; STREAMKIT_APP names it where it is left out.",
+    ),
+]
+"""The app of an `AppCommand`: other arguments follow."""
 ListenerOption = Annotated[
     str | None,
     typer.Option(

@@ -8,7 +8,7 @@ import typer
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
 from streamkit.cli.printing import WARN, print_json, say, say_next
-from streamkit.cli.running import app_named, exit_with, of_listener, with_aws
+from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
@@ -234,9 +234,7 @@ def discard(
         describe_reports(reports, "discarded")
         for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):
             say(text, **WARN)
-            # Migrations are the app's; a listener's aggregate is the listener's.
-            own = words[0].startswith("aggregate")
-            say_next(of_listener(app, listener) if own else app, words)
+            say_next(app, words, listener)
     if _missing(filters, reports):
         exit_with(ExitCode.PROBLEMS)
 

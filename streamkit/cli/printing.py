@@ -17,6 +17,7 @@ from typing import Any
 
 import typer
 
+from streamkit.cli.running import of_listener
 from streamkit.progress.clock import utc
 
 _NAME_LEAST = 8
@@ -58,8 +59,12 @@ def say_next(app: str | None, words: Sequence[str], listener: str | None = None)
         listener: the option of the command that ends.
     """
     if words:
-        # A worker has no such option: it runs an app with all of its listeners.
-        of = ["--listener", listener] if listener and words[0] != "worker" else []
+        group = words[0].split()[0]
+        if listener and group == "aggregate":
+            app = of_listener(app, listener)
+        # A worker runs an app with all of its listeners, and migrations are the app's.
+        has_option = group not in ("worker", "migrate", "aggregate")
+        of = ["--listener", listener] if listener and has_option else []
         given = [*words[0].split(), *([app] if app else []), *words[1:], *of]
         say(f"next: streamkit {shlex.join(given)}", bold=True)
 

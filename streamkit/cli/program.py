@@ -8,6 +8,7 @@ import typer
 
 from streamkit import __version__
 from streamkit.cli.aggregates import aggregates
+from streamkit.cli.app_command import AppCommand
 from streamkit.cli.archives import archive
 from streamkit.cli.consumers import consumers, rewind
 from streamkit.cli.costs import cost
@@ -76,8 +77,9 @@ program.add_typer(aggregates, name="aggregate")
 program.add_typer(fan_outs, name="fan-outs")
 program.add_typer(lambdas, name="lambda")
 program.add_typer(migrate, name="migrate")
-for move in (import_kcl, to_workers, to_lambda, join):
+for move in (import_kcl, to_workers, to_lambda):
     consumers.command()(move)
+consumers.command(cls=AppCommand)(join)
 
 
 def run() -> None:
@@ -267,5 +269,6 @@ def describe(
         describe_outline(found)
 
 
-for later in (explain, cost, iam, rewind, replay):
+program.command(cls=AppCommand)(explain)
+for later in (cost, iam, rewind, replay):
     program.command()(later)
