@@ -149,9 +149,20 @@ class TableShape:
 
 
 def entities_of(app: Consumer) -> tuple[type[Entity], ...]:
-    """Return the entities of an app and its listeners, each once."""
+    """Return the entities of an app and its listeners that say something of their table, each once.
+
+    One that annotations alone name, because handlers only write it, adds the indexes that no other
+    entity declares; it may be for another table, so nothing else follows from it.
+    """
     consumers = (app, *app.listeners.values())
-    return tuple(dict.fromkeys(entity for one in consumers for entity in one.entities))
+    own = dict.fromkeys(entity for one in consumers for entity in one.entities)
+    declared, is_sorted = _indexes(own), any(spec_of(entity).sk for entity in own)
+    for entity in (entity for one in consumers for entity in one.named):
+        spec = spec_of(entity)
+        new = {index.name for index in spec.indexes.values()} - declared.keys()
+        if new and (is_sorted or spec.sk is None):
+            own[entity] = None
+    return tuple(own)
 
 
 def _indexes(entities: Iterable[type[Entity]]) -> dict[str, Declared]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from streamkit import App, Entity, Index, IndexShape, Inserted, TableShape
+from streamkit import App, Entity, Index, IndexShape, Inserted, Put, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import AppTables
 from streamkit.kinds.preflight import findings
@@ -97,6 +97,69 @@ def test_the_entities_of_an_app_are_those_of_its_listeners_too():
     def nothing(change: Inserted[Session]) -> None: ...
 
     assert set(entities_of(app)) == {Product, Session}
+
+
+class Task(Entity, pk="T#{number}", sk="TASK"):
+    number: str
+
+
+class Note(Entity, pk="NOTE#{number}", sk="NOTE"):
+    number: str
+    owner: str = "ann"
+
+    by_owner: ClassVar = Index("Owners", pk="O#{owner}", sk="{number}")
+
+
+class Mail(Entity, pk="MAIL#{address}"):
+    address: str
+
+    by_domain: ClassVar = Index("Domains", pk="D#{address}")
+
+
+def writing(source, written):
+    app = App("notes", table="Notes")
+
+    @app.on
+    def note(change: Inserted[source]) -> Put[written] | None: ...
+
+    return app
+
+
+def test_an_index_of_an_entity_that_handlers_only_write_is_made(harness_of):
+    app = writing(Task, Note)
+    assert set(described(TableShape(), *entities_of(app)).indexes) == {"Owners"}
+    app = App("notes", table="Notes")
+
+    @app.on
+    def nothing(change: Inserted[Task]) -> None: ...
+
+    @app.listener("search").on
+    def note(change: Inserted[Task]) -> Put[Note]:
+        return Put(Note(number=change.new.number))
+
+    harness = harness_of(app)
+    harness.put(Task(number="1"))
+    harness.settle()
+    assert [one.number for one in harness.query(Note.query(index=Note.by_owner, owner="ann"))]
+
+
+def test_an_entity_that_is_only_written_changes_no_key_and_no_index_of_the_others():
+    assert described(TableShape(), *entities_of(writing(Session, Note))).sk is None
+    rival = type(
+        "Rival",
+        (Entity,),
+        {
+            "__module__": __name__,
+            "__annotations__": {"user": str, "by": ClassVar},
+            "user": "",
+            "by": Index("UserIndex", pk=("user",)),
+        },
+        pk="R#{user}",
+    )
+    schema = described(TableShape(), *entities_of(writing(Session, rival)))
+    assert schema.indexes["UserIndex"].keys == (("username", "S"),)
+    both = writing(Session, Mail)
+    assert set(described(TableShape(), *entities_of(both)).indexes) == {"UserIndex", "Domains"}
 
 
 def found_by_check(app, there, *entities, **options):
