@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.handler import Handler
 from streamkit.core.tables import AppTables, survey
@@ -111,7 +111,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
         ConfigurationError: a table is missing, or may not be described.
     """
     tables = await survey(app, aws)
-    found = [*await _findings(app, tables), *shape_findings(app, tables)]
+    found = [*await _findings(app, tables), *shape_findings(app, tables), *await _closed(app)]
     sample = await sample_findings(app, aws, tables.table)
     found += sample.findings
     missing = await missing_migrations(app, aws)
@@ -139,6 +139,25 @@ async def _findings(app: App, tables: AppTables) -> list[Finding]:
         return findings(app, tables)
     async with app.resources() as resources:
         return findings(app, tables, resources)
+
+
+async def _closed(app: App) -> list[Finding]:
+    """Find sinks that no worker could open: a library is not installed, or a URL is wrong.
+
+    Only those of streamkit are opened, which connect when they send.
+    """
+    found = []
+    sinks = {id(sink): sink for one in consumers_of([app]) for sink in one.sinks}
+    for sink in sinks.values():
+        if not type(sink).opened.__module__.startswith("streamkit.sinks."):
+            continue
+        try:
+            async with sink.opened():
+                pass
+        except ConfigurationError as error:
+            text = str(error).removeprefix(f"sink {sink.name!r}: ")
+            found.append(Finding("error", f"sink {sink.name!r}: {text}"))
+    return found
 
 
 def _table(schema: TableSchema) -> TableFacts:

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a-sink-that-cannot-be-opened-is-fine",
+        "operate/inspection.py",
+        ", *await _closed(app)]",
+        "]",
+        "check says ok where a worker ends because a sink's library is not installed",
+        test="tests/simulation/test_sending.py::test_check_names_the_extra_of_a_sink_that_no_worker_could_open[app-webhook]",
+    ),
+    Mutant(
         "discarded-is-live",
         "operate/redrive.py",
         "queue, first, missed, rng, clock)",

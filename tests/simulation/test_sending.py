@@ -1,14 +1,31 @@
 """Sends: delivered before their commit, in order per item, and slow only for their own handler."""
 
+import sys
 from decimal import Decimal
 
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
+from streamkit import (
+    App,
+    Entity,
+    Inserted,
+    Modified,
+    PoisonChange,
+    Policy,
+    Put,
+    Search,
+    Send,
+    SqlTable,
+    TableShape,
+    Webhook,
+)
+from streamkit.core.table_shape import entities_of
 from streamkit.errors import DeclarationError
 from streamkit.operate.inspection import inspect_app
 from streamkit.testing import every_crash
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
 from streamkit.worker.automatic_retries import AT_ONCE
 from tests.rigs import Rig
 from tests.simulation.memory import Memory
@@ -258,6 +275,66 @@ def test_two_sinks_of_one_name_are_refused():
     app.sink(Memory())
     with pytest.raises(DeclarationError, match="memory"):
         app.sink(Memory())
+
+
+@pytest.mark.parametrize(
+    ("sink", "missing", "said"),
+    [
+        (Webhook("hook", "https://example.com"), "httpx", "pip install 'streamkit[webhook]'"),
+        (
+            Search("found", "https://example.com", index="x"),
+            "httpx",
+            "pip install 'streamkit[search]'",
+        ),
+        (
+            SqlTable("rows", "sqlite+aiosqlite:///x.db", table="rows"),
+            "sqlalchemy.ext.asyncio",
+            "pip install 'streamkit[sql]'",
+        ),
+        (
+            SqlTable("rows", "sqlite+aiosqlite:///x.db", table="rows"),
+            "aiosqlite",
+            "its driver aiosqlite is not installed",
+        ),
+        (SqlTable("rows", "mysql://x/y", table="rows"), "nothing", "sink 'rows': "),
+    ],
+    ids=["webhook", "search", "sql", "driver", "url"],
+)
+@pytest.mark.parametrize("listens", [False, True], ids=["app", "listener"])
+def test_check_names_the_extra_of_a_sink_that_no_worker_could_open(
+    sink, missing, said, listens, monkeypatch
+):
+    app = App("orders", table="Orders", entities=[Order])
+
+    @app.on
+    def nothing(change: Inserted[Order]) -> None: ...
+
+    (app.listener("other") if listens else app).sink(sink)
+    if missing != "nothing":
+        assert inspected(app) == ()
+    monkeypatch.setitem(sys.modules, missing, None)
+    found = [one for one in inspected(app) if sink.name in one.text and said in one.text]
+    assert [one.severity for one in found] == ["error"]
+
+
+def inspected(app):
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Orders", entities_of(app), stream=True)
+            return (await inspect_app(app, aws)).findings
+
+    return run_virtually(main, seed=1)
+
+
+def test_check_opens_no_sink_of_the_users_own(harness_of):
+    class Mine(Memory):
+        def opened(self):
+            raise AssertionError("it may connect")
+
+    harness = harness_of(make_app(Memory()))
+    app = make_app(Mine())
+    assert harness.operate(lambda aws: inspect_app(app, aws)).ok
 
 
 def test_check_says_how_often_a_send_is_tried_before_its_change_is_parked(harness_of):
