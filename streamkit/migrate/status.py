@@ -48,11 +48,9 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     """
     if "." in app.name:
         return []  # a listener; its app has the migrations
-    numbers = set(app.migrations)
-    with suppress(DiscoveryError):  # `streamkit migrate check` reports it
-        numbers |= set(files_of(app))
+    numbers = numbers_of(app)
     book = await open_book(app, aws)
-    states = await book.read_all(sorted(numbers, key=rank))
+    states = await book.read_all(numbers)
     reader = ProgressReader(app, aws, clock)
     absent = await absent_progress(reader, book, {*numbers, *app.done_everywhere})
     return [line_of(one) for one in absent] + [
@@ -68,6 +66,16 @@ async def absent_progress(
     """Return how far migrations are of which this release has no file, and what people do then."""
     found = [await reader.read(state.id) for state in await absent_migrations(book, known)]
     return [replace(one, note="; ".join(filter(None, (TO_DO, one.note)))) for one in found]
+
+
+def numbers_of(app: App) -> list[str]:
+    """Return the numbers of an app's migrations in order, also of files that have not been run."""
+    if "." in app.name:
+        return []  # a listener; its app has the migrations
+    numbers = set(app.migrations)
+    with suppress(DiscoveryError):  # `streamkit migrate check` reports it
+        numbers |= set(files_of(app))
+    return sorted(numbers, key=rank)
 
 
 def line_of(progress: Progress) -> Line:

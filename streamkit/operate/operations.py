@@ -22,6 +22,7 @@ from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_W
 from streamkit.fleet.taken import is_over, marks_of
 from streamkit.kinds.migration import rank
 from streamkit.migrate.state_book import StateBook
+from streamkit.migrate.status import numbers_of
 from streamkit.model.builds import pass_name
 from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.replay_progress import share_of
@@ -71,7 +72,7 @@ async def operations(
     say which handlers have joined and are ahead of the app.
     """
     book = StateBook(aws.dynamodb, tables.control, app.name)
-    states = await book.read_all(sorted({*app.migrations, *await book.begun()}, key=rank))
+    states = await book.read_all(sorted({*numbers_of(app), *await book.begun()}, key=rank))
     migrations = [
         OperationStatus("migration", state.id, state.does, state.waits)
         for state in states.values()

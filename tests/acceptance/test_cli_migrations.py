@@ -314,6 +314,10 @@ def test_items_that_fail_wait_for_people(shop):
     shop.put(2, "NEW")
     blocked = apply(shop)
     assert (blocked.returncode, "errors list" in blocked.stdout) == (7, True)
+    shop.run("worker", "shop:app", "--until-idle")
+    status = shop.run("status", "shop:app", "--no-stream").stdout
+    assert "migration of 0001 is under way" in status
+    assert "no migration, rebuild, move or rewind is under way" not in status
     (error,) = json.loads(
         shop.run("migrate", "errors", "list", "shop:app", "0001", "--json").stdout
     )
