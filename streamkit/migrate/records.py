@@ -88,9 +88,13 @@ class PairRecords:
 
     async def read(self, name: str) -> PairRecord | None:
         """Read one, strongly consistent."""
-        key = self.space.key("pair", self.migration, name)
-        item = await self.calls.get(self.space.schema.name, key)
+        item = await self.stored(name)
         return None if item is None else read_record(own_attributes(item)["state"]["S"])
+
+    async def stored(self, name: str) -> WireItem | None:
+        """Read the item that one is stored in, strongly consistent."""
+        key = self.space.key("pair", self.migration, name)
+        return await self.calls.get(self.space.schema.name, key)
 
     def old_key(self, item: WireItem) -> Key | None:
         """Return the old key that an item names, if it is a record of this migration."""

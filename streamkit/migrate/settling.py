@@ -14,6 +14,7 @@ import anyio
 
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.differences import ItemDifference, ItemInspection, image_digest
+from streamkit.migrate.errors import error_id
 from streamkit.migrate.opening import Opened
 from streamkit.migrate.state import ENDED
 from streamkit.migrate.tallies import Tally
@@ -57,10 +58,14 @@ class Settling:
         return settled, list(open_.values())
 
     async def _look(self, key: Mapping[str, Wire]) -> ItemDifference | None:
+        inspection = ItemInspection(self.work)
         item = await self.work.calls.get(self.work.schema.name, key)
+        if item is None and self.work.migration.moves and not inspection.knows_orphans:
+            # Its record and a new item are left, and no search for copies finds them.
+            family = self.work.transform.sources.family(key)
+            item = await self.work.families.records.stored(error_id(family))
         if item is None:
             return None
-        inspection = ItemInspection(self.work)
         return await inspection.of(self.work.schema.name, item)
 
     async def catch_up(self) -> CaptureState:

@@ -648,6 +648,15 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_verification.py::test_what_differs_beyond_what_is_kept_is_counted_and_is_not_fine",
     ),
     Mutant(
+        "deletion-that-nobody-followed-is-right",
+        "migrate/settling.py",
+        "        if item is None and self.work.migration.moves and not inspection.knows_orphans:\n",
+        "        if False:\n",
+        "a verification calls a new item right whose old one was deleted while no process followed",
+        test="tests/unit/migrate/test_migration_verification.py::"
+        "test_an_item_that_old_code_deletes_while_nobody_follows_is_found_and_repaired",
+    ),
+    Mutant(
         "orphan-changed-since",
         "migrate/settling.py",
         "        if image_digest(item) != orphan.image:\n            return False\n",

@@ -298,6 +298,23 @@ def test_after_the_switch_old_items_that_do_not_follow_are_found():
     at(test, file, mode="rekey", reverse=unfile)
 
 
+@pytest.mark.parametrize("step", ["apply", "switch"])
+def test_an_item_that_old_code_deletes_while_nobody_follows_is_found_and_repaired(step):
+    async def main(place):
+        await place.put(*(Order(number=n) for n in range(3)))
+        for one in ("apply", "switch")[: 2 if step == "switch" else 1]:
+            await place.run(one)
+        await place.delete(Order(number=1))
+        found = await place.verify()
+        assert (found.ok, len(found.different)) == (False, 1)
+        mended = await place.verify(repair=True)
+        assert (mended.different, mended.repaired) == ((), 1)
+        assert (await place.verify()).ok
+        return sorted(item["number"]["N"] for item in place.items() if "FILED" in item["PK"]["S"])
+
+    assert at(main, file, mode="rekey", reverse=unfile) == ["0", "2"]
+
+
 @pytest.mark.parametrize("to", [None, "New"])
 def test_once_old_items_are_deleted_a_verification_says_that_nothing_is_left_to_compare(to, capsys):
     async def test(place):
