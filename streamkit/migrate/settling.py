@@ -19,6 +19,7 @@ from streamkit.migrate.opening import Opened
 from streamkit.migrate.state import ENDED
 from streamkit.migrate.tallies import Tally
 from streamkit.migrate.work import MigrationWork, Schemas
+from streamkit.migrate.writes import WireItem
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 
@@ -59,7 +60,7 @@ class Settling:
 
     async def _look(self, key: Mapping[str, Wire]) -> ItemDifference | None:
         inspection = ItemInspection(self.work)
-        item = await self.work.calls.get(self.work.schema.name, key)
+        item: WireItem | None = await self.work.calls.get(self.work.schema.name, key)
         if item is None and self.work.migration.moves and not inspection.knows_orphans:
             # Its record and a new item are left, and no search for copies finds them.
             family = self.work.transform.sources.family(key)
