@@ -22,6 +22,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Page, Record
 from streamkit.stream.reader import ShardReader
+from streamkit.stream.start import STAMP_SECONDS
 
 log = get_logger("streamkit.archive")
 
@@ -32,8 +33,6 @@ _EMPTY_MAX = 10
 _EMPTY_SECONDS = 0.25
 """The pause after an empty page: AWS takes five calls a second for a shard, workers' included."""
 _UNDECIDED_MAX = 4
-_STAMP_SECONDS = 1.0
-"""Records are stamped by the second: one of this second may be older than a moment in it."""
 
 
 @dataclass
@@ -130,7 +129,7 @@ class PastReading:
             empty = 0 if page.records else empty + 1
             if page.records:
                 yield page
-                if page.records[-1].created_at > begun + _STAMP_SECONDS:
+                if page.records[-1].created_at > begun + STAMP_SECONDS:
                     return
             elif not reader.ended:
                 await sleep(_EMPTY_SECONDS)

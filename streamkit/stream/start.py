@@ -16,6 +16,8 @@ from streamkit.errors import ConfigurationError, DeclarationError
 Start = Literal["trim_horizon", "latest"] | datetime
 """`trim_horizon`: the oldest record there is; `latest`: now; or an aware datetime."""
 
+STAMP_SECONDS = 1.0
+"""A record's moment is rounded down to the second: one of this second may be older than now."""
 RETENTION_SECONDS = 24 * 3600
 """How long a stream keeps its records."""
 REACH_SECONDS = RETENTION_SECONDS - 3600

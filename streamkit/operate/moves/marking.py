@@ -21,13 +21,13 @@ from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import MoveRefused
-from streamkit.operate.moves.passage import STAMP_SECONDS, TIP_PAGES, open_reader
+from streamkit.operate.moves.passage import TIP_PAGES, open_reader
 from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.stream.decode import Record
 from streamkit.stream.reader import ShardReader
-from streamkit.stream.start import RETENTION_SECONDS
+from streamkit.stream.start import RETENTION_SECONDS, STAMP_SECONDS
 
 _AT_ONCE = 16
 _WRITES_AT_ONCE = 32

@@ -22,11 +22,10 @@ from streamkit.stream.decode import Record
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import is_gone, list_shards
 from streamkit.stream.reader import ShardReader, StreamPages
+from streamkit.stream.start import STAMP_SECONDS
 
 TIP_PAGES = 10
 """So many empty pages in a row count as the tip; see `stream.read_progress`."""
-STAMP_SECONDS = 1.0
-"""A record's moment is rounded down to the second."""
 _EMPTY_PAUSE = 0.25
 """All readers of a shard together may make five calls a second."""
 _AT_ONCE = 16
