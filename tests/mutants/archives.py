@@ -844,7 +844,7 @@ MUTANTS = (
     Mutant(
         "tip-only-in-silence",
         "operate/past_reading.py",
-        "                if page.records[-1].created_at > begun + _STAMP_SECONDS:\n                    return\n",
+        "                if page.records[-1].created_at > begun + STAMP_SECONDS:\n                    return\n",
         "",
         "a restore and a replay to the end never end beside a worker, which writes its heartbeats",
         test="tests/simulation/test_restore.py::test_a_restore_a_replay_and_a_sample_end_beside_a_worker_that_is_alive",
