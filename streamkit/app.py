@@ -24,7 +24,7 @@ from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.lifespan import Lifespan, check_lifespan, open_lifespan
 from streamkit.kinds.recognition import Recognition
-from streamkit.model.declaration import Declaration
+from streamkit.model.declaration import Declaration, by_known_names
 from streamkit.observe.traces import Telemetry
 from streamkit.stream.loss import OnLoss, check_on_loss
 from streamkit.stream.start import Start, read_start
@@ -72,6 +72,7 @@ class App(Recognition):
         DeclarationError: the name or another argument is not valid.
     """
 
+    @by_known_names("App(...)")
     def __init__(  # noqa: PLR0913 - each by its name, and each may be left out
         self,
         name: str,
@@ -155,6 +156,7 @@ class App(Recognition):
         for child in self.listeners.values():
             child.use_archive(archive)
 
+    @by_known_names("app.listener(...)")
     def listener(
         self,
         name: str,

@@ -79,8 +79,11 @@ def _describe(found: "Explanation", *, history: bool) -> None:
     }
     say(f"{found.entity or what[found.kind]} {found.digest} on table {found.table}")
     say(f"{len(found.attributes)} attributes" if found.exists else "it does not exist now")
-    if found.written_by:
-        say(f"last written by the handler {found.written_by}, {found.hops} handlers after a user")
+    if found.written_by and not found.hops:  # what a handler writes has passed through one
+        say(f"last written by the migration {found.written_by}")
+    elif found.written_by:
+        handlers = "1 handler" if found.hops == 1 else f"{found.hops} handlers"
+        say(f"last written by the handler {found.written_by}, {handlers} after a user")
     if found.problem:
         say(f"problem: {found.problem}")
     say()

@@ -8,16 +8,19 @@ the names of attributes, the types of keys, the attributes of an index. Out: req
 tests and first steps; make a production table as you make your other tables.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.core.consumer import Consumer
 from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import ConfigurationError
 from streamkit.model.key_fields import KeyFields
 from streamkit.model.keys import Index
 from streamkit.stream.decode.fast import stored_kind
 
+_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 KeyType = Literal["S", "N", "B"]
 Declared = list[tuple[type[Entity], Index]]
 
@@ -73,7 +76,16 @@ class TableShape:
     def create_table(
         self, name: str, entities: Iterable[type[Entity]], *, stream: bool = True
     ) -> dict[str, Any]:
-        """Return the `CreateTable` request: on demand, with a stream of both images."""
+        """Return the `CreateTable` request: on demand, with a stream of both images.
+
+        Raises:
+            ConfigurationError: no table can have the name.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"App(table={name!r}): DynamoDB takes names of 3 to 255 letters, digits, '_', '-'"
+                " and '.'"
+            )
         entities = tuple(entities)
         sorted_items = not entities or any(spec_of(entity).sk for entity in entities)
         keys = {self.pk: self.pk_type}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from streamkit.core.handler import Handler, Policy
 from streamkit.entity import Entity
 from streamkit.kinds.handler_list import HandlerList
+from streamkit.model.declaration import by_known_names
 from streamkit.stream.start import Start
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class DeclaredAggregates(HandlerList, ABC):
     @overload
     def aggregate(self, /, *, start: Start | str) -> Callable[[A], A]: ...
 
+    @by_known_names("@app.aggregate(...)")
     def aggregate(
         self, aggregate: A | None = None, /, *, start: Start | str | None = None
     ) -> A | Callable[[A], A]:

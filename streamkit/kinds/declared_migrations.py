@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from streamkit.entity import Entity, Index, Key, Query
 from streamkit.errors import DeclarationError
+from streamkit.model.declaration import by_known_names
 
 if TYPE_CHECKING:
     from streamkit.kinds.migration import Migration, Mode
@@ -23,6 +24,7 @@ class DeclaredMigrations:
         self.migrations: dict[str, Migration] = {}
         self.done_everywhere: tuple[str, ...] = ()
 
+    @by_known_names("app.migration(...)")
     def migration(  # noqa: PLR0913 - each says one thing of the migration
         self,
         id: str,  # noqa: A002 - the word of the thing

@@ -16,6 +16,7 @@ from streamkit.kinds.declared_aggregates import DeclaredAggregates
 from streamkit.kinds.declared_migrations import DeclaredMigrations
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.on import function_handler, with_statements
+from streamkit.model.declaration import by_known_names
 from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
 from streamkit.stream.start import Start
@@ -60,6 +61,7 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
         start: Start | str | None = None,
     ) -> Callable[[F], F]: ...
 
+    @by_known_names("@app.on(...)")
     def on(  # noqa: PLR0913 - each says one thing of the handler
         self,
         function: F | None = None,
@@ -118,6 +120,7 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
 
         return register if function is None else register(function)
 
+    @by_known_names("@app.fan_out(...)")
     def fan_out(  # noqa: PLR0913 - each says one thing of the handler
         self,
         audience: Callable[..., Any],
@@ -170,6 +173,7 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
 
         return register
 
+    @by_known_names("@app.mirror(...)")
     def mirror(
         self,
         *,
@@ -214,6 +218,7 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
         self, /, *, name: str | None = None, conflict: "Conflict" = "park"
     ) -> Callable[[F], F]: ...
 
+    @by_known_names("@app.derive(...)")
     def derive(
         self,
         function: F | None = None,

@@ -9,11 +9,17 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, Self, TypeVar, cast, get_type_hints
 
 from streamkit.errors import DeclarationError
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ALIKE = 0.8
+"""A misspelt name is this similar to the one that is meant, as `difflib` measures it."""
 _OWN_PACKAGES = frozenset({"streamkit", "pydantic", "abc", "functools", "dataclasses"})
 
 
@@ -70,3 +76,33 @@ class Declaration:
 
     def __str__(self) -> str:
         return f"{self.name} ({Path(self.file).name}:{self.line})"
+
+
+def by_known_names(what: str) -> Callable[[F], F]:
+    """Return a decorator that refuses arguments by names which the function does not have.
+
+    `what` is the call as users write it, such as `@app.on(...)`.
+    """
+
+    def decorated(function: F) -> F:
+        code = function.__code__
+        end = code.co_argcount + code.co_kwonlyargcount
+        known = code.co_varnames[code.co_posonlyargcount : end]
+
+        @wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in known:
+                    raise DeclarationError(f"{Declaration.here(what)}: {_unknown(name, known)}")
+            return function(*args, **given)
+
+        return cast("F", checked)
+
+    return decorated
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    names = ", ".join(one for one in known if one != "self")
+    hint = f"did you mean {near[0]!r}?" if near else f"it takes {names}"
+    return f"unknown argument {name!r}; {hint}"

@@ -89,9 +89,9 @@ class Explanation(JsonFields):
     """The explanation of one item; `kind` is `entity`, `control` or `unknown`.
 
     `digest` is its key in logs. `attributes` are the names of its attributes, `data` their values
-    if they were asked for. `written_by` is the handler whose effect wrote it last, if the item
-    names it, after so many `hops`. `shards` counts the open shards that could carry its next
-    change. `sightings` is None if the stream was not read, and `whole` says whether all of it was.
+    if they were asked for. `written_by` is the handler that wrote it last, after so many `hops`, or
+    the migration, after none. `shards` counts the open shards that could carry its next change.
+    `sightings` is None if the stream was not read, and `whole` says whether all of it was.
     """
 
     table: str

@@ -249,7 +249,10 @@ async def _stream_permissions(aws: Aws, arn: str | None) -> list[Permission]:
             if reply:
                 arguments = {"ShardIterator": reply["ShardIterator"], "Limit": 1}
                 asked.append((await _try(names[2], aws.streams.get_records, arguments))[0])
-    return asked + [Permission(name, None, "not tried") for name in names[len(asked) :]]
+    why = "without a stream" if arn is None else "without a shard to read"
+    if asked and not asked[-1].allowed:
+        why = "without the one before"
+    return asked + [Permission(name, None, why) for name in names[len(asked) :]]
 
 
 def _never_applied(space: ControlSpace) -> list[dict[str, Any]]:

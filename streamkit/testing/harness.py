@@ -22,6 +22,7 @@ from streamkit.core.parking import Parked
 from streamkit.core.table_shape import TableShape
 from streamkit.effects import Effect
 from streamkit.entity import Entity
+from streamkit.errors import ConfigurationError
 from streamkit.model.codec import encode
 from streamkit.model.keys import Key
 from streamkit.model.queries import Query
@@ -126,7 +127,18 @@ class Harness(Rig):
         return self._run(self._writer.transact(*effects))
 
     def expire(self) -> int:
-        """Delete the items whose time to live has passed; return how many."""
+        """Delete the items whose time to live has passed; return how many.
+
+        Raises:
+            ConfigurationError: no item of the table ever expires.
+        """
+        named = {"TableName": self.app.table}
+        reply = self._run(self._aws.dynamodb.describe_time_to_live(**named))
+        if "AttributeName" not in reply["TimeToLiveDescription"]:
+            raise ConfigurationError(
+                f"{self.app.declared}: {self.app.table} has no TTL attribute, so nothing expires;"
+                ' write App(shape=TableShape(..., ttl="expires")), with the name of yours'
+            )
         return self.world.control.expire(self.app.table)
 
     # -- what is in the table ------------------------------------------------------------------

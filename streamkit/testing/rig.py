@@ -72,6 +72,9 @@ class Rig:
         shards: int = 2,
         settings: Settings | None = None,
     ) -> None:
+        declared = shape or app.shape_of(app.table)
+        requests = [create_table or table_of(app, declared), *requests_of(app, others)]
+        expiry = None if create_table else declared.time_to_live(app.table)
         self.app = app
         self._loop = VirtualLoop(seed)
         self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
@@ -83,9 +86,6 @@ class Rig:
         self._thaw: Thaw = "end"
         self._zombies = Zombies(self.world, 2 * self._settings.lease)
         self.operations = Operations(self.world, self._zombies)
-        declared = shape or app.shape_of(app.table)
-        requests = [create_table or table_of(app, declared), *requests_of(app, others)]
-        expiry = None if create_table else declared.time_to_live(app.table)
         self._run(self._open(requests, expiry))
 
     def __enter__(self) -> Self:

@@ -317,14 +317,21 @@ def test_check_names_the_extra_of_a_sink_that_no_worker_could_open(
     assert [one.severity for one in found] == ["error"]
 
 
-def inspected(app):
+def inspected(app, *, stream=True):
     async def main():
         world = World.create(1)
         async with world.clients() as aws:
-            await TableShape().create(aws.dynamodb, "Orders", entities_of(app), stream=True)
-            return (await inspect_app(app, aws)).findings
+            await TableShape().create(aws.dynamodb, "Orders", entities_of(app), stream=stream)
+            found = await inspect_app(app, aws)
+            return found.findings if stream else found.permissions
 
     return run_virtually(main, seed=1)
+
+
+def test_a_call_that_check_cannot_try_says_why():
+    found = {one.action: one.code for one in inspected(App("orders", table="Orders"), stream=False)}
+    calls = ("DescribeStream", "GetShardIterator", "GetRecords")
+    assert {found[f"dynamodb:{call}"] for call in calls} == {"without a stream"}
 
 
 def test_check_opens_no_sink_of_the_users_own(harness_of):

@@ -333,3 +333,35 @@ def test_an_argument_that_nobody_gives_says_what_there_is() -> None:
         DeclarationError, match=r"annotate 'mailer' .*: Table, or one that the app's"
     ):
         app.on(notify)
+
+
+def misspelt(call: str) -> str:
+    app = an_app()
+    scope = {"App": App, "app": app, "Loan": Loan}
+    with pytest.raises(DeclarationError) as caught:
+        eval(compile(call, "mine.py", "eval"), scope)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("App('library', tabel='Library')", "did you mean 'table'?"),
+        ("App('library', table='Library', shapes=None)", "did you mean 'shape'?"),
+        ("app.listener('slow', polcy=None)", "did you mean 'policy'?"),
+        ("app.on(time_out=3)", "did you mean 'timeout'?"),
+        ("app.on(retries=3)", "it takes when, name, timeout, attempts, on_failure, writes"),
+        ("app.fan_out(len, rates=3)", "did you mean 'rate'?"),
+        ("app.derive(conflicts='skip')", "did you mean 'conflict'?"),
+        ("app.mirror(copies=len, sources=len)", "did you mean 'source'?"),
+        ("app.aggregate(begin='2026-10-01')", "it takes start"),
+        ("app.migration('0001', Loan, modes='touch')", "did you mean 'mode'?"),
+    ],
+)
+def test_an_argument_of_an_unknown_name_is_refused_with_the_one_that_is_meant(
+    call: str, said: str
+) -> None:
+    text = misspelt(call)
+    assert said in text
+    assert "(mine.py:1): unknown argument" in text
+    assert text.startswith(("App(...)", "@app.", "app."))

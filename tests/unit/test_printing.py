@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.cli.describing import describe_fan_outs, describe_status
+from streamkit.cli.describing import describe_fan_outs, describe_inspection, describe_status
+from streamkit.cli.explaining import _describe
 from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.migration_views import describe_lines, progress_line
 from streamkit.cli.printing import say, say_next, table
@@ -161,6 +162,28 @@ def test_an_item_with_a_parked_change_is_followed_by_the_command_that_shows_it()
         "parked show", "--queue", "queue-1", "--listener", "search",
     )  # fmt: skip
     assert after_explanation(Explanation(**facts | {"listening": ()})) == ()
+
+
+@pytest.mark.parametrize(
+    ("writer", "hops", "said"),
+    [
+        ("shipped", 1, "last written by the handler shipped, 1 handler after a user"),
+        ("shipped", 2, "last written by the handler shipped, 2 handlers after a user"),
+        ("shop.0001", 0, "last written by the migration shop.0001"),
+    ],
+)
+def test_what_wrote_an_item_last_is_called_what_it_is(writer, hops, said, capsys):
+    facts = dict.fromkeys(Explanation.__dataclass_fields__)
+    facts |= {"listening": (), "attributes": (), "kind": "unknown", "shards": 1}
+    _describe(Explanation(**facts | {"written_by": writer, "hops": hops}), history=False)
+    assert said in capsys.readouterr().out.splitlines()
+
+
+def test_a_permission_that_was_not_tried_says_once_why(capsys):
+    table = TableFacts("T", {}, None, None, None, {})
+    asked = (Permission("dynamodb:GetRecords", None, "without a stream"),)
+    describe_inspection(AppInspection("shop", table, "T", asked, (), ()))
+    assert "dynamodb:GetRecords  not tried without a stream" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("allowed", "next_"), [(True, ()), (None, ()), (False, ("iam",))])

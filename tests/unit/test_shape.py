@@ -8,6 +8,7 @@ import pytest
 from streamkit import App, Entity, Index, IndexShape, Inserted, Put, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import AppTables
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.preflight import findings
 from streamkit.local.engine import Engine
 from streamkit.model.schema import TableSchema
@@ -160,6 +161,28 @@ def test_an_entity_that_is_only_written_changes_no_key_and_no_index_of_the_other
     assert schema.indexes["UserIndex"].keys == (("username", "S"),)
     both = writing(Session, Mail)
     assert set(described(TableShape(), *entities_of(both)).indexes) == {"UserIndex", "Domains"}
+
+
+@pytest.mark.parametrize("name", ["", "T", "Two words", "x" * 256])
+def test_a_name_that_no_table_can_have_is_refused_in_words(harness_of, name):
+    app = App("notes", table=name)
+
+    @app.on
+    def nothing(change: Inserted[Task]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="names of 3 to 255 letters, digits"):
+        harness_of(app)
+
+
+def test_what_never_expires_is_said_where_a_test_lets_items_expire(harness_of):
+    app = App("notes", table="Notes")
+
+    @app.on
+    def nothing(change: Inserted[Task]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"write App\(shape=TableShape\(\.\.\., ttl="):
+        harness_of(app).expire()
+    assert harness_of(app, shape=TableShape(ttl="expires")).expire() == 0
 
 
 def found_by_check(app, there, *entities, **options):
