@@ -16,6 +16,7 @@ from streamkit.core.matching import Matcher
 from streamkit.core.overlaps import most_specific
 from streamkit.entity import spec_of
 from streamkit.errors import DecodeError
+from streamkit.kinds.aggregate.aggregate import stored_as
 from streamkit.kinds.finding import Finding
 from streamkit.model.codec import key_digest
 from streamkit.model.copies import COPY
@@ -90,7 +91,7 @@ def odd_items(
     That none belongs to an entity is said if they are all items of the table, or a good sample.
     """
     matchers = {entity: Matcher(entity, schema) for entity in app.known}
-    groups = [Matcher(aggregate, schema) for aggregate in app.aggregates]
+    groups = [Matcher(stored_as(aggregate), schema) for aggregate in app.aggregates]
     decoders = {entity: ImageDecoder(entity, schema) for entity in app.known}
     total: dict[str, int] = defaultdict(int)
     odd: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from streamkit import Aggregate, App, Count, Entity, Inserted
+from streamkit import Aggregate, App, Count, Entity, Inserted, Key
 from streamkit.core.table_shape import TableShape
 from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema
@@ -105,6 +105,19 @@ class CitiesOfState(Aggregate[City], pk="STATE#{state}", sk="CITIES"):
     cities: Annotated[int, Count()] = 0
 
 
+class State(Entity, pk="STATE#{state}", sk="STATE"):
+    state: str
+    cities: int = 0
+
+
+class CitiesInState(Aggregate[City], onto=State):
+    cities: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, city: City) -> Key[State]:
+        return State.key(state=city.state)
+
+
 def listening() -> App:
     app = App("shop", table="table")
 
@@ -162,6 +175,8 @@ def test_a_small_table_without_an_item_of_the_app_is_told_among_items_of_streamk
 def test_aggregates_and_what_migrations_leave_are_items_of_the_app() -> None:
     app = listening()
     app.aggregate(CitiesOfState)
+    app.aggregate(CitiesInState)
+    assert odd_items(app, SCHEMA, [item("STATE#CA", "STATE")]) == []
     group, copy = item("STATE#CA", "CITIES"), {**GOOD, COPY: {"S": "0001"}}
     assert odd_items(app, SCHEMA, [group]) == []
     assert odd_items(app, SCHEMA, [copy]) == []
