@@ -2,6 +2,8 @@
 
     records ─► not done yet ─► handlers ─► commit loop: marks + effects, one transaction ─► …
 
+Marks are read for some records at a time, before these are processed: of a large batch in little
+time, the beginning is done.
 In: records in order. Out: what is `left`: None, or the first record that has to be delivered again;
 nothing of its item from that record on has been applied. This holds at every moment, so that a run
 may be cancelled. What is done of the batch stays done, also if it is delivered again. On failure:
@@ -14,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+
+import anyio
 
 from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.changes import ItemKey
@@ -42,7 +46,8 @@ class BatchRun:
     """Processes one batch, some records at a time; it is the fence of its own commit loop.
 
     `todo` are the records that are not known to be done, `passed` those before a mark that a later
-    change had moved: it cannot be known whether they were done. Handlers are cancelled at the
+    change had moved: it cannot be known whether they were done. The marks of the first `_read` of
+    `todo` are known. Handlers are cancelled at the
     `deadline` (of the loop's clock); results that they have returned by then are still committed.
     `marked` is as in `Page`. `as_run` returns what runs in a handler's place; `send` replaces the
     plain commit where a commit needs a further condition beside the marks.
@@ -57,6 +62,7 @@ class BatchRun:
     send: Send | None = None
     passed: list[Record] = field(default_factory=list)
     marked: bool = True
+    _read: int = 0
 
     def __post_init__(self) -> None:
         """Build the commit loop, and the queued keys that it looks at."""
@@ -77,6 +83,11 @@ class BatchRun:
         return self.todo[0] if self.todo else None
 
     @property
+    def is_late(self) -> bool:
+        """Whether the time for handlers is over."""
+        return anyio.current_time() >= self.deadline
+
+    @property
     def stalled(self) -> bool:
         """Whether the first record left waits for a handler that did not return in time.
 
@@ -86,18 +97,30 @@ class BatchRun:
         waiting = [o for o in pending[0].outcomes if o.waiting] if pending else []
         return self.loop.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
 
-    async def begin(self) -> None:
-        """Read the marks, and leave out the changes that are done."""
-        keys = [record.item_key for record in self.todo]
-        await self.marks.read(set(keys))
-        fresh: deque[Record] = deque()
-        for key, record in zip(keys, self.todo, strict=True):
-            if self.marks.is_done(key, record.position):
-                self._found_done(key, record)
-            else:
-                fresh.append(record)
-        self.todo = fresh
-        self._hold()
+    async def look(self, count: int) -> bool:
+        """Read the marks of the next records, unless that is done; return whether any is to do.
+
+        Changes that are done are left out, `count` at a time, until one is found that is not.
+        """
+        while self.todo and not self._read:
+            some = list(islice(self.todo, count))
+            await self.marks.read({record.item_key for record in some} - self.marks.known.keys())
+            fresh = []
+            for record in some:
+                self.todo.popleft()
+                if self.marks.is_done(record.item_key, record.position):
+                    self._found_done(record.item_key, record)
+                else:
+                    fresh.append(record)
+            self.todo.extendleft(reversed(fresh))
+            self._read = len(fresh)
+            self._hold()
+        return bool(self.todo)
+
+    @property
+    def looked_at(self) -> list[Record]:
+        """The next records to do, as far as their marks are known."""
+        return list(islice(self.todo, self._read))
 
     def _found_done(self, key: ItemKey, record: Record) -> None:
         """Note a change whose mark is past it; a mark at the change itself proves it done."""
@@ -108,14 +131,14 @@ class BatchRun:
         """Let the records to do wait behind the parked queues that their marks name."""
         if not any(mark.queues for mark in self.marks.known.values()):
             return
-        for record in self.todo:
+        for record in self.looked_at:
             for queue in self.marks.known[record.item_key].queues:
                 # The queue's list and tail are read together, before a change is added to it.
                 self.queued_keys.queues.setdefault(queue, QueuedKey(""))
 
     async def advance(self, count: int) -> bool:
-        """Process the next records; return whether all of them are done."""
-        some = list(islice(self.todo, count))
+        """Process the next records that were looked at; return whether all of them are done."""
+        some = self.looked_at[:count]
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
         # A mark names the handlers that are done with one change, and not with a block.
         blocks = not any(mark.done for mark in self.marks.known.values())
@@ -146,6 +169,7 @@ class BatchRun:
             return False
         for _ in range(count):
             self.todo.popleft()
+        self._read -= count
         return True
 
     def _drop_done(self, pending: Iterable[PendingChange]) -> None:

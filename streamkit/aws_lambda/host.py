@@ -85,6 +85,8 @@ async def process_batch(
     )
     if batch.left is not None:
         log.info("batch.partial", records=len(wanted), left=len(batch.todo))
+        if batch.left is wanted[0] and batch.is_late:
+            log.warning("batch.undone", records=len(wanted), seconds=round(seconds, 1))
     return _response(given, batch.left)
 
 

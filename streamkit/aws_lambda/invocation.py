@@ -1,6 +1,6 @@
 """Process one batch within the time that Lambda gives.
 
-    marks read ─► some records at a time ─► …      in the end, what is left is delivered again
+    some records at a time: marks read ─► processed ─► …   in the end, what is left comes again
                   one by one, if functions were killed here before; the one that does it is parked
 
 In: records, and seconds. Out: the batch's run; its `left` is the record from which they are
@@ -116,19 +116,27 @@ class _Invocation:
 
     async def run(self) -> None:
         """Process what is not done yet, until the time is over or a change has to be repeated."""
-        await self.batch.begin()
-        dispatcher, store = self._environment.dispatcher, self._environment.store
-        await self.counting.settle(dispatcher, store, self.batch.todo)
-        careful, more = await self._is_suspected(), self.batch.left is not None
+        dispatcher = self._environment.dispatcher
         wait = any(handler.is_async for handler in dispatcher.handlers)
         together = min(TOGETHER, dispatcher.concurrency) if wait else TOGETHER
-        while more and self.batch.left is not None and anyio.current_time() < self.deadline:
+        careful, more = None, True
+        while more and await self._look(together) and anyio.current_time() < self.deadline:
+            if careful is None:
+                careful = await self._is_suspected()
             more = await (self._one() if careful else self.batch.advance(together))
             if more and not careful:
                 self.counted = None
         environment = self._environment
         shadows = environment.dispatcher.shadows
         await shadows.compare(environment.aws.dynamodb, environment.tables.schemas)
+
+    async def _look(self, together: int) -> bool:
+        """Read the marks of some more records, if needed; return whether any record is left."""
+        if not self.batch.looked_at:
+            await self.batch.look(together)
+            environment, records = self._environment, self.batch.looked_at
+            await self.counting.settle(environment.dispatcher, environment.store, records)
+        return self.batch.left is not None
 
     async def end(self) -> None:
         """Take the attempt back, unless a handler did not return: such a run counts as killed."""

@@ -102,6 +102,7 @@ EVENTS: Mapping[str, str] = {
     "sink.failed": "a sink did not take deliveries; they are tried again",
     "sink.slow": "a sink did not take a delivery in time; its change goes on in a queue",
     "batch.partial": "a Lambda batch is done in part; the rest of it comes again",
+    "batch.undone": "an invocation had no time to finish a single change; its batch comes again",
     "batch.paused": "the consumer is paused: a Lambda batch comes again untouched",
     "batch.late": "a change that a Lambda mapping gave up was processed, or parked as late",
     "batch.suspected": "several invocations did not end a batch; its changes are taken one by one",
@@ -172,6 +173,8 @@ ACTIONS: Mapping[str, str] = {
     " records",
     "parking.refused": "report it: a shard or a batch waits",
     "sink.failed": "look at the sink's service; deliveries are tried again",
+    "batch.undone": "give the function a longer time-out or more memory, or its mapping a smaller"
+    " `BatchSize`; look whether handlers or the table are slow",
     "batch.late": "find out why the mapping gave up: its retries and age must have no limit",
     "batch.suspected": "look for what ends the function: time-out or memory",
     "sink.unchecked": "allow the call, if you want the target to be checked at the start",

@@ -132,6 +132,22 @@ MUTANTS = (
         "a queue that begins while another one of its item ends is not held, and is overtaken",
         test="tests/simulation/test_lambda_holds.py::test_a_queue_that_begins_while_another_one_of_its_item_ends_is_still_held",
     ),
+    Mutant(
+        "all-marks-before-the-first-record",
+        "aws_lambda/batch.py",
+        "            some = list(islice(self.todo, count))\n",
+        "            some = list(self.todo)\n",
+        "a large batch never advances in a function that has time for its beginning only",
+        test="tests/simulation/test_lambda_short_time.py::test_every_invocation_of_a_large_batch_makes_progress_where_it_has_time_for_its_beginning",
+    ),
+    Mutant(
+        "later-records-not-held",
+        "aws_lambda/batch.py",
+        "            self._hold()\n        return bool(self.todo)\n",
+        "        return bool(self.todo)\n",
+        "a change overtakes the one of its item that an earlier batch has parked",
+        test="tests/simulation/test_lambda_short_time.py::test_changes_of_one_item_that_are_far_apart_in_a_batch_wait_behind_the_one_that_is_parked",
+    ),
     # -- blocks of changes that add up -------------------------------------------------------------
     Mutant(
         "block-under-one-mark",
@@ -441,8 +457,8 @@ MUTANTS = (
     Mutant(
         "late-changes-of-builds-unnoticed",
         "aws_lambda/invocation.py",
-        "        await self.counting.settle(dispatcher, store, self.batch.todo)\n",
-        "",
+        "            await self.counting.settle(environment.dispatcher, environment.store, records)\n",
+        "            del environment, records\n",
         "a payload of before the scan is counted twice in silence",
         test="tests/simulation/test_lambda_builds.py::test_a_change_as_old_as_the_scan_that_comes_late_asks_for_another_rebuild",
     ),
