@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-import anyio
-
 from streamkit.aws_lambda.high_water_marks import HighWaterMarks
 from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
@@ -37,6 +35,8 @@ from streamkit.progress.transaction import Send, transact
 from streamkit.progress.verdicts import Invalid
 from streamkit.stream.decode import Page, Record
 
+_CUT_OFF = Failure("TimeoutError", "the function's time was over before the handler returned")
+"""Why a change is given up that ran alone, and did not return before the deadline."""
 _START = Cursor("batch")
 """A batch has no cursor: changes that are done are left out before planning begins."""
 
@@ -68,9 +68,12 @@ class BatchRun:
         """Build the commit loop, and the queued keys that it looks at."""
         self.queued_keys = QueuedKeys(self.marks.store, self.planner.queues)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
-        pacing = Pacing(Pace(), self.rng)
+        self.loop = self._loop_of(deque())
+
+    def _loop_of(self, pending: deque[PendingChange]) -> CommitLoop:
+        pacing, how = Pacing(Pace(), self.rng), (self.deadline, False)
         parts = (self, self.dispatcher, self.planner, self.queued_keys, self.tables, pacing)
-        self.loop = CommitLoop(*parts, deadline=self.deadline, patient=False)
+        return CommitLoop(*parts, *how, pending=pending)
 
     @property
     def left(self) -> Record | None:
@@ -81,11 +84,6 @@ class BatchRun:
         if self.loop.pending:
             return self.loop.pending[0].record
         return self.todo[0] if self.todo else None
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time for handlers is over."""
-        return anyio.current_time() >= self.deadline
 
     @property
     def stalled(self) -> bool:
@@ -156,6 +154,28 @@ class BatchRun:
         """
         self._begin(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
+
+    async def time_out(self) -> bool:
+        """Give up the next change for handlers that did not return in time, as their policies say.
+
+        What is not sent goes on in its parked queue. Returns whether the change is finished.
+        """
+        failures, (change, *_) = self.dispatcher.failures, self.loop.pending
+        for outcome in change.outcomes:
+            if outcome.waiting:
+                failures.give_up(outcome, _CUT_OFF, self.planner.shard)
+            elif not (outcome.sent or failures.blocks(outcome.handler)) and outcome.sends:
+                outcome.defer()
+        self.loop = self._loop_of(self.loop.pending)
+        return await self._commit(1)
+
+    def note_stalled(self) -> None:
+        """Let the breakers know of the handlers that did not return in time."""
+        for change in self.loop.pending:
+            for outcome in change.outcomes:
+                handler = outcome.handler
+                if outcome.waiting and outcome.run and handler.is_async:
+                    self.dispatcher.failures.failed(handler)
 
     def _begin(self, pending: Iterable[PendingChange]) -> None:
         self.loop.pending.clear()

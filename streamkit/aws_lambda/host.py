@@ -67,9 +67,15 @@ async def process_batch(
         # another such batch.
         return _response(given, None)
     began = anyio.current_time()
-    with anyio.fail_after(seconds):
-        hosted = await become_host(environment)
-        await environment.set_aside(flawed, given.shard)
+    try:
+        with anyio.fail_after(seconds):
+            hosted = await become_host(environment)
+            await environment.set_aside(flawed, given.shard)
+    except TimeoutError:
+        raise TimeoutError(
+            f"the table did not answer within {max(seconds, 0):.1f} s, and nothing was done: give"
+            " the function a longer time-out, or look why the table is slow"
+        ) from None
     if not wanted:
         return _response(given, None)
     lag = max(0.0, environment.clock.time() - wanted[0].created_at)
@@ -85,7 +91,7 @@ async def process_batch(
     )
     if batch.left is not None:
         log.info("batch.partial", records=len(wanted), left=len(batch.todo))
-        if batch.left is wanted[0] and batch.is_late:
+        if batch.left is wanted[0] and anyio.current_time() >= batch.deadline:
             log.warning("batch.undone", records=len(wanted), seconds=round(seconds, 1))
     return _response(given, batch.left)
 
@@ -104,7 +110,8 @@ def handler(app: App) -> Callable[[Mapping[str, Any], Context], Response]:
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> Response:
-        return runtime.run(lambda env: process_batch(env, event, seconds_of(context)))
+        seconds = seconds_of(context)
+        return runtime.run(lambda env: process_batch(env, event, seconds_of(context)), seconds)
 
     return handle
 
@@ -117,7 +124,7 @@ def maintenance_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, int]:  # noqa: ARG001
-        return runtime.run(lambda env: maintain(env, seconds_of(context)))
+        return runtime.run(lambda env: maintain(env, seconds_of(context)), seconds_of(context))
 
     return handle
 
@@ -134,6 +141,7 @@ def late_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, A
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        return runtime.run(lambda env: process_late(env, event, seconds_of(context)))
+        seconds = seconds_of(context)
+        return runtime.run(lambda env: process_late(env, event, seconds_of(context)), seconds)
 
     return handle

@@ -43,6 +43,28 @@ _LAST_SECONDS = 0.3
 """The time in seconds to take back an attempt when the rest was not enough."""
 
 
+def seconds_for_handlers(seconds: float) -> float:
+    """Return after how many seconds of an invocation handlers are cancelled."""
+    return seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
+
+
+def check_time(environment: Environment, seconds: float) -> None:
+    """Log which handlers may take longer than an invocation of so many seconds lets them."""
+    left = seconds_for_handlers(seconds)
+    needs = {
+        handler.name: handler.policy.timeout_seconds
+        for handler in environment.dispatcher.handlers
+        if handler.is_async and handler.policy.timeout_seconds > left
+    }
+    if needs:
+        log.warning(
+            "function.short",
+            handlers=sorted(needs),
+            seconds=round(left, 1),
+            timeout_seconds=max(needs.values()),
+        )
+
+
 async def run_records(
     environment: Environment,
     records: Iterable[Record],
@@ -90,9 +112,7 @@ class _Invocation:
     ) -> None:
         self._environment = environment
         store, clock = environment.store, environment.clock
-        self.deadline = (
-            anyio.current_time() + seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
-        )
+        self.deadline = anyio.current_time() + seconds_for_handlers(seconds)
         self.attempts = AttemptCounts(store, clock, environment.incarnation)
         self.counted: Record | None = None
         self.counting = Counting(builds, clock.time())
@@ -139,8 +159,15 @@ class _Invocation:
         return self.batch.left is not None
 
     async def end(self) -> None:
-        """Take the attempt back, unless a handler did not return: such a run counts as killed."""
-        if self.counted is not None and not self.batch.stalled:
+        """Take the attempt back, unless a handler did not return: then its changes run alone soon.
+
+        The breakers count such handlers: if nearly all do not return, changes wait for them.
+        """
+        if self.counted is None:
+            return
+        if self.batch.stalled:
+            self.batch.note_stalled()
+        else:
             with anyio.move_on_after(_LAST_SECONDS):
                 await self.attempts.end(self.counted)
 
@@ -166,6 +193,9 @@ class _Invocation:
             log.error("change.suspected", position=record.position, tries=before)
         else:
             done = await batch.advance(1)
+            if not done and batch.stalled:
+                # The process lives: the handler has failed, as it does at a time-out of its own.
+                done = await batch.time_out()
         if done:
             self.counted = None
         return done

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from streamkit.app import App
 from streamkit.aws import Aws, connect
-from streamkit.aws_lambda.runtime import Context, seconds_of
+from streamkit.aws_lambda.runtime import Context, require_app, seconds_of
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.commands import migration_of
 from streamkit.migrate.discovery import discover
@@ -65,6 +65,7 @@ def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[s
     Raises:
         DiscoveryError: a file of a migration is wrong.
     """
+    require_app(app)
     discover(app)
     clients = _Clients()
 

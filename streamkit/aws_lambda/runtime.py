@@ -7,12 +7,15 @@ opened; if the stream or the consumer was replaced, the environment is opened ag
 
 import asyncio
 import gc
+import math
 import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, Outdated, open_environment
+from streamkit.aws_lambda.invocation import check_time
+from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.observe.logger import Logger
 from streamkit.observe.repeats import counted_as
 from streamkit.progress.garbage import collect_seldom
@@ -32,46 +35,79 @@ class Context(Protocol):
         """Return how long the invocation may still take."""
 
 
+def require_app(app: object) -> None:
+    """Refuse to make a function of something else than an app.
+
+    Raises:
+        DeclarationError: it is no app.
+    """
+    if not isinstance(app, App):
+        raise DeclarationError(
+            f"a function is made of an App, or of a listener that `app.listener(...)` returns; this"
+            f" is of type {type(app).__name__}"
+        )
+
+
 class Runtime:
     """Runs invocations of one app's function, one after the other, as Lambda does."""
 
     def __init__(self, app: App) -> None:
+        """Take the app of a function.
+
+        Raises:
+            DeclarationError: it is no app.
+        """
+        require_app(app)
         self._app = app
         self._runner: asyncio.Runner | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._environment: Environment | None = None
         Logger.prepare_with(_set_up_logs)
 
-    def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        """Run `work` in the environment.
+    def run(self, work: Callable[[Environment], Awaitable[T]], seconds: float = math.inf) -> T:
+        """Run `work` in the environment, which has to be open within `seconds`.
 
         Raises:
             ConfigurationError: the environment cannot be opened; the next call tries again.
+            TimeoutError: it is not open in time; the next call tries again.
         """
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(self._within(work))
+        return self._runner.run(self._within(work, seconds))
 
-    async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
+    async def _within(self, work: Callable[[Environment], Awaitable[T]], seconds: float) -> T:
+        ends = asyncio.get_running_loop().time() + seconds
         fresh = self._environment is None
         try:
-            return await _counted(work, await self._open())
+            return await _counted(work, await self._open(ends, seconds))
         except Outdated:
             await self._close()
             if fresh:
                 raise
-        return await _counted(work, await self._open())
+        return await _counted(work, await self._open(ends, seconds))
 
-    async def _open(self) -> Environment:
+    async def _open(self, ends: float, seconds: float) -> Environment:
+        """Return the environment, which is opened if need be until a time of the loop."""
         if self._environment is None:
             opened = asyncio.Event()
             self._keeper = asyncio.create_task(self._keep(opened))
             waiting = asyncio.create_task(opened.wait())
-            await asyncio.wait((self._keeper, waiting), return_when=asyncio.FIRST_COMPLETED)
+            left = None if ends == math.inf else ends - asyncio.get_running_loop().time()
+            first = asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait((self._keeper, waiting), timeout=left, return_when=first)
             if self._environment is None:
                 waiting.cancel()
+                if not done:
+                    await self._close()
+                    raise TimeoutError(
+                        f"the table did not answer within the {max(seconds, 0):.1f} s that the"
+                        " function had: look at its route to DynamoDB (VPC, security groups,"
+                        " endpoints), or give it a longer time-out"
+                    )
                 await self._keeper  # it has failed, and raises the reason
-        assert self._environment is not None  # noqa: S101 - the keeper has set it
+            assert self._environment is not None  # noqa: S101 - the keeper has set it
+            if seconds < math.inf:
+                check_time(self._environment, seconds)
         return self._environment
 
     async def _keep(self, opened: asyncio.Event) -> None:
@@ -111,6 +147,15 @@ async def _counted(work: Callable[[Environment], Awaitable[T]], environment: Env
 
 
 def seconds_of(context: Context) -> float:
-    """Return the seconds within which an invocation has to be done, from now on."""
+    """Return the seconds within which an invocation has to be done, from now on.
+
+    Raises:
+        ConfigurationError: it is not Lambda's context.
+    """
+    if not hasattr(context, "get_remaining_time_in_millis"):
+        raise ConfigurationError(
+            "the function was called without Lambda's context, which says how much time is left:"
+            " in a test, pass an object with get_remaining_time_in_millis()"
+        )
     left = context.get_remaining_time_in_millis() / 1000
     return left - min(_RESERVE_SECONDS, left * _RESERVE_SHARE)

@@ -101,6 +101,7 @@ EVENTS: Mapping[str, str] = {
     "parking.refused": "DynamoDB finds a parking write invalid; its shard or batch waits",
     "sink.failed": "a sink did not take deliveries; they are tried again",
     "sink.slow": "a sink did not take a delivery in time; its change goes on in a queue",
+    "function.short": "a handler may take longer than its function, which then cuts it off",
     "batch.partial": "a Lambda batch is done in part; the rest of it comes again",
     "batch.undone": "an invocation had no time to finish a single change; its batch comes again",
     "batch.paused": "the consumer is paused: a Lambda batch comes again untouched",
@@ -173,6 +174,8 @@ ACTIONS: Mapping[str, str] = {
     " records",
     "parking.refused": "report it: a shard or a batch waits",
     "sink.failed": "look at the sink's service; deliveries are tried again",
+    "function.short": "give the function a longer time-out, or its handlers a shorter"
+    " `timeout_seconds`",
     "batch.undone": "give the function a longer time-out or more memory, or its mapping a smaller"
     " `BatchSize`; look whether handlers or the table are slow",
     "batch.late": "find out why the mapping gave up: its retries and age must have no limit",

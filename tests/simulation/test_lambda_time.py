@@ -90,9 +90,17 @@ def test_a_handler_that_hangs_is_cut_off_and_what_was_done_before_is_committed()
     simulated(main)
 
 
-def test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow():
+def test_a_change_that_always_hangs_is_parked_and_heals_and_the_others_flow():
+    """Its function lives and cuts it off: the handler has failed, and no function was killed."""
+
     async def main():
-        app = make_app(hang_on_bad, timeout=1_000)
+        hangs = [True]
+
+        async def hang(order):
+            if hangs:
+                await hang_on_bad(order)
+
+        app = make_app(hang, timeout=1_000)
         world = world_of(app)
         for order in ("a", "bad", "c"):
             put(world, order)
@@ -105,10 +113,65 @@ def test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow():
                 await anyio.sleep(5)
             (parked,) = await list_parked(environment.store)
             (queue,) = await parked_queues(environment.store)
-        assert logged(world).keys() == {"a", "c"}
-        assert (parked.error, parked.attempts, queue.stuck) == ("FunctionKilled", 2, True)
-        # Six of 11 s each while it is young, three that are counted, two alone, and the last one.
-        assert invocations == 12
+            assert logged(world).keys() == {"a", "c"}
+            assert (parked.error, parked.attempts, queue.stuck) == ("TimeoutError", 1, False)
+            hangs.clear()
+            await anyio.sleep(10)
+            assert (await maintain(environment))["done"] == 1
+        assert logged(world).keys() == {"a", "bad", "c"}
+        # Six of 11 s each while it is young, three that are counted, one alone, and the last one.
+        assert invocations == 11
+
+    simulated(main)
+
+
+def test_an_outage_in_which_all_handlers_hang_opens_the_breaker_and_parks_nothing():
+    async def main():
+        hangs = [True]
+
+        async def hang(order):
+            if hangs:
+                await anyio.sleep(1_000)
+
+        app = make_app(hang)
+        world = world_of(app)
+        for order in range(30):
+            put(world, f"o{order}")
+        records = Stream(world, TABLE).traffic()
+        await anyio.sleep(60)
+        async with environment_of(world, app) as environment:
+            for _ in range(20):
+                response = await process_batch(environment, event(records), 5)
+                assert left_of(response, records) == records
+                await anyio.sleep(60)
+            assert await list_parked(environment.store) == []
+            hangs.clear()
+            assert await process_batch(environment, event(records)) == {"batchItemFailures": []}
+        assert len(logged(world)) == 30
+
+    simulated(main)
+
+
+def test_what_hangs_holds_up_no_send_of_another_handler_for_the_same_change():
+    async def main():
+        app, box = make_app(hang_on_bad, timeout=1_000), Memory("box")
+        app.sink(box)
+
+        @app.on
+        def tell(change: Inserted[Order]) -> Send:
+            return Send(box, {"order": change.new.order})
+
+        world = world_of(app)
+        for order in ("bad", "c"):
+            put(world, order)
+        left = Stream(world, TABLE).traffic()
+        async with environment_of(world, app) as environment:
+            for _ in range(20):
+                left = left_of(await process_batch(environment, event(left), 8), left)
+                await anyio.sleep(10)
+            assert left == []
+            await maintain(environment)
+        assert sorted(sent.body["order"] for sent in box.got) == ["bad", "c"]
 
     simulated(main)
 

@@ -1,32 +1,45 @@
 """The runtime of a function: one environment for all invocations, opened anew only if it must be."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
-from streamkit import App, ConfigurationError
+from streamkit import App, Change, ConfigurationError, DeclarationError, Entity
+from streamkit.aws_lambda import handler, late_handler, maintenance_handler, migration_handler
 from streamkit.aws_lambda import runtime as module
 from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.runtime import Runtime, seconds_of
 from streamkit.observe.meters import UNMETERED
 
 
-class Environments:
-    """Stands in for what opens environments; the first `failures` cannot be opened."""
+class Order(Entity, pk="ORDER#{order}", sk="ORDER"):
+    order: str
 
-    def __init__(self, failures=0):
-        self.failures, self.opened, self.closed = failures, 0, 0
+
+class Environments:
+    """Stands in for what opens environments: the first `failures` fail, the first `silent` hang."""
+
+    def __init__(self, failures=0, silent=0, handlers=()):
+        self.failures, self.silent, self.opened, self.closed = failures, silent, 0, 0
+        self.dispatcher = SimpleNamespace(handlers=handlers)
 
     @asynccontextmanager
     async def open(self, app):
         if self.failures:
             self.failures -= 1
             raise ConfigurationError("no such table")
+        if self.silent:
+            self.silent -= 1
+            await asyncio.Event().wait()
         self.opened += 1
         number = self.opened
         try:
-            yield SimpleNamespace(number=number, meters=UNMETERED, tell=lambda: None)
+            yield SimpleNamespace(
+                number=number, meters=UNMETERED, tell=lambda: None, dispatcher=self.dispatcher
+            )
         finally:
             self.closed += 1
 
@@ -105,3 +118,54 @@ def test_an_event_of_an_old_stream_is_refused_by_a_new_environment(runtime_of):
 def test_some_of_the_remaining_time_is_kept_for_the_answer(left, seconds):
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: left)
     assert seconds_of(context) == pytest.approx(seconds)
+
+
+def test_an_environment_that_does_not_open_in_time_says_where_to_look_and_is_tried_again(
+    runtime_of,
+):
+    runtime, environments = runtime_of(silent=1)
+    with pytest.raises(TimeoutError, match=r"within the 0\.0 s .* route to DynamoDB"):
+        runtime.run(number, 0.01)
+    assert runtime.run(number, 10) == 1
+    assert (environments.opened, environments.closed) == (1, 0)
+
+
+def test_handlers_that_may_take_longer_than_their_function_are_named_once(runtime_of):
+    app = App("shop", table="Shop")
+
+    @app.on(delivery="at_least_once", timeout=30)
+    async def mail(change: Change[Order]) -> None: ...
+
+    @app.on(delivery="at_least_once", timeout=5)
+    async def tell(change: Change[Order]) -> None: ...
+
+    @app.on
+    def count(change: Change[Order]) -> None: ...
+
+    runtime, _ = runtime_of(handlers=app.handlers)
+    with capture_logs() as lines:
+        runtime.run(number, 20)
+        runtime.run(number, 20)
+    (line,) = lines
+    assert (line["event"], line["handlers"], line["log_level"]) == (
+        "function.short",
+        ["mail"],
+        "warning",
+    )
+    assert (line["seconds"], line["timeout_seconds"]) == (18, 30)
+    runtime, _ = runtime_of(handlers=app.handlers)
+    with capture_logs() as lines:
+        runtime.run(number, 40)
+    assert lines == []
+
+
+@pytest.mark.parametrize("make", [handler, late_handler, maintenance_handler, migration_handler])
+def test_a_function_is_made_of_an_app_and_of_nothing_else(make):
+    with pytest.raises(DeclarationError, match=r"this is of type str"):
+        make("deals:app")
+
+
+@pytest.mark.parametrize("make", [handler, late_handler, maintenance_handler])
+def test_a_call_without_lambdas_context_says_what_to_pass(make):
+    with pytest.raises(ConfigurationError, match="get_remaining_time_in_millis"):
+        make(App("shop", table="Shop"))({"Records": []}, None)
