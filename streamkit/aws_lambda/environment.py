@@ -173,6 +173,9 @@ def check_start(app: App) -> None:
     for one in app.listeners.values():
         if one.exact:
             log.warning("consumer.apart", app=app.name, consumer=one.name)
+    apart = sorted(one.name for one in app.listeners.values() if not one.exact)
+    if apart:
+        log.warning("listener.apart", app=app.name, listeners=apart)
 
 
 async def _join(

@@ -102,6 +102,7 @@ EVENTS: Mapping[str, str] = {
     "sink.failed": "a sink did not take deliveries; they are tried again",
     "sink.slow": "a sink did not take a delivery in time; its change goes on in a queue",
     "function.short": "a handler may take longer than its function, which then cuts it off",
+    "listener.apart": "a function of an app does not run the app's listeners",
     "batch.partial": "a Lambda batch is done in part; the rest of it comes again",
     "batch.undone": "an invocation had no time to finish a single change; its batch comes again",
     "batch.paused": "the consumer is paused: a Lambda batch comes again untouched",
@@ -176,6 +177,8 @@ ACTIONS: Mapping[str, str] = {
     "sink.failed": "look at the sink's service; deliveries are tried again",
     "function.short": "give the function a longer time-out, or its handlers a shorter"
     " `timeout_seconds`",
+    "listener.apart": "give each listener that it names a function of its own, `handler(search)`"
+    ' of `search = app.listener("search")`, or let workers run it',
     "batch.undone": "give the function a longer time-out or more memory, or its mapping a smaller"
     " `BatchSize`; look whether handlers or the table are slow",
     "batch.late": "find out why the mapping gave up: its retries and age must have no limit",

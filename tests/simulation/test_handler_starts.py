@@ -520,10 +520,14 @@ def test_functions_refuse_a_handler_with_a_start_and_say_who_runs_it(harness_of)
     harness.stop()
     with pytest.raises(ConfigurationError, match="let workers run it"):
         harness.operate(lambda aws: opened(aws, tally))
+    app.listener("search")
     with capture_logs() as logged:
         harness.operate(lambda aws: opened(aws, app))
     assert ("consumer.apart", "notes.tally") in [
         (line["event"], line.get("consumer")) for line in logged
+    ]
+    assert ("listener.apart", ["notes.search"]) in [
+        (line["event"], line.get("listeners")) for line in logged
     ]
 
 
