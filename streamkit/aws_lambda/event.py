@@ -43,7 +43,12 @@ def read_event(event: Mapping[str, Any]) -> LambdaEvent:
         ConfigurationError: it is no event of a DynamoDB stream; it names the source, or what is
             missing.
     """
-    given = event.get("Records")
+    if isinstance(event, list):
+        raise ConfigurationError(
+            "the event is a list, as EventBridge Pipes sends it: a pipe takes other answers than a"
+            " mapping, so use an event source mapping of the stream"
+        )
+    given = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(given, list | tuple):
         raise ConfigurationError(
             "the event has no Records: this function is for an event source mapping of a DynamoDB"
@@ -107,6 +112,17 @@ def _foreign(given: _Given) -> Iterator[str]:
 
 
 def _stream_of(event: Mapping[str, Any], given: _Given) -> str | None:
-    arns = (record.get("eventSourceARN") for record in given if isinstance(record, Mapping))
-    found: str | None = next((arn for arn in arns if arn), event.get("eventSourceARN"))
+    """Return the ARN of the stream of all records.
+
+    Raises:
+        ConfigurationError: they are of several streams.
+    """
+    arns = [record.get("eventSourceARN") for record in given if isinstance(record, Mapping)]
+    found = next((arn for arn in arns if arn), event.get("eventSourceARN"))
+    strange = [arn for arn in arns if arn and arn != found]
+    if strange or not isinstance(found, str | None):
+        raise ConfigurationError(
+            f"the event has records of {', '.join(map(repr, [found, *strange][:2]))}: a function"
+            " takes those of one stream, as its mapping sends them"
+        )
     return found

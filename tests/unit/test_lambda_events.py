@@ -261,3 +261,40 @@ def test_an_unknown_kind_of_event_is_never_taken_for_done():
         assert queue.stuck
 
     in_environment(check)
+
+
+def test_records_of_two_streams_are_refused_whichever_comes_first():
+    async def check(world, environment, arn):
+        foreign = ARN.replace("my", "x")
+        for records in ([arn, foreign], [foreign, arn], [None, arn, None, foreign]):
+            event = {"Records": [record_of(one, number) for number, one in enumerate(records, 1)]}
+            with pytest.raises(ConfigurationError, match="x-table"):
+                await process_batch(environment, event)
+        assert not [item for item in world.items("my-table") if item["PK"]["S"][:5] == "SEEN#"]
+        mixed = {"Records": [record_of(None, 1), record_of(arn, 2)]}
+        assert await process_batch(environment, mixed) == {"batchItemFailures": []}
+
+    in_environment(check)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (None, "has no Records"),
+        ('{"Records": []}', "has no Records"),
+        ([record_of(ARN)], "EventBridge Pipes"),
+        ({"Records": [record_of(5)]}, "records of 5"),
+        ({"Records": [record_of({})], "eventSourceARN": ["arn"]}, "records of .'arn'.:"),
+    ],
+)
+def test_what_is_no_event_of_a_mapping_is_refused_with_what_to_do(event, said):
+    with pytest.raises(ConfigurationError, match=said):
+        read_event(event)
+
+
+def test_a_table_that_does_not_answer_at_all_is_named_in_the_error():
+    async def check(world, environment, arn):
+        with pytest.raises(TimeoutError, match=r"did not answer within 0\.0 s"):
+            await process_batch(environment, {"Records": [record_of(arn)]}, 0.0)
+
+    in_environment(check)
