@@ -59,6 +59,7 @@ class Environment:
     dispatcher: Dispatcher
     shard: str
     joined: Generation | None
+    losses: Losses
     emf: EmfMetrics | None = None
     send: Send | None = None
 
@@ -143,7 +144,10 @@ async def open_environment(
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, tables, resources))
             store = tables.store(app, aws)
-            joined = await _join(app, tables, store, clock, aws, meters)
+            aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
+            table = Table(aws.dynamodb, tables.table)
+            losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
+            joined = await _join(app, store, clock, losses)
             tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
@@ -155,7 +159,8 @@ async def open_environment(
                 marks=True,
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
-            yield Environment(app, Machine(aws, clock, rng), tables, dispatcher, shard, joined, emf)
+            machine = Machine(aws, clock, rng)
+            yield Environment(app, machine, tables, dispatcher, shard, joined, losses, emf)
 
 
 def check_start(app: App) -> None:
@@ -178,13 +183,8 @@ def check_start(app: App) -> None:
         log.warning("listener.apart", app=app.name, listeners=apart)
 
 
-async def _join(
-    app: App, tables: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
-) -> Generation | None:
+async def _join(app: App, store: CursorStore, clock: Clock, losses: Losses) -> Generation | None:
     """Join the generation of this code, as a worker does, so that `status` shows the function."""
-    aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
-    table = Table(aws.dynamodb, tables.table)
-    losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
     listeners = frozenset(app.listeners)
     founding = Founding(app.table, app.start, clock, losses, listeners=listeners)
     joined = await join_generation(

@@ -107,6 +107,7 @@ EVENTS: Mapping[str, str] = {
     "batch.undone": "an invocation had no time to finish a single change; its batch comes again",
     "batch.paused": "the consumer is paused: a Lambda batch comes again untouched",
     "batch.late": "a change that a Lambda mapping gave up was processed, or parked as late",
+    "late.failed": "a message of an on-failure destination could not be processed; it comes again",
     "batch.suspected": "several invocations did not end a batch; its changes are taken one by one",
     "fan_out.served": "every recipient of a change is served",
     "sink.unchecked": "streamkit could not check whether the target of a sink exists",
@@ -182,6 +183,7 @@ ACTIONS: Mapping[str, str] = {
     "batch.undone": "give the function a longer time-out or more memory, or its mapping a smaller"
     " `BatchSize`; look whether handlers or the table are slow",
     "batch.late": "find out why the mapping gave up: its retries and age must have no limit",
+    "late.failed": "`why` says what is wrong with it; give its queue a dead-letter queue",
     "batch.suspected": "look for what ends the function: time-out or memory",
     "sink.unchecked": "allow the call, if you want the target to be checked at the start",
     "aws.repeated": "nothing, unless it lasts: throttling asks for capacity, time-outs for the"

@@ -4,7 +4,6 @@ The last is shown by replays: each step of a trace happens to real functions on 
 and after each of them what is stored there is what the model says.
 """
 
-import json
 from contextlib import asynccontextmanager
 
 import anyio
@@ -37,6 +36,7 @@ from tests.simulation.lambdas import (
     Stream,
     environment_of,
     event,
+    given_up,
     key_of,
     number_of,
     own_items,
@@ -167,7 +167,7 @@ class Functions:
     async def invoke(self, k, bounds, *, late):
         records = event(self.records[slice(*bounds)])
         process = self.troupe.enters(Actor(counts, f"function {k}"))
-        body = {"DDBStreamBatchInfo": {"shardId": "s"}, "payload": json.dumps(records)}
+        body = given_up(self.stream, records["Records"], payload=True) if late else None
 
         async def work():
             async with environment_of(self.world, self.app, process) as environment:

@@ -266,7 +266,7 @@ MUTANTS = (
     Mutant(
         "unreadable-given-up",
         "aws_lambda/late.py",
-        "    await environment.set_aside(records, shard)\n",
+        "    await environment.set_aside(records, batch.shard)\n",
         "",
         "of a batch that a mapping gave up, what cannot be read is lost",
         test="tests/simulation/test_unreadable.py::test_a_payload_that_a_mapping_gave_up_is_done_but_for_what_cannot_be_read",
@@ -398,7 +398,7 @@ MUTANTS = (
     Mutant(
         "late-is-dropped",
         "aws_lambda/late.py",
-        "    for record in (*old, *batch.passed):\n",
+        "    for record in (*old, *run.passed):\n",
         "    for record in old:\n",
         "a change that was given up is lost without a trace",
         "3",
@@ -420,6 +420,38 @@ MUTANTS = (
         "a payload that is older than marks live is applied again",
         "3",
         test="tests/simulation/test_lambda_late.py::test_what_is_older_than_marks_live_is_late_even_where_there_is_no_mark",
+    ),
+    Mutant(
+        "late-forgets-what-it-did",
+        "aws_lambda/late.py",
+        " and r.position >= upto]",
+        " and r.position >= upto[:0]]",
+        "what late has applied is parked as late when its message comes twice",
+        test="tests/simulation/test_lambda_late.py::test_what_late_has_applied_itself_is_not_parked_when_its_message_comes_again",
+    ),
+    Mutant(
+        "late-believes-it-did-all",
+        "aws_lambda/late.py",
+        "_ALL if run.left is None else run.left.position",
+        "_ALL",
+        "what an invocation had no time for is lost when its message comes again",
+        test="tests/simulation/test_lambda_late.py::test_what_late_has_applied_before_its_time_was_over_is_not_parked_when_it_goes_on",
+    ),
+    Mutant(
+        "one-bad-message-stops-late",
+        "aws_lambda/late.py",
+        "            errors.append(error)\n",
+        "            raise\n",
+        "one message that is no batch keeps all others of its queue from being processed",
+        test="tests/simulation/test_lambda_late.py::test_a_message_that_cannot_be_processed_comes_again_alone",
+    ),
+    Mutant(
+        "stream-of-the-first-record",
+        "aws_lambda/event.py",
+        "    strange = [arn for arn in arns if arn and arn != found]\n",
+        "    strange = [arn for arn in arns[:1] if arn and arn != found]\n",
+        "records of another table are counted behind one of the app's own",
+        test="tests/unit/test_lambda_events.py::test_records_of_two_streams_are_refused_whichever_comes_first",
     ),
     # -- filters -----------------------------------------------------------------------------------
     Mutant(

@@ -4,6 +4,7 @@ import json
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit import (
     App,
@@ -16,6 +17,7 @@ from streamkit import (
     RetryableError,
     Set,
 )
+from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
@@ -48,8 +50,8 @@ class Log(Entity, pk="LOG#{order}", sk="LOG#{order}"):
     amount: int = 0
 
 
-def make_app(runs):
-    app = App("shop", table=TABLE, entities=[Log])
+def make_app(runs, **named):
+    app = App("shop", table=TABLE, entities=[Log], **named)
 
     @app.on
     def log(change: Inserted[Order] | Modified[Order]) -> Set[Log]:
@@ -77,12 +79,12 @@ def simulated(main):
         return run_virtually(main)
 
 
-def scenario(check):
+def scenario(check, **named):
     """Orders a 1, b 1, a 2; the mapping gives up the first two and goes on with the third."""
 
     async def main():
         runs = []
-        app = make_app(runs)
+        app = make_app(runs, **named)
         world = world_of(app)
         stream = Stream(world, TABLE)
         for order, amount in (("a", 1), ("b", 1), ("a", 2)):
@@ -178,11 +180,169 @@ def test_a_change_that_is_passed_while_its_payload_is_processed_is_late_and_not_
 
 def test_a_batch_whose_records_are_gone_says_so():
     async def check(world, environment, stream, records, runs):
-        message = sqs(given_up(stream, records[:2]))
+        body = given_up(stream, records[:2])
+        message = sqs(body)
         world.control.split(TABLE)
         await anyio.sleep(30 * 3_600)
+        with capture_logs() as lines:
+            assert await process_late(environment, message) == {
+                "batchItemFailures": [{"itemIdentifier": "m0"}]
+            }
+        (line,) = lines
+        assert (line["event"], line["error"], line["message"]) == (
+            "late.failed",
+            "RetentionLost",
+            "m0",
+        )
+        assert "does not keep" in line["why"]
         with pytest.raises(RetentionLost, match="does not keep"):
-            await process_late(environment, message)
+            await process_late(environment, body)
+
+    scenario(check)
+
+
+def test_records_that_are_gone_are_a_loss_of_which_the_apps_hook_is_told():
+    told = []
+
+    async def hook(loss, table):
+        told.append(loss)
+        if len(told) == 1:
+            raise OSError("down")
+
+    async def check(world, environment, stream, records, runs):
+        message = sqs(given_up(stream, records[:2]), given_up(stream, records[1:2], payload=True))
+        shard = stream.shards[0]
+        world.control.split(TABLE)
+        await anyio.sleep(30 * 3_600)
+        first = await process_late(environment, message)
+        assert first == {"batchItemFailures": [{"itemIdentifier": "m0"}]}
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        assert [(loss.certain, loss.shard) for loss in told] == [(True, shard)] * 2
+        assert told[0].until.timestamp() > records[0]["dynamodb"]["ApproximateCreationDateTime"]
+        assert logged(world) == {"a": 2, "b": 1}
+
+    scenario(check, on_loss=hook)
+
+
+BAD = {
+    "no JSON": "hello",
+    "no batch": {"hello": 1},
+    "a list": [1],
+    "no shard": {"DDBStreamBatchInfo": {"streamArn": "arn"}},
+}
+
+
+@pytest.mark.parametrize(
+    "bad", [*BAD, "former stream", "other table", "bare payload", "no payload"]
+)
+def test_a_message_that_cannot_be_processed_comes_again_alone(bad):
+    async def check(world, environment, stream, records, runs):
+        put(world, "c", 1)
+        later = stream.traffic()
+        wrong = given_up(stream, records[:1], payload=True)
+        if bad in BAD:
+            wrong = BAD[bad]
+        elif bad == "bare payload":
+            wrong |= {"payload": "{}"}
+        elif bad == "no payload":
+            wrong |= {"payload": json.dumps({"Records": 5})}
+        else:
+            name = {"former stream": "/stream/1", "other table": ":table/X/stream/1"}[bad]
+            old = "/stream/2" if bad == "former stream" else f":table/{TABLE}/stream/2"
+            wrong["DDBStreamBatchInfo"]["streamArn"] = stream.arn.replace(old, name)
+        event = sqs(
+            given_up(stream, records[1:2], payload=True),
+            wrong,
+            given_up(stream, later, payload=True),
+        )
+        if bad == "no JSON":
+            event["Records"][1]["body"] = "hello"
+        with capture_logs() as lines:
+            answer = await process_late(environment, event)
+        assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+        assert logged(world) == {"a": 2, "b": 1, "c": 1}
+        failed = [line for line in lines if line["event"] == "late.failed"]
+        assert [(line["message"], bool(line["why"])) for line in failed] == [("m1", True)]
+
+    scenario(check)
+
+
+def test_an_environment_that_was_opened_before_its_stream_was_replaced_is_opened_again():
+    async def check(world, environment, stream, records, runs):
+        message = given_up(stream, records[1:2], payload=True)
+        for spec in (
+            {"StreamEnabled": False},
+            {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        ):
+            update = {"TableName": TABLE, "StreamSpecification": spec}
+            world.engine.call("dynamodb", "UpdateTable", update)
+            await anyio.sleep(60)
+        _, described = world.engine.call("dynamodb", "DescribeTable", {"TableName": TABLE})
+        message["DDBStreamBatchInfo"]["streamArn"] = described["Table"]["LatestStreamArn"]
+        with pytest.raises(StreamReplaced):
+            await process_late(environment, sqs(message))
+
+    scenario(check)
+
+
+def test_what_late_has_applied_itself_is_not_parked_when_its_message_comes_again():
+    async def check(world, environment, stream, records, runs):
+        put(world, "c", 1)
+        put(world, "c", 2)
+        message = sqs(given_up(stream, stream.traffic(), payload=True))
+        for _ in range(2):
+            assert await process_late(environment, message) == {"batchItemFailures": []}
+        assert logged(world)["c"] == 2
+        assert await list_parked(environment.store) == []
+
+    scenario(check)
+
+
+def test_what_late_has_applied_before_its_time_was_over_is_not_parked_when_it_goes_on():
+    async def check(world, environment, stream, records, runs):
+        put(world, "c", 1)
+        put(world, "c", 2)
+        for number in range(300):
+            put(world, f"o{number}", number)
+        message = sqs(given_up(stream, stream.traffic(), payload=True))
+        client, transact, times = environment.aws.dynamodb, None, []
+        transact = client.transact_write_items
+
+        async def seldom(**request):
+            times.append(1)
+            await anyio.sleep(1_000 if len(times) > 2 else 0)
+            return await transact(**request)
+
+        client.transact_write_items = seldom
+        again = {"batchItemFailures": [{"itemIdentifier": "m0"}]}
+        assert await process_late(environment, message, 10) == again
+        client.transact_write_items = transact
+        assert 1 < len(logged(world)) < 301
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        assert len(logged(world)) == 302
+        assert await list_parked(environment.store) == []
+
+    scenario(check)
+
+
+def test_what_is_passed_between_two_deliveries_of_a_message_is_late_and_not_lost():
+    """The note says how far the first delivery came, and nothing of what is behind that."""
+
+    async def check(world, environment, stream, records, runs):
+        message = sqs(given_up(stream, records[1:2], payload=True))
+        client, transact = environment.aws.dynamodb, environment.aws.dynamodb.transact_write_items
+
+        async def never(**request):
+            await anyio.sleep(1_000)
+
+        client.transact_write_items = never
+        await process_late(environment, message, 10)
+        client.transact_write_items = transact
+        put(world, "b", 9)
+        await process_batch(environment, event(stream.traffic()[-1:]))
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        (parked,) = await list_parked(environment.store)
+        assert (parked.error, int(parked.position)) == ("Late", int(number_of(records[1])))
 
     scenario(check)
 
@@ -214,7 +374,11 @@ def test_messages_that_are_not_done_come_again_alone():
     [
         {},
         {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
-        {"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": '{"hello": 1}'}]},
+        {"Records": [{"Sns": {"Message": '{"hello": 1}'}}]},
+        {"Records": ["hello"]},
+        None,
+        "hello",
+        {"DDBStreamBatchInfo": {"streamArn": "arn:aws:dynamodb:table/Shop"}},
     ],
 )
 def test_an_event_of_something_else_is_refused(message):
@@ -225,10 +389,14 @@ def test_an_event_of_something_else_is_refused(message):
     scenario(check)
 
 
-def test_a_topics_message_is_read_too():
+@pytest.mark.parametrize("through_a_queue", [False, True])
+def test_a_topics_message_is_read_too(through_a_queue):
     async def check(world, environment, stream, records, runs):
         body = json.dumps(given_up(stream, records[1:2]))
-        await process_late(environment, {"Records": [{"Sns": {"Message": body}}]})
+        message = {"Records": [{"Sns": {"Message": body}}]}
+        if through_a_queue:
+            message = sqs({"Type": "Notification", "Message": body})
+        assert await process_late(environment, message) == {"batchItemFailures": []}
         assert logged(world) == {"a": 2, "b": 1}
         assert len(own_items(world, TABLE, "mark")) == 2
 
