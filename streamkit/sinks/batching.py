@@ -144,6 +144,8 @@ class Batcher:
         if failed:
             kind, count = type(failed[0]).__name__, len(failed)
             known: dict[str, Any] = {"sink": self._name, "failed": count, "error": kind}
+            if status := getattr(failed[0], "status", 0):
+                known["status"] = status
             by, every = self._name, _LOG_SECONDS
             log.often("sink.failed", level="warning", by=by, every=every, count=count, **known)
         return errors

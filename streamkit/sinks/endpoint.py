@@ -24,7 +24,11 @@ from streamkit.sinks.sink import Sender
 if TYPE_CHECKING:
     import httpx
 
-LATER = frozenset({408, 425, 429})
+CLOSED = frozenset({401, 403, 404, 407})
+"""A receiver that answers so takes no delivery at all, until its credentials or its address are put
+right: an outage, and no fault of this delivery."""
+
+LATER = frozenset({408, 425, 429}) | CLOSED
 """With these statuses below 500, the same call may succeed later (RFC 9110, 6585, 8470)."""
 
 ANSWER_BYTES_MAX = 64_000_000
@@ -40,12 +44,16 @@ class Refused(RetryableError):
         text: what happened; names no item.
         retry_after: the pause that the receiver asked for, in seconds; None if it did not ask.
         away: the receiver does not answer, or takes no delivery at all for now.
+        status: its answer, 0 if there was none.
     """
 
-    def __init__(self, text: str, *, retry_after: float | None = None, away: bool = False) -> None:
+    def __init__(
+        self, text: str, *, retry_after: float | None = None, away: bool = False, status: int = 0
+    ) -> None:
         super().__init__(text)
         self.retry_after = retry_after
         self.away = away
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +89,9 @@ def fate(name: str, answer: Answer) -> Exception | None:
     if 200 <= answer.status < 300:
         return None
     if answer.status in LATER or answer.status >= 500:
-        away = answer.status in _PAUSES
-        return Refused(
-            f"{name} answered {answer.status}", retry_after=answer.retry_after, away=away
-        )
+        away = answer.status in _PAUSES | CLOSED
+        pause, text = answer.retry_after, f"{name} answered {answer.status}"
+        return Refused(text, retry_after=pause, away=away, status=answer.status)
     if 300 <= answer.status < 400:
         return PoisonChange(f"{name} answered {answer.status}: redirects are not followed")
     return PoisonChange(f"{name} answered {answer.status}")

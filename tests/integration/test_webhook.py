@@ -102,15 +102,16 @@ async def test_the_pages_snippet_accepts_the_signature_and_nothing_else():
     assert not verify("s3cret", later, request.body, now + 1000)
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize("status", [401, 403, 404, 407, 408, 425, 429, 500, 502, 503, 504, 599])
 async def test_statuses_that_may_heal_are_tried_again(status):
     async with http_server(always(status)) as server:
         (error,) = await answers(server, delivery(1, {}))
     assert isinstance(error, RetryableError)
     assert str(status) in str(error)
+    assert error.status == status
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 410, 413, 422])
+@pytest.mark.parametrize("status", [400, 405, 409, 410, 413, 415, 422])
 async def test_other_refusals_park_the_change(status):
     async with http_server(always(status, {}, b"the customer's data")) as server:
         (error,) = await answers(server, delivery(1, {}))

@@ -52,6 +52,14 @@ MUTANTS = (
         test="tests/simulation/test_unreadable.py::test_a_table_that_throttles_lets_the_batch_come_again_with_its_record",
     ),
     Mutant(
+        "refused-credentials-blame-the-delivery",
+        "sinks/endpoint.py",
+        "LATER = frozenset({408, 425, 429}) | CLOSED\n",
+        "LATER = frozenset({408, 425, 429})\n",
+        "while a receiver refuses a rotated credential, every change waits for a person",
+        test="tests/simulation/test_http_sinks.py::test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals",
+    ),
+    Mutant(
         "a-call-without-an-end",
         "sinks/batching.py",
         "            with anyio.fail_after(self._limits.seconds):\n",

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import anyio
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit import (
     App,
@@ -86,3 +87,37 @@ def test_a_busy_receiver_gets_its_pause_and_then_everything_in_order(harness_of)
     assert len(seen) == 4
     assert seen == sorted(seen)
     assert times[3] - times[0] >= 15
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals(
+    harness_of, status
+):
+    seen, refuses = set(), [True]
+
+    def answer(request):
+        if refuses:
+            return (status, {}, b"")
+        seen.add(request.headers["idempotency-key"])
+        return (204, {}, b"")
+
+    app = App("songs", table="Songs", policy=Policy(attempts=2))
+    hook = app.sink(Webhook("hook", "https://hook", transport=answering(answer)))
+
+    @app.on
+    def tell(change: Change[Song]) -> Send:
+        return Send(hook, {"name": change.key.pk})
+
+    harness = harness_of(app)
+    for number in range(10):
+        harness.put(Song(name=f"s{number}"))
+    with capture_logs() as lines:
+        harness.settle(parks=True)
+        harness.advance(120, parks=True)
+    logged = {line["event"]: line for line in lines}
+    assert logged["sink.failed"]["status"] == status
+    assert "queue.stuck" not in logged
+    refuses.clear()
+    harness.advance(1_000)
+    assert len(seen) == 10
+    assert harness.parked() == []
