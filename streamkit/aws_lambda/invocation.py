@@ -35,6 +35,8 @@ TOGETHER = 200
 For async handlers it is at most the number that runs at once, so that some records are committed
 however long the handlers take.
 """
+_MARKS = 100
+"""The marks that one call reads."""
 _COMMIT_SECONDS = 2.0
 """The time in seconds that is reserved for commits after handlers are cancelled."""
 _COMMIT_SHARE = 0.25
@@ -153,7 +155,7 @@ class _Invocation:
     async def _look(self, together: int) -> bool:
         """Read the marks of some more records, if needed; return whether any record is left."""
         if not self.batch.looked_at:
-            await self.batch.look(together)
+            await self.batch.look(max(together, _MARKS))
             environment, records = self._environment, self.batch.looked_at
             await self.counting.settle(environment.dispatcher, environment.store, records)
         return self.batch.left is not None
