@@ -73,12 +73,15 @@ Half = tuple[KeyTemplate, str, str]
 
 
 def templates_of(index: Index, schema: TableSchema) -> Iterator[Half]:
-    """Yield the templates of an index; none if the table does not have it, as `check` says."""
+    """Yield the templates of an index; none if the table does not have it, as `check` says.
+
+    An attribute of the table's own key is left out: no update may set it, and it is right already.
+    """
     named = index.pk_attribute or index.sk_attribute
     if index.name not in schema.indexes and not named:
         return
     for template, there in zip((index.pk, index.sk), index.key_attributes(schema), strict=True):
-        if isinstance(template, KeyTemplate):
+        if isinstance(template, KeyTemplate) and there[0][0] not in schema.key_attributes:
             yield template, *there[0]
 
 

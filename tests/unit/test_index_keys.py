@@ -156,6 +156,21 @@ def test_an_index_that_follows_from_a_sum_is_refused(listed, message):
         App("shop", table="Shop").aggregate(Busy)
 
 
+class Enrolment(Entity, pk="STUDENT#{student}", sk="SPORT#{sport}"):
+    student: str
+    sport: str
+    name: str = ""
+    by_sport: ClassVar = Index(
+        "GS1", pk="SPORT#{sport}", sk="STUDENT#{student}", pk_attribute="SK", sk_attribute="PK"
+    )
+
+
+def test_the_keys_of_an_inverted_index_are_the_tables_own_and_are_not_set():
+    action = compile_effect(Set(Enrolment.key(student="1", sport="2"), name="x"), SCHEMA, SOURCE)
+    assert action.sets.keys() == {"name", "student", "sport"}
+    assert action.removes == set()
+
+
 class Close(Entity, pk="CLOSE#{number}", sk="CLOSE"):
     number: int
 
