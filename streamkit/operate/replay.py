@@ -68,7 +68,7 @@ async def replay(
         machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong
         now = machine.clock.time()
         wish = replace(wish, until=now) if wish.until == math.inf else wish
-        if wish.since > now:
+        if int(wish.since) > now:  # the table tells whole seconds
             raise ReplayRefused([f"{utc(wish.since).isoformat()} is in the future"])
         if wish.since < past.began and not wish.allow_loss:
             raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])

@@ -174,7 +174,7 @@ def test_the_mapping_lets_through_what_streamkit_lambda_filter_prints():
 
 
 def test_the_tables_template_is_what_the_entities_need():
-    wanted = SHAPE.create_table("T", entities_of(app))
+    wanted = SHAPE.create_table("Tab", entities_of(app))
     given = template("table.yaml")["Resources"]["Table"]["Properties"]
 
     def by(name, entries):
@@ -188,7 +188,7 @@ def test_the_tables_template_is_what_the_entities_need():
         assert by(key, given[name]) == by(key, wanted[name])
     view = wanted["StreamSpecification"]["StreamViewType"]
     assert given["StreamSpecification"] == {"StreamViewType": view}
-    assert given["TimeToLiveSpecification"] == SHAPE.time_to_live("T")["TimeToLiveSpecification"]
+    assert given["TimeToLiveSpecification"] == SHAPE.time_to_live("Tab")["TimeToLiveSpecification"]
     assert given["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
