@@ -41,7 +41,7 @@ def follow_indexes(
     for index in spec_of(entity).indexes.values():
         halves = [half for half in templates_of(index, schema) if half[1] not in written]
         fields = {name for template, *_ in halves for name in template.fields}
-        fields |= decided_by(index, names.keys())
+        fields |= decided_by(entity, index)
         attributes = {names[name] for name in fields}
         if not halves or not attributes & written:
             continue

@@ -8,8 +8,10 @@ In: the entity, and an update's fields. Out: attributes of index keys; None remo
 `ValueError` if a key changes and needs fields that the update does not know.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from streamkit.model.codec import AttributeValue, encode_key
@@ -28,17 +30,31 @@ class _Unknown(Exception):
 
 
 class _Known:
-    """Stands for an item of which some fields are known, and notes which are read."""
+    """Stands for an item of which some fields are known, and notes what `when=` may read of it.
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
+    Properties and methods of the entity run on it, too: what they read decides as well.
+    """
+
+    def __init__(self, entity: "type[Entity]", values: Mapping[str, Any]) -> None:
+        self._entity, self._values = entity, values
         self.read: set[str] = set()
+
+    def note(self, function: object) -> None:
+        """Note the names in a function's code: it may end before it has read them."""
+        self.read.update(getattr(getattr(function, "__code__", None), "co_names", ()))
 
     def __getattr__(self, name: str) -> Any:
         self.read.add(name)
-        if name not in self._values:
-            raise _Unknown(name)
-        return self._values[name]
+        if name in self._values:
+            return self._values[name]
+        found = inspect.getattr_static(self._entity, name, None)
+        if isinstance(found, property):
+            self.note(found.fget)
+            return found.__get__(self)
+        if isinstance(found, FunctionType):
+            self.note(found)
+            return found.__get__(self)
+        raise _Unknown(name)
 
 
 def index_keys(
@@ -92,7 +108,7 @@ def _keys(
     known: Mapping[str, Any],
     changed: AbstractSet[str],
 ) -> dict[str, AttributeValue | None]:
-    there, decides = _is_in(index.when, known)
+    there, decides = _is_in(entity, index.when, known)
     moves = bool(changed & decides)
     if there is False:
         return {name: None for _, name, _ in halves} if moves else {}
@@ -113,19 +129,31 @@ def _keys(
 
 
 def _is_in(
-    when: Callable[[Any], bool] | None, known: Mapping[str, Any]
+    entity: "type[Entity]", when: Callable[[Any], bool] | None, known: Mapping[str, Any]
 ) -> tuple[bool | None, set[str]]:
-    """Return whether an item is in an index, and the fields that decide it; None: not known."""
+    """Return whether an item is in an index, and the names that decide it; None: not known."""
     if when is None:
         return True, set()
-    item = _Known(known)
-    names = set(getattr(getattr(when, "__code__", None), "co_names", ()))
+    item = _Known(entity, known)
     try:
         return bool(when(item)), item.read
     except Exception:  # noqa: BLE001 - of the user's function, which may not be made for this
-        return None, item.read | names
+        item.note(when)
+        return None, item.read
 
 
-def decided_by(index: Index, names: AbstractSet[str]) -> set[str]:
-    """Return which of these fields `when=` of an index may read."""
-    return _is_in(index.when, {})[1] & names
+def decided_by(entity: "type[Entity]", index: Index) -> set[str]:
+    """Return the fields of an entity that `when=` of its index may read."""
+    return _is_in(entity, index.when, {})[1] & entity.model_fields.keys()
+
+
+def touches(entity: "type[Entity]", changed: AbstractSet[str]) -> bool:
+    """Return whether an update of some fields may change a key of an index."""
+    return any(
+        index.when is not None or any(not changed.isdisjoint(key.fields) for key in _keys_of(index))
+        for index in (entity.__entity__.indexes.values() if entity.__entity__ else ())
+    )
+
+
+def _keys_of(index: Index) -> Iterator[KeyTemplate]:
+    return (key for key in (index.pk, index.sk) if isinstance(key, KeyTemplate))

@@ -13,7 +13,7 @@ from streamkit.entity import attribute_names, spec_of
 from streamkit.model.codec import decode
 from streamkit.model.conditions import check_condition
 from streamkit.model.fields import validate_fields
-from streamkit.model.index_keys import index_keys
+from streamkit.model.index_keys import index_keys, touches
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, GuardSource, ItemRef, Verb, Wire, item_ref
@@ -91,6 +91,8 @@ def _update_index_keys(action: Action, effect: _FieldEffects, schema: TableSchem
     entity, names = key.entity, attribute_names(key.entity)
     by_attribute = {attribute: name for name, attribute in names.items()}
     given = {n if n in names else by_attribute[n]: value for n, value in effect.fields.items()}
+    if not touches(entity, given.keys()):
+        return
     known = {name: value for name, value in key.fields if name not in given}
     if isinstance(effect, Set):
         set_ = {name: value for name, value in given.items() if value is not None}

@@ -57,6 +57,15 @@ MUTANTS = (
         test="tests/unit/test_index_keys.py::test_a_group_of_an_aggregate_is_in_its_indexes",
     ),
     Mutant(
+        "when-asks-no-property",
+        "model/index_keys.py",
+        "        if isinstance(found, property):\n",
+        "        if False:\n",
+        "an item stays in a sparse index whose `when=` asks a property, after the field behind it was set",
+        test="tests/unit/test_index_keys.py::"
+        "test_when_may_ask_properties_and_methods_of_the_entity",
+    ),
+    Mutant(
         "index-keys-of-half-a-key",
         "model/index_keys.py",
         "        if changed and (moves or fields & changed) and (unknown or there is None):\n",

@@ -128,6 +128,31 @@ def test_what_decides_whether_an_item_is_in_an_index_cannot_be_added_to():
     assert keys_of(Set(Tagged.key(number=1), tags={"hot"})) == {"GS1PK": "HOT", "GS1SK": "1"}
 
 
+class Job(Entity, pk="JOB#{number}", sk="JOB"):
+    number: int
+    owner: str = ""
+    state: str = "NEW"
+    views: int = 0
+    open_jobs: ClassVar = Index("GS1", pk="OPEN", sk="{number}", when=lambda job: job.is_open())
+
+    @property
+    def is_owned(self) -> bool:
+        return self.owner != ""
+
+    def is_open(self) -> bool:
+        return self.is_owned and self.state != "DONE"
+
+
+def test_when_may_ask_properties_and_methods_of_the_entity():
+    key = Job.key(number=1)
+    assert keys_of(Set(key, owner="ann", state="NEW")) == {"GS1PK": "OPEN", "GS1SK": "1"}
+    assert keys_of(Set(key, owner="ann", state="DONE")) == {"GS1PK": None, "GS1SK": None}
+    assert keys_of(Set(key, owner="")) == {"GS1PK": None, "GS1SK": None}
+    assert keys_of(Set(key, views=1)) == {}
+    with pytest.raises(ValueError, match="owner is part of a key of the index GS1"):
+        keys_of(Set(key, owner="ann"))
+
+
 class OfAgent(Aggregate[Ticket], pk="AGENT#{agent}", sk="COUNT"):
     agent: str
     tickets: Annotated[int, Count()] = 0

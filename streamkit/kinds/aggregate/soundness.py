@@ -118,7 +118,7 @@ def _indexes(aggregate: Any) -> Iterator[str]:
                     f"the index {index.name} has {name} in a template, which is no field of the"
                     f' group\'s key; name it as a field, as in sk=("{name}",)'
                 )
-        if decided_by(index, aggregate.model_fields.keys()) - spec.key_fields:
+        if decided_by(aggregate, index) - spec.key_fields:
             yield (
                 f"when= of the index {index.name} may read the fields of the group's key alone;"
                 " leave it out, or derive an item from the group"
