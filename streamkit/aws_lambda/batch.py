@@ -2,8 +2,9 @@
 
     records ─► not done yet ─► handlers ─► commit loop: marks + effects, one transaction ─► …
 
-Marks are read for some records at a time, before these are processed: of a large batch in little
-time, the beginning is done.
+Marks are read for some records at a time. So an invocation with little time still finishes the
+beginning of a large batch.
+
 In: records in order. Out: what is `left`: None, or the first record that has to be delivered again;
 nothing of its item from that record on has been applied. This holds at every moment, so that a run
 may be cancelled. What is done of the batch stays done, also if it is delivered again. On failure:
@@ -47,8 +48,8 @@ class BatchRun:
 
     `todo` are the records that are not known to be done, `passed` those before a mark that a later
     change had moved: it cannot be known whether they were done. The marks of the first `_read` of
-    `todo` are known. Handlers are cancelled at the
-    `deadline` (of the loop's clock); results that they have returned by then are still committed.
+    `todo` are known. Handlers are cancelled at the `deadline` (of the loop's clock); results that
+    they have returned by then are still committed.
     `marked` is as in `Page`. `as_run` returns what runs in a handler's place; `send` replaces the
     plain commit where a commit needs a further condition beside the marks.
     """

@@ -3,8 +3,7 @@
 In: an app and its migrations. Out: their states; each change is one conditional write, together
 with the gates of pairs, and with checks of the migrations that it depends on. The first one also
 puts the migration's name into the set of all that were begun, which a release without its file
-reads. On failure:
-`LeaseLost` or `ConfigurationError`; nothing is changed.
+reads. On failure: `LeaseLost` or `ConfigurationError`; nothing is changed.
 """
 
 import json
