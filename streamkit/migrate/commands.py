@@ -7,7 +7,7 @@ state, with an entry in its audit; the processes that run the migration follow i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.app import App
@@ -187,23 +187,16 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
 
 def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State:
     """Return a state in which a migration begins, the first time or once more."""
-    return replace(
-        state,
-        digest=migration.digest,
-        mode=migration.mode,
-        phase="capturing",
-        paused=False,
-        direction="forward",
+    return State(
+        state.id,
+        migration.digest,
+        migration.mode,
+        "capturing",
         run=state.run + 1,
-        attempt=0,
-        note="",
-        verified={},
-        max_reads=None,
-        max_writes=None,
-        max_errors=0.0,
-        first=0,
-        declared=0.0,
+        audit=state.audit,
+        version=state.version,
         records=migration.moves,
+        listed=state.listed,
         **facts,
     )
 

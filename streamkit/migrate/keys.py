@@ -23,7 +23,7 @@ from streamkit.migrate.sampling import Sample, Wanted, take_sample
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
-from streamkit.progress.activity import task_group
+from streamkit.progress.activity import each_of
 from streamkit.progress.scan.pages import Reply
 from streamkit.progress.scan.places import place_of
 
@@ -89,16 +89,13 @@ class ChosenItems:
 
         Some are read at once; what is not there is left out.
         """
-        found, left = list[Item](), iter(keys)
+        found = list[Item]()
 
-        async def some() -> None:
-            for key in left:
-                if (item := await self.get(key)) is not None:
-                    found.append(item)
+        async def one(key: Item) -> None:
+            if (item := await self.get(key)) is not None:
+                found.append(item)
 
-        async with task_group() as group:
-            for _ in range(min(_READS_AT_ONCE, len(keys))):
-                group.start_soon(some)
+        await each_of(_READS_AT_ONCE, keys, one)
         page: Reply = {"Items": found, "ScannedCount": len(keys)}
         return page if at is None else page | {"LastEvaluatedKey": {"at": {"N": str(at)}}}
 

@@ -17,7 +17,7 @@ from streamkit.migrate.rewrites import plain
 from streamkit.migrate.state import State
 from streamkit.migrate.tallies import Tally, TallyBook
 from streamkit.migrate.work import MigrationWork
-from streamkit.progress.activity import task_group
+from streamkit.progress.activity import each_of
 from streamkit.progress.scan.pages import Reply, ScanPages
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -132,25 +132,22 @@ class Passing:
 
     async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
         """Visit the items of a page, some at once, and add up."""
-        work, left = self.work, iter(self._shuffled(items))
+        work = self.work
         # Failures only show in whole items: they are read, where people want to know of failures.
         reads = self._is_blind and self.present().max_errors > 0
         blind = self._is_blind and not reads
 
-        async def some() -> None:
-            for shown in left:
-                own, item = Tally(), shown if not reads else await self._whole(shown)
-                if item is None:
-                    own.gone += 1
-                elif blind and work.transform.matches(item):
-                    await work.touch(item, own, blind=True)
-                elif not blind and not await self._fails(item, own):
-                    await work.visit(item, own)
-                tally.add(own)
+        async def one(shown: dict[str, Any]) -> None:
+            own, item = Tally(), shown if not reads else await self._whole(shown)
+            if item is None:
+                own.gone += 1
+            elif blind and work.transform.matches(item):
+                await work.touch(item, own, blind=True)
+            elif not blind and not await self._fails(item, own):
+                await work.visit(item, own)
+            tally.add(own)
 
-        async with task_group() as group:
-            for _ in range(min(self.pace.items, len(items))):
-                group.start_soon(some)
+        await each_of(self.pace.items, self.rng.sample(items, len(items)), one)
 
     async def _whole(self, shown: dict[str, Any]) -> dict[str, Any] | None:
         """Return an item of which an index has shown the key; None if it is gone."""
@@ -171,12 +168,6 @@ class Passing:
             await work.failed.note(work.schema.key_of(item), tally, "transform", error)
             return True
         return False
-
-    def _shuffled(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return items in random order: a scan reads partitions in turn; writes should spread."""
-        items = list(items)
-        self.rng.shuffle(items)
-        return items
 
 
 def has_more(state: State, work: MigrationWork | None) -> bool:

@@ -10,6 +10,7 @@ In: `ConsumedCapacity` as DynamoDB returns it for `INDEXES`. Out: pauses. Limits
 migration's; `share` is the part of them that this process may use (see `sharing`).
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -204,18 +205,14 @@ class Rate:
         With `usual` the cost also counts for the usual cost of such a call.
         """
         entries = consumed if isinstance(consumed, list) else [consumed]
-        costs: dict[tuple[Kind, str], float] = {}
-        for entry in entries:
-            for kind, name, units in _costs(entry or {}):
-                costs[kind, name] = costs.get((kind, name), 0.0) + units
+        costs = Counter[tuple[Kind, str]]()
+        for entry in filter(None, entries):
+            costs.update(_costs(entry, "read"))
         self._account(costs, usual=usual)
 
     def charge_write(self, consumed: Any, *, usual: bool = True) -> None:
         """Charge a single write, whose reply does not separate reads from writes."""
-        if consumed:
-            self._account(
-                {("write", name): units for name, units in _parts_of(consumed)}, usual=usual
-            )
+        self._account(_costs(consumed or {}, "write"), usual=usual)
 
     def ease(self, reason: Reason, *, hold: float = 0.0) -> None:
         """Reduce the rate, because the service throttles, or other consumers fall behind.
@@ -280,21 +277,13 @@ class Rate:
                 self.reason = ""
 
 
-def _costs(entry: Mapping[str, Any]) -> Iterator[tuple[Kind, str, float]]:
-    """Yield the costs of a table and its indexes; units of unknown kind count as reads."""
-    parts = [("", entry.get("Table") or entry)]
-    parts += list((entry.get("GlobalSecondaryIndexes") or {}).items())
-    for name, part in parts:
-        reads, writes = part.get("ReadCapacityUnits"), part.get("WriteCapacityUnits")
-        if reads is None and writes is None:
-            reads = part.get("CapacityUnits", 0.0)
-        if reads:
-            yield "read", name, float(reads)
-        if writes:
-            yield "write", name, float(writes)
-
-
-def _parts_of(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    yield "", float((consumed.get("Table") or consumed).get("CapacityUnits", 0.0))
-    for name, part in (consumed.get("GlobalSecondaryIndexes") or {}).items():
-        yield name, float(part.get("CapacityUnits", 0.0))
+def _costs(entry: Mapping[str, Any], unknown: Kind) -> dict[tuple[Kind, str], float]:
+    """Return the costs of a table and its indexes; units of unknown kind are of that kind."""
+    found: dict[tuple[Kind, str], float] = {}
+    parts = {"": entry.get("Table") or entry} | (entry.get("GlobalSecondaryIndexes") or {})
+    for name, part in parts.items():
+        told = {kind: part.get(f"{kind.title()}CapacityUnits") for kind in ("read", "write")}
+        if not any(told.values()):
+            told = {unknown: part.get("CapacityUnits")}
+        found |= {(kind, name): float(units) for kind, units in told.items() if units}
+    return found

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import anyio
-
 from streamkit.core.matching import Matcher
 from streamkit.errors import DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
@@ -34,6 +32,7 @@ from streamkit.migrate.sampling import Part, Sample, SampleEstimate
 from streamkit.migrate.work import Schemas
 from streamkit.observe.pricing import DOLLARS, PRICED
 from streamkit.progress.actions import Wire
+from streamkit.progress.activity import each_of
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.stream.decode.keyed import trouble_of_key
 
@@ -135,16 +134,8 @@ class SampleLook:
             index = self.schemas.source.indexes[name]
             units = (entry_units(self.schemas.source, index, None, item) for item in part.items)
             seen.building[name] = [one for one in units if one]
-        limiter = anyio.Semaphore(_READS_AT_ONCE)
-
-        async def one(item: dict[str, Wire]) -> None:
-            async with limiter:
-                await self._item(item, seen)
-
-        async with anyio.create_task_group() as group:
-            for item in part.items:
-                if self.matches(item):
-                    group.start_soon(one, item)
+        mine = filter(self.matches, part.items)
+        await each_of(_READS_AT_ONCE, mine, lambda item: self._item(item, seen))
 
     async def _item(self, item: dict[str, Wire], seen: _Seen) -> None:
         seen.matching += 1

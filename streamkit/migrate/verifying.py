@@ -22,8 +22,6 @@ import random
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import anyio
-
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
@@ -46,6 +44,7 @@ from streamkit.migrate.settling import LOOKS, Settling
 from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState
 from streamkit.migrate.work import MigrationWork
 from streamkit.progress.actions import Wire
+from streamkit.progress.activity import each_of
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.pages import Reply, ScanPages
 from streamkit.progress.scan.places import strided
@@ -212,19 +211,16 @@ class _Checking:
         self, table: str, wants: Wants | None, segment: LeasedSegment, reply: Reply
     ) -> None:
         """Look at the items of a page, and move its segment together with what was found."""
-        inspection, limiter = self._inspection(), anyio.Semaphore(_READS_AT_ONCE)
+        inspection = self._inspection()
         search, different = PairSearch[ItemDifference](wants or everything), list[ItemDifference]()
 
         async def one(item: Item) -> None:
-            async with limiter:
-                if wants is not None:
-                    inspection.trace(table, item, search)
-                elif (found := await inspection.of(table, item)) is not None:
-                    different.append(found)
+            if wants is not None:
+                inspection.trace(table, item, search)
+            elif (found := await inspection.of(table, item)) is not None:
+                different.append(found)
 
-        async with anyio.create_task_group() as group:
-            for item in reply["Items"]:
-                group.start_soon(one, item)
+        await each_of(_READS_AT_ONCE, reply["Items"], one)
         kept = [one for one in different if self.found.add(one)]
         looked_at = int(reply["ScannedCount"])
         page = Findings(

@@ -5,7 +5,7 @@ In: coroutine functions, run in tasks of the worker's group or in the caller's t
 whether it has handled the error. If not, the error goes to the group and ends the worker.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -84,6 +84,19 @@ async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
     except BaseExceptionGroup as errors:
         error = first_error(errors)
         raise error from error.__cause__
+
+
+async def each_of(most: int, ones: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """Do work with each of some things, at most so many at a time."""
+    left = iter(ones)
+
+    async def some() -> None:
+        for one in left:
+            await work(one)
+
+    async with task_group() as group:
+        for _ in range(most):
+            group.start_soon(some)
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

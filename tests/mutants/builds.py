@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "verification-one-part-at-a-time",
         "progress/scan/pages.py",
-        "        limiter = anyio.Semaphore(at_once)\n",
-        "        limiter = anyio.Semaphore(1)\n",
+        "        await each_of(at_once, numbers, ",
+        "        await each_of(1, numbers, ",
         "a verification reads a large table one part after the other",
         test="tests/simulation/test_verification.py::test_parts_of_the_table_are_read_at_once_and_patiently",
     ),

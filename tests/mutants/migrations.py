@@ -835,8 +835,8 @@ MUTANTS = (
     Mutant(
         "limits-of-the-last-run",
         "migrate/commands.py",
-        "        max_reads=None,\n        max_writes=None,\n        max_errors=0.0,\n",
-        "",
+        "        listed=state.listed,\n",
+        "        listed=state.listed,\n        max_reads=state.max_reads,\n        max_errors=state.max_errors,\n",
         "a migration that is begun again keeps limits that nobody gave it",
         test="tests/unit/migrate/test_migration_refusals.py::test_a_run_begins_without_the_limits_of_the_one_before",
     ),

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-import anyio
-
 from streamkit.aws import patiently
-from streamkit.progress.activity import task_group
+from streamkit.progress.activity import each_of
 from streamkit.progress.scan.segment import Segment
 
 PAGE_ITEMS = 1000
@@ -55,15 +53,7 @@ class ScanPages:
             visit: processes a page.
             at_once: segments that are read at a time.
         """
-        limiter = anyio.Semaphore(at_once)
-
-        async def one(number: int) -> None:
-            async with limiter:
-                await self.visit(Segment(number, total), visit)
-
-        async with task_group() as group:
-            for number in numbers:
-                group.start_soon(one, number)
+        await each_of(at_once, numbers, lambda n: self.visit(Segment(n, total), visit))
 
 
 def patient(dynamodb: Any) -> Callable[..., Awaitable[Reply]]:

@@ -34,7 +34,7 @@ from streamkit.model.conditions import absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, GuardSource
-from streamkit.progress.activity import task_group
+from streamkit.progress.activity import each_of, task_group
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, cursor_attributes
@@ -102,13 +102,11 @@ class TableScan:
         Raises:
             LeaseLost: the fence does not hold any more.
         """
-        limiter = anyio.Semaphore(_CREATED_AT_ONCE)
 
         async def create(name: str) -> None:
-            async with limiter:
-                with suppress(LeaseLost):  # another process was faster
-                    async with self.paced():
-                        await self.store.write(self._creation(name))
+            with suppress(LeaseLost):  # another process was faster
+                async with self.paced():
+                    await self.store.write(self._creation(name))
 
         while missing := await self._missing():
             if self.fence is not None:
@@ -116,9 +114,7 @@ class TableScan:
                 async with self.paced(_TRANSACTED * (1 + len(some))):
                     await self.fence.apply(some)
                 continue
-            async with anyio.create_task_group() as group:
-                for name in missing:
-                    group.start_soon(create, name)
+            await each_of(_CREATED_AT_ONCE, missing, create)
             return
 
     async def _missing(self) -> list[str]:
@@ -189,15 +185,12 @@ class TableScan:
                 await self.fence.delete_there(keys)
             return
         there = await self.cursors()
-        limiter = anyio.Semaphore(_CREATED_AT_ONCE)
 
         async def delete(name: str) -> None:
-            async with limiter, self.paced():
+            async with self.paced():
                 await self.store.write(self.store.space.delete("cursor", name))
 
-        async with anyio.create_task_group() as group:
-            for name in there:
-                group.start_soon(delete, name)
+        await each_of(_CREATED_AT_ONCE, there, delete)
 
     async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
         """Wait this long; less if the scan must end, no segment is served here, or one was lost."""
