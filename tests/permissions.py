@@ -15,7 +15,7 @@ from aiobotocore.client import AioBaseClient
 
 from streamkit.app import App
 from streamkit.cli import loading
-from streamkit.migrate.running import Runner
+from streamkit.migrate.run.running import Runner
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.testing.world import World

@@ -137,7 +137,7 @@ async def open_environment(
     async with connect_with() as aws:
         meter(aws)
         if app.head.required:
-            from streamkit.migrate.required import require_migrations
+            from streamkit.migrate.operate.required import require_migrations
 
             await require_migrations(app, aws)
         tables = await survey(app, aws)

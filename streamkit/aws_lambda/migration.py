@@ -20,9 +20,9 @@ from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.aws_lambda.runtime import Context, require_app, seconds_of
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.commands import migration_of
-from streamkit.migrate.discovery import discover
-from streamkit.migrate.slices import Slice, run_slice
+from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.book.order import migration_of
+from streamkit.migrate.operate.slices import Slice, run_slice
 from streamkit.progress.clock import Clock
 from streamkit.progress.metering import meter
 

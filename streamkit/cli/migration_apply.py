@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.cli.exits import ExitCode
-    from streamkit.migrate.order import MigrationOrder
+    from streamkit.migrate.book.order import MigrationOrder
 
 
 @taking(LIMITS, MAX_ERRORS, FIRST, JOIN)
@@ -56,7 +56,7 @@ def apply(
     before keeps its limits and segments; what was rolled back is left alone, and named; with --to
     the command exits with 7 then.
     """
-    from streamkit.migrate.order import order_of
+    from streamkit.migrate.book.order import order_of
 
     if number is not None and to is not None:
         raise typer.BadParameter("name one migration, or say --to")
@@ -93,9 +93,10 @@ async def _begin_once(
         ConfigurationError: it was begun with another source than the one that is given.
     """
     from streamkit.cli.migration_views import limits_of
-    from streamkit.migrate.chosen import require_source
-    from streamkit.migrate.commands import AlreadyBegun, migration_of
-    from streamkit.migrate.commands import begin as begin_it
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.book.refusals import AlreadyBegun
+    from streamkit.migrate.operate.commands import begin as begin_it
+    from streamkit.migrate.run.chosen import require_source
 
     limit = await limit_of(loaded, aws, limits)
     try:
@@ -125,7 +126,8 @@ async def _apply_all(
     What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
     """
     from streamkit.cli.migration_views import phase_of
-    from streamkit.migrate.commands import is_due_again, open_book
+    from streamkit.migrate.book.state_book import open_book
+    from streamkit.migrate.operate.commands import is_due_again
 
     book, waiting, brought = await open_book(loaded, aws), 0, 0
     for number in ids:

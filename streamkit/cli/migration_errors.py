@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamkit.aws import Aws
-    from streamkit.migrate.errors import ItemError
-    from streamkit.migrate.settlement import Take
-    from streamkit.migrate.state import State
+    from streamkit.migrate.book.errors import ItemError
+    from streamkit.migrate.book.state import State
+    from streamkit.migrate.moving.settlement import Take
 
 errors = typer.Typer(
     help="List, show, retry or waive items that could not be migrated.",
@@ -72,7 +72,7 @@ def list_(
 ) -> None:
     """List the items that failed, by reason; keys are hashed."""
     from streamkit.cli.migration_found import describe_errors
-    from streamkit.migrate.mending import chosen, list_errors
+    from streamkit.migrate.verify.mending import chosen, list_errors
 
     _require_kind(kind)
     loaded = app_with_migrations(app)
@@ -90,7 +90,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
 
     The message is that of the exception, which may hold item data.
     """
-    from streamkit.migrate.mending import list_errors
+    from streamkit.migrate.verify.mending import list_errors
 
     loaded = app_with_migrations(app)
     found = with_aws(lambda aws: list_errors(loaded, aws, number))
@@ -128,8 +128,8 @@ def retry(
     Mend the code or the data first.
     """
     from streamkit.cli.migration_views import phase_of
-    from streamkit.migrate.commands import open_book
-    from streamkit.migrate.mending import chosen, list_errors, retry_errors
+    from streamkit.migrate.book.state_book import open_book
+    from streamkit.migrate.verify.mending import chosen, list_errors, retry_errors
 
     _require_kind(kind)
     names = _names(items, key)
@@ -179,8 +179,8 @@ def waive(
     ],
 ) -> None:
     """Let items stay as they are; your name and the reason are stored."""
-    from streamkit.migrate.errors import DECIDED
-    from streamkit.migrate.mending import chosen, list_errors, waive_errors
+    from streamkit.migrate.book.errors import DECIDED
+    from streamkit.migrate.verify.mending import chosen, list_errors, waive_errors
 
     _require_kind(kind)
     named = _names(items, key)
@@ -212,7 +212,7 @@ def _require_kind(kind: str | None) -> None:
     Raises:
         BadParameter: it says which kinds there are.
     """
-    from streamkit.migrate.errors import KINDS
+    from streamkit.migrate.book.errors import KINDS
 
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"--kind {kind}: no such kind; there are {', '.join(KINDS)}")
@@ -246,7 +246,7 @@ def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:
     Raises:
         BadParameter: a key is not a JSON object of strings and numbers.
     """
-    from streamkit.migrate.errors import error_id
+    from streamkit.migrate.book.errors import error_id
     from streamkit.model.codec import encode
 
     found = {*(items or ())}

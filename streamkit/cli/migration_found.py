@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from streamkit.cli.printing import moment, say, table
-from streamkit.migrate.errors import ErrorGroup, ItemError, groups_of
-from streamkit.migrate.findings import Verified
+from streamkit.migrate.book.errors import ErrorGroup, ItemError, groups_of
+from streamkit.migrate.verify.findings import Verified
 from streamkit.progress.scan.places import place_text
 
 _SHOWN = 50

@@ -10,7 +10,7 @@ from streamkit.cli.printing import say
 from streamkit.cli.running import with_aws
 
 if TYPE_CHECKING:
-    from streamkit.migrate.drafting import EntityDraft
+    from streamkit.migrate.plan.drafting import EntityDraft
 
 
 def new(
@@ -47,9 +47,9 @@ def new(
     store today, and writes a draft for the entity with most to do. Exits with 0 and writes nothing
     if none differs.
     """
-    from streamkit.migrate.drafting import compare_entities
-    from streamkit.migrate.sampling import read_wanted
-    from streamkit.migrate.scaffold import entities_of, write_migration
+    from streamkit.migrate.operate.scaffold import entities_of, write_migration
+    from streamkit.migrate.plan.drafting import compare_entities
+    from streamkit.migrate.run.sampling import read_wanted
 
     loaded = app_with_migrations(app)
     chosen: Any = mode

@@ -14,7 +14,7 @@ from streamkit.cli.running import app_named
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.migrate.limits import Limit
+    from streamkit.migrate.book.limits import Limit
 
 NumberArgument = Annotated[
     str,
@@ -183,7 +183,7 @@ async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit"
     Raises:
         ConfigurationError: a share was asked for, and the table has on-demand capacity.
     """
-    from streamkit.migrate.limits import Limit, share_of
+    from streamkit.migrate.book.limits import Limit, share_of
 
     text = limits.get("max_errors")
     errors = None if text is None else _errors(text)
@@ -225,7 +225,7 @@ def app_with_migrations(name: str | None) -> "App":
         AppNotLoaded: the app cannot be imported, or the file of a migration is wrong.
     """
     from streamkit.cli.loading import AppNotLoaded
-    from streamkit.migrate.discovery import DiscoveryError, discover
+    from streamkit.migrate.book.discovery import DiscoveryError, discover
 
     loaded = app_named(name)
     try:

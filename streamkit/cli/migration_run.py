@@ -22,11 +22,11 @@ from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.progress import Progress, ProgressReader
-from streamkit.migrate.running import Runner
-from streamkit.migrate.slices import run_reported
-from streamkit.migrate.state import RESTING, State
+from streamkit.migrate.book.state import RESTING, State
+from streamkit.migrate.operate.progress import Progress, ProgressReader
+from streamkit.migrate.operate.slices import run_reported
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import SystemClock, utc
 from streamkit.progress.garbage import collect_seldom

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.cli.exits import ExitCode
-    from streamkit.migrate.state import State
+    from streamkit.migrate.book.state import State
 
 
 @taking(LIMITS, MAX_ERRORS, FIRST)
@@ -56,8 +56,8 @@ def begin(
 
     Refuses a migration that was begun before. After a rollback, --again begins it once more.
     """
-    from streamkit.migrate.commands import begin as begin_it
-    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.operate.commands import begin as begin_it
 
     async def change(loaded: "App", aws: "Aws") -> "State":
         migration = migration_of(loaded, number)
@@ -91,7 +91,7 @@ def pause(app: RequiredApp, number: NumberArgument) -> None:
 
     Running processes still follow changes.
     """
-    from streamkit.migrate.steps import pause as pause_it
+    from streamkit.migrate.operate.steps import pause as pause_it
 
     _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
 
@@ -103,7 +103,7 @@ def resume(
 
     The processes that still run it go on; `join` adds one.
     """
-    from streamkit.migrate.steps import resume as resume_it
+    from streamkit.migrate.operate.steps import resume as resume_it
 
     _told(
         app,
@@ -115,7 +115,7 @@ def resume(
 @taking(LIMITS, MAX_ERRORS)
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
-    from streamkit.migrate.steps import set_limit
+    from streamkit.migrate.operate.steps import set_limit
 
     async def change(loaded: "App", aws: "Aws") -> "State":
         return await set_limit(loaded, aws, number, await limit_of(loaded, aws, limits))
@@ -141,8 +141,8 @@ def switch(
     They count from then on.
     """
     from streamkit.cli.migration_status import tell_old_writes
-    from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.steps import switch as switch_it
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.operate.steps import switch as switch_it
 
     loaded = app_with_migrations(app)
     if migration_of(loaded, number).reverse is None:
@@ -173,7 +173,7 @@ def rollback(
     keys within 24 hours, it pauses before new items go: roll that code back, then give the command
     with --new-code none.
     """
-    from streamkit.migrate.steps import rollback as take_back
+    from streamkit.migrate.operate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change, new_code=new_code is None)
     _step(app, number, "rollback", roll_back, detach=detach, **manner)
@@ -196,7 +196,7 @@ def contract(
     hours. With --old-code none it does not wait, and such a write stops the migration.
     """
     from streamkit.cli.migration_status import tell_old_writes
-    from streamkit.migrate.steps import contract as contract_it
+    from streamkit.migrate.operate.steps import contract as contract_it
 
     async def told(loaded: "App", aws: "Aws", number: str) -> "State":
         await tell_old_writes(loaded, aws, number)
@@ -211,7 +211,7 @@ def contract(
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
     """Change a state and print the new one."""
     from streamkit.cli.migration_views import limits_of, phase_of
-    from streamkit.migrate.state import RESTING
+    from streamkit.migrate.book.state import RESTING
 
     loaded = app_with_migrations(name)
     state = with_aws(lambda aws: change(loaded, aws))
@@ -244,7 +244,7 @@ def change_and_join(
     `asked` is the name of the command, if it is one that decides.
     """
     from streamkit.cli.migration_views import phase_of
-    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.book.order import migration_of
 
     migration_of(loaded, number)
 
@@ -271,7 +271,8 @@ async def join_to_rest(
     `before` is its state after the command that was `asked`; without it, the table says what it is.
     """
     from streamkit.cli.migration_run import Manner, exit_code_of, next_step, overruled, run_to_rest
-    from streamkit.migrate.commands import migration_of, open_book
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.book.state_book import open_book
 
     migration = migration_of(loaded, number)
     before = before or await (await open_book(loaded, aws)).read(number)

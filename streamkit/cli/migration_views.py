@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.cli.printing import is_rich, moment, say, seconds, table
-from streamkit.migrate.diffs import Diff
-from streamkit.migrate.estimates import Choice, StepCost
-from streamkit.migrate.limits import errors_text
-from streamkit.migrate.old_writes import OldWriteRate
-from streamkit.migrate.passing import ATTEMPTS_MAX
-from streamkit.migrate.progress import Progress
-from streamkit.migrate.sample_look import MigrationPlan
-from streamkit.migrate.sampling import SampleEstimate
-from streamkit.migrate.state import State
-from streamkit.migrate.status import Line
+from streamkit.migrate.book.limits import errors_text
+from streamkit.migrate.book.old_writes import OldWriteRate
+from streamkit.migrate.book.state import State
+from streamkit.migrate.operate.progress import Progress
+from streamkit.migrate.operate.status import Line
+from streamkit.migrate.plan.diffs import Diff
+from streamkit.migrate.plan.estimates import Choice, StepCost
+from streamkit.migrate.plan.sample_look import MigrationPlan
+from streamkit.migrate.run.passing import ATTEMPTS_MAX
+from streamkit.migrate.run.sampling import SampleEstimate
 from streamkit.observe.pricing import PRICED
 from streamkit.progress.clock import SystemClock
 

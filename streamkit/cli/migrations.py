@@ -41,7 +41,7 @@ from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
-    from streamkit.migrate.state import State
+    from streamkit.migrate.book.state import State
 
 migrate = typer.Typer(
     help="Bring items into a new shape while the table is in use.",
@@ -66,8 +66,8 @@ def check(
     With --exit-code it exits with 0 only if all are done: for CI, before a release that needs them.
     """
     from streamkit.cli.migration_status import describe_list
-    from streamkit.migrate.commands import list_migrations
-    from streamkit.migrate.order import order_of
+    from streamkit.migrate.book.order import order_of
+    from streamkit.migrate.operate.commands import list_migrations
 
     loaded = app_with_migrations(app)
     found = with_aws(lambda aws: list_migrations(loaded, aws))
@@ -112,10 +112,10 @@ def plan(
     Nothing is written. Exits with 5 if it finds a problem.
     """
     from streamkit.cli.migration_views import describe_plan
-    from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.planning import plan_migration
-    from streamkit.migrate.sample_look import MigrationPlan
-    from streamkit.migrate.sampling import read_wanted
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.plan.planning import plan_migration
+    from streamkit.migrate.plan.sample_look import MigrationPlan
+    from streamkit.migrate.run.sampling import read_wanted
 
     loaded = app_with_migrations(app)
     migration, wanted = migration_of(loaded, number), read_wanted(sample)
@@ -158,7 +158,7 @@ def status(
     That is the phase, the speed, what slows them, and when the scan ends.
     """
     from streamkit.cli.migration_status import show_all, show_one, watch_one
-    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.book.order import migration_of
 
     loaded = app_with_migrations(app)
     if number is None:
@@ -202,9 +202,9 @@ def verify(
     that run the same command share the work; if all are stopped, the same command continues there.
     """
     from streamkit.cli.migration_found import describe_verified
-    from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.sampling import read_wanted
-    from streamkit.migrate.verifying import verify_migration
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.run.sampling import read_wanted
+    from streamkit.migrate.verify.verifying import verify_migration
 
     loaded = app_with_migrations(app)
     migration = migration_of(loaded, number)
@@ -231,19 +231,17 @@ def verify(
 def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
     """Show what was done with a migration, when, and by whom."""
     from streamkit.cli.migration_views import describe_history
-    from streamkit.migrate.commands import migration_of, open_book
+    from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.book.state_book import open_book
 
     loaded = app_with_migrations(app)
-    one = migration_of(loaded, number).id
+    migration = migration_of(loaded, number)
 
     async def read(aws: "Aws") -> "State":
-        return await (await open_book(loaded, aws)).read(one)
+        return await (await open_book(loaded, aws)).read(migration.id)
 
     state = with_aws(read)
-    if json:
-        print_json(state.to_dict()["audit"])
-    else:
-        describe_history(state)
+    print_json(state.to_dict()["audit"]) if json else describe_history(state)
 
 
 @migrate.command(cls=AppCommand)
@@ -261,7 +259,7 @@ def stamp(
 
     No item is read or written.
     """
-    from streamkit.migrate.squashing import stamp as stamp_it
+    from streamkit.migrate.operate.squashing import stamp as stamp_it
 
     loaded = app_with_migrations(app)
 
@@ -287,7 +285,7 @@ def squash(
     It has their numbers. The command refuses while one of them is not done in this table; look at
     your other tables first, with `migrate check --exit-code --to`.
     """
-    from streamkit.migrate.squashing import squash as squash_them
+    from streamkit.migrate.operate.squashing import squash as squash_them
 
     loaded = app_with_migrations(app)
     path, gone = with_aws(lambda aws: squash_them(loaded, aws, app, to))

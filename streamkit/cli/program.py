@@ -39,7 +39,7 @@ from streamkit.cli.running import run as run_async
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
-    from streamkit.migrate.status import Line
+    from streamkit.migrate.operate.status import Line
     from streamkit.operate.status import Status
 
 _EPILOG = """\b
@@ -189,7 +189,7 @@ def status(
     from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_app
-    from streamkit.migrate.status import list_migrations
+    from streamkit.migrate.operate.status import list_migrations
     from streamkit.operate.status import read_status
 
     if watch and exit_code:

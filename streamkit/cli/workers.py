@@ -128,7 +128,7 @@ class _Process:
     async def _require_migrations(self, aws: Aws) -> None:
         needing = [app for app in self._apps if app.head.required]
         if needing:
-            from streamkit.migrate.required import require_migrations
+            from streamkit.migrate.operate.required import require_migrations
 
             for app in needing:
                 await require_migrations(app, aws)

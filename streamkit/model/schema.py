@@ -102,6 +102,11 @@ class TableSchema:
         """Return the names of the primary key's attributes."""
         return frozenset({self.pk} if self.sk is None else {self.pk, self.sk})
 
+    @property
+    def indexes_created(self) -> list[str]:
+        """Return the indexes that cannot be read yet: DynamoDB is filling them."""
+        return sorted(name for name, index in self.indexes.items() if not index.is_active)
+
     def key_of(self, item: Mapping[str, V]) -> dict[str, V]:
         """Return the attributes of an item that are its primary key."""
         return {name: item[name] for name in self.key_attributes}

@@ -19,7 +19,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.preflight import findings
-from streamkit.migrate.required import missing_migrations
+from streamkit.migrate.operate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operate.archives import archive_findings

@@ -21,8 +21,8 @@ from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, JOINING, TO_LAMBDA, TO_WORKERS
 from streamkit.fleet.taken import is_over, marks_of
 from streamkit.kinds.migration import rank
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.status import numbers_of
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.operate.status import numbers_of
 from streamkit.model.builds import pass_name
 from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.replay_progress import share_of

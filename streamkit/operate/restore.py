@@ -25,7 +25,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import describe
-from streamkit.migrate.exports import Export
+from streamkit.migrate.run.exports import Export
 from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema

@@ -19,7 +19,7 @@ import msgspec
 from streamkit.archive.contents import open_contents
 from streamkit.aws import Aws, patiently
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.exports import SUMMARY, Export, open_export
+from streamkit.migrate.run.exports import SUMMARY, Export, open_export
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire, is_own

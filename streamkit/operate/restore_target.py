@@ -10,7 +10,7 @@ from streamkit.core.tables import AppTables
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
-from streamkit.migrate.exports import Export
+from streamkit.migrate.run.exports import Export
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past import PastChanges

@@ -27,12 +27,13 @@ from streamkit.core.matching import Matcher
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
-from streamkit.migrate import commands, steps
-from streamkit.migrate.overlap import QUIET_SECONDS
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.rewrites import visible
-from streamkit.migrate.state import RESTING, State
-from streamkit.migrate.state_book import StateBook
+from streamkit.migrate.book.order import migration_of
+from streamkit.migrate.book.overlap import QUIET_SECONDS
+from streamkit.migrate.book.state import RESTING, State
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.items.rewrites import visible
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.passing import PassPace
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.activity import task_group
@@ -173,7 +174,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                 migrators = Migrators(app, number, world, rng, partial(trouble.faults, rng), pace)
                 ran = MigrationRan(world, tables.table)
                 about = app, number, application, aws, rng, trouble, ran, migrators
-                blaze = _Blaze(*about, await commands.open_book(app, aws))
+                blaze = _Blaze(*about, await open_book(app, aws))
                 with anyio.fail_after(_patience_for(steps)):
                     await blaze.run(steps, acts, processes, segments, worker=worker)
                 ran.tables.update({name: world.items(name) for name in shapes})
@@ -233,7 +234,7 @@ class _Blaze:
     async def _begin(self, step: Step, segments: int) -> None:
         said: Any = {"by": "operator", "clock": self.ran.world.clock}
         if step == "apply":
-            migration = commands.migration_of(self.app, self.number)
+            migration = migration_of(self.app, self.number)
             said |= {"segments": segments, "again": True}
             await commands.begin(self.app, self.aws, migration, **said)
         else:
@@ -291,8 +292,8 @@ async def _open(
         streamed = own or any(one.to == name for one in app.migrations.values())
         await shape.create(aws.dynamodb, name, entities_of(app) if own else (), stream=streamed)
     tables = await survey(app, aws)
-    book = await commands.open_book(app, aws)
+    book = await open_book(app, aws)
     for number in numbers:
-        digest = commands.migration_of(app, number).digest
+        digest = migration_of(app, number).digest
         await book.write(State(number), State(number, digest=digest, phase="done"))
     return tables

@@ -8,9 +8,9 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
-from streamkit.migrate.commands import migration_of
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
+from streamkit.migrate.book.order import migration_of
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
 from streamkit.testing.world import Process, World

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from streamkit.migrate.overlap import QUIET_SECONDS
+from streamkit.migrate.book.overlap import QUIET_SECONDS
 
 RIGHT = """
 from shop import Order, app

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
 
-from streamkit.migrate.slices import Slice
+from streamkit.migrate.operate.slices import Slice
 from tests.acceptance.deployment import template
 
 REGION = "us-east-1"

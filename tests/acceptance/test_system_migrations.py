@@ -32,9 +32,10 @@ from handlers.shop.handlers import SHAPE
 from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.discovery import discover
+from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.aggregates import run_aggregate
 from streamkit.model.copies import COPY
 from streamkit.settings import Settings
 from streamkit.table import Table
@@ -317,7 +318,7 @@ def test_stars_of_before_are_counted_while_others_are_given_and_taken_back():
                 await write(aws, schema)
                 await anyio.sleep(rng.random())
             await anyio.sleep(60)
-            state = await (await commands.open_book(app, aws)).read("0002")
+            state = await (await open_book(app, aws)).read("0002")
             table = Table(aws.dynamodb, schema)
             stars = Counter([star.name async for star in table.scan(Star)])
             counts = {c.name: c.stars async for c in table.scan(StarCount) if c.stars}

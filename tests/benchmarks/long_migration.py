@@ -12,8 +12,8 @@ import time
 
 from streamkit import App
 from streamkit.aws import Aws, connect
-from streamkit.migrate.commands import begin
-from streamkit.migrate.running import Runner
+from streamkit.migrate.operate.commands import begin
+from streamkit.migrate.run.running import Runner
 from streamkit.observe.logs import configure
 from streamkit.observe.memory import used_bytes
 from streamkit.progress.garbage import collect_seldom

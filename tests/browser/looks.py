@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.migrate.status import Line
+from streamkit.migrate.operate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.operations import OperationStatus

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.migrate import sharing
-from streamkit.migrate.limits import Share, UnitLimits
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.sharing import Shares
+from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.sending import sharing
+from streamkit.migrate.sending.rate import Rate
+from streamkit.migrate.sending.sharing import Shares
 from tests.models import budget_claims
 from tests.models.budget_claims import CHECKS, NAIVE, Claims, broken
 

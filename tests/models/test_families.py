@@ -13,14 +13,14 @@ import pytest
 from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate.attempts import Undecided
-from streamkit.migrate.calls import DONE, Calls
-from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import State
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.tallies import Tally
-from streamkit.migrate.work import MigrationWork, Schemas
+from streamkit.migrate.book.errors import ErrorBook
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.run.work import MigrationWork, Schemas
+from streamkit.migrate.sending.attempts import Undecided
+from streamkit.migrate.sending.calls import DONE, Calls
+from streamkit.migrate.sending.rate import Rate
 from streamkit.model.copies import PAIR
 from streamkit.progress.scan.places import place_text
 from streamkit.testing.world import World

@@ -5,7 +5,7 @@ from functools import cache, partial
 import pytest
 
 from streamkit import App
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.book.tallies import Tally
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.models.explorer import LARGE, explore, follow, stuck, walks

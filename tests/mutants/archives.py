@@ -527,7 +527,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-refuses-an-empty-base",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         "    if not (files or may_be_empty):\n",
         "    if not files:\n",
         "a table that had no item when it was exported cannot be restored above the export",
@@ -663,7 +663,7 @@ MUTANTS = (
     ),
     Mutant(
         "export-whose-list-is-cut-short",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         '    if about.get("itemCount", size) != size:\n',
         '    if about.get("itemCount", size) < size:\n',
         "an export whose list of files lacks some is taken for all of the table",

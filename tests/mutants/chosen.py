@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "end-of-a-segment-of-keys-one-line-late",
-        "migrate/keys.py",
+        "migrate/run/keys.py",
         "            if begin >= end:\n",
         "            if begin > end:\n",
         "a line that begins at the border of two segments is read in both",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "end-of-a-segment-of-keys-one-line-early",
-        "migrate/keys.py",
+        "migrate/run/keys.py",
         "            if begin >= end:\n",
         "            if after >= end:\n",
         "a line that reaches over the border of two segments is read in neither",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "list-of-keys-has-changed-unnoticed",
-        "migrate/chosen.py",
+        "migrate/run/chosen.py",
         "work.calls, state.keys_tag\n",
         "work.calls\n",
         "a migration goes on in the middle of another list, and some keys of both are left out",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "chosen-items-that-are-missing-uncounted",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         "missing=scanned - found)",
         "missing=0)",
         "nobody learns that keys of the list have no item",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "chosen-items-that-are-missing-verified",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         '            looked_at - len(reply["Items"]),\n',
         "            0,\n",
         "a verification says nothing of keys that have no item",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "chosen-items-read-free-of-charge",
-        "migrate/calls.py",
+        "migrate/sending/calls.py",
         "reply = await self._read(self._dynamodb.get_item, request)",
         "reply = await self._dynamodb.get_item(**request)",
         "items that are read by their keys count for no limit of read units",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "rollback-of-chosen-items-alone",
-        "migrate/state.py",
+        "migrate/book/state.py",
         'return bool(self.keys_from) and self.direction == "forward"',
         "return bool(self.keys_from)",
         "what the application wrote meanwhile stays in the new shape after a rollback",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "list-of-keys-forgotten-by-an-older-release",
-        "migrate/state.py",
+        "migrate/book/state.py",
         '        elif self.reads_keys and self.phase != "done":\n',
         '        elif self.reads_keys and self.phase == "new":\n',
         "an older release pauses a migration of chosen items, and its scan becomes one of the whole table",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers-of-a-page-before-its-segment",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         '            await segment.advance(reply.get("LastEvaluatedKey"), [action])\n',
         '            after = reply.get("LastEvaluatedKey")\n'
         "            await segment.advance(segment.last or after, [action])\n"
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "changes-since-an-export-not-followed",
-        "migrate/state.py",
+        "migrate/book/state.py",
         "return self.since if self.reads_keys and self.since else self.began",
         "return self.began",
         "what was written between an export and the beginning keeps the old shape",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "changes-before-a-migration-of-an-index-not-followed",
-        "migrate/capture.py",
+        "migrate/run/capture.py",
         "start=utc(state.follows) - _MARGIN",
         "start=utc(state.follows)",
         "what an index that lags does not show yet keeps the old shape",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "export-joined-too-late",
-        "migrate/opening.py",
+        "migrate/run/opening.py",
         "    if state.follows < state.began:\n",
         "    if state.follows < 0:\n",
         "changes since an export that the stream has forgotten are missed",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "export-from-before-the-stream",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         " or since < made.timestamp():",
         ":",
         "changes since an export that no stream has kept are missed",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "lines-of-an-export-again",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         "if seen > at:",
         "if seen >= at:",
         "a process that takes a segment over reads the last item of the page before again",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "files-of-an-export-unfinished",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         "if seen != first:",
         "if seen > first:",
         "a file of an export that lost its end counts as read",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "files-of-an-export-with-more-items-than-counted",
-        "migrate/exports.py",
+        "migrate/run/exports.py",
         "if seen > first:",
         "if seen < first - count:",
         "items of a file that its manifest does not count are left out, and nobody learns of it",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "page-of-an-export-without-an-end",
-        "migrate/keys.py",
+        "migrate/run/keys.py",
         " or seen == _PAGE_LINES):",
         "):",
         "a page of other entities' items never ends, so that the process cannot be stopped",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "query-in-each-segment",
-        "migrate/chosen.py",
+        "migrate/run/chosen.py",
         'if request.pop("Segment"):',
         'if request.pop("Segment") < 0:',
         "a query is read once for each segment",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample-of-a-query",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         " and not self.work.state.in_order:",
         ":",
         "a sample of a query looks at segments in which nothing is, and finds all right",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-of-another-entity-read",
-        "migrate/keys.py",
+        "migrate/run/keys.py",
         "        if item is None:  #",
         "        if item is found:  #",
         "a list with keys of other entities is begun, and fails under its policy later",
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "migration-held-back-by-one-that-has-ended",
-        "migrate/others.py",
+        "migrate/run/others.py",
         "state.run > int(run) or state.phase in ENDED",
         "state.run > int(run)",
         "each migration of a table after the first one hardly gets on, because nothing reads on for the first",
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "waived-family-differs-by-another-item",
-        "migrate/differences.py",
+        "migrate/verify/differences.py",
         "id=error_id(self._work.transform.sources.family(found.key))",
         "id=error_id(found.key)",
         "a verification reports a family that people have waived, by another one of its items",

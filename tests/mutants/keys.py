@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "set-of-a-migration-leaves-index-keys",
-        "migrate/transform.py",
+        "migrate/items/transform.py",
         "                reads |= self._follow(shown, sets, removes)\n",
         "",
         "queries of an index find an item where it was before a migration has set its field",
@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "migration-knows-one-entity",
-        "migrate/sources.py",
+        "migrate/items/sources.py",
         "(*others, *migration.names)",
         "(*others,)",
         "a migration rewrites items of an entity that it names itself",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "invalid-hides-a-changed-source",
-        "migrate/attempts.py",
+        "migrate/sending/attempts.py",
         "        if isinstance(outcome, Invalid) and invalid:\n",
         "        if isinstance(outcome, Invalid):\n",
         "an item has failed whose old contents were invalid when it had others already",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "switch-before-the-index",
-        "migrate/indexes.py",
+        "migrate/plan/indexes.py",
         '    if found:\n        raise ConfigurationError(\n            f"index',
         '    if False:\n        raise ConfigurationError(\n            f"index',
         "new code cannot find what was switched, because its index is still being created",
@@ -22,8 +22,8 @@ MUTANTS = (
     ),
     Mutant(
         "index-scanned-while-created",
-        "migrate/opening.py",
-        "        if index.name not in indexes_created(table):\n            break\n",
+        "migrate/run/opening.py",
+        "        if index.name not in table.indexes_created:\n            break\n",
         "        break\n",
         "a migration fails because it reads an index that is still being created",
         test="tests/unit/migrate/test_migration_indexes.py::"
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "joins-of-what-items-lack",
-        "migrate/indexes.py",
+        "migrate/plan/indexes.py",
         "        if place is None:\n            return None\n",
         "        if place is None:\n            continue\n",
         "a plan advises an index in which items would not be, because they lack a field of its key",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-unguarded",
-        "migrate/writes.py",
+        "migrate/items/writes.py",
         "    names = sorted(reads - schema.key_attributes)\n",
         "    names = sorted(reads & set())\n",
         "what an application writes between the read and the write is lost",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "written-unguarded",
-        "migrate/in_place.py",
+        "migrate/run/in_place.py",
         "rewrite.reads | rewrite.sets.keys() | rewrite.removes",
         "rewrite.reads",
         "a process that stood still overwrites what new code wrote after the migration was done",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-looked-at-again",
-        "migrate/calls.py",
+        "migrate/sending/calls.py",
         "and tries and not _left_alone(reply, actions):",
         "and tries:",
         "a process that stood still, and whose write is refused, brings along what new code wrote",
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "unsent-looked-at-again",
-        "migrate/calls.py",
+        "migrate/sending/calls.py",
         "and tries and not _left_alone(reply, actions):",
         "and not _left_alone(reply, actions):",
         "a process that stood still, and sends nothing, brings along what new code wrote",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "compared-by-the-last-contraction",
-        "migrate/state.py",
+        "migrate/book/state.py",
         '        return f"{name}.{self.refused}" if self.refused else name\n',
         "        return name\n",
         "a contraction takes for compared what one read before it, whose process was killed",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-image-unread",
-        "migrate/in_place.py",
+        "migrate/run/in_place.py",
         "            item = now or {}\n",
         "",
         "an item that changed once is tried with what it was, until it is given up",
@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "targets-of-an-unread-source",
-        "migrate/pairs.py",
+        "migrate/run/pairs.py",
         "        held = unchanged(schema, source, rewrite.reads)\n",
         "        held = unchanged(schema, source, frozenset())\n",
         "a target is made of what its source no longer is",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-anew-while-turned",
-        "migrate/course.py",
+        "migrate/book/course.py",
         'phase: Phase = state.phase if stays or state.phase == "blocked" else "capturing"',
         'phase: Phase = state.phase if state.phase == "blocked" else "capturing"',
         "lost changes lead from a rollback to rolled back, and nothing was",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-anew-after-the-end",
-        "migrate/running.py",
+        "migrate/run/running.py",
         "if now.run != state.run or not self._captures(now):",
         "if now.run != state.run:",
         "a process that finds changes lost when others are through begins what is done once more",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "failed-switch-passed-over",
-        "migrate/phase_pass.py",
+        "migrate/run/phase_pass.py",
         '{"verifying", *_ALL_RIGHT} else 0',
         '{"verifying"} else 0',
         "items that failed to switch are left behind in silence",
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "phase-over-unasked",
-        "migrate/calls.py",
+        "migrate/sending/calls.py",
         'if kind == "write" and self._permit is not None:',
         'if kind == "write" and self._permit is self:',
         "a process that stood still writes under a phase that is over",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-writes-unseen",
-        "migrate/view.py",
+        "migrate/sending/view.py",
         "                await self.view.look(places)",
         "                pass",
         "what was on its way while a migration was taken back stays",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-answer-new",
-        "migrate/view.py",
+        "migrate/sending/view.py",
         "        self._at = asked",
         "        self._at = self._clock.monotonic()",
         "a state that was on its way for long is taken for the state of now",
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "made-anew-unnoticed",
-        "migrate/writes.py",
+        "migrate/items/writes.py",
         "    return [*as_it_was((name, ORIGIN), plain(item))]\n",
         "    return [*as_it_was((name, name), plain(item))]\n",
         "a rollback that is late deletes what was made anew since",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "targets-without-source",
-        "migrate/running.py",
+        "migrate/run/running.py",
         '"following" if state.does == "returning" else "verifying"',
         '"unturning" if state.does == "returning" else "verifying"',
         "what was written while nobody followed stays behind after a rollback",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-is-begun-anew",
-        "migrate/commands.py",
+        "migrate/book/refusals.py",
         "        raise AlreadyBegun(state)",
         "        return",
         "a command that is restarted ends a pause, and begins what is under way anew",
@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "rolled-back-is-begun-unasked",
-        "migrate/commands.py",
+        "migrate/book/refusals.py",
         'if state.phase == "rolled back" and not again:',
         'if state.phase == "rolled back" and again is None:',
         "a command that is restarted applies again what was rolled back",
@@ -192,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         "pause-ignored-by-a-joiner",
-        "migrate/running.py",
+        "migrate/run/running.py",
         "if not stay and self.state.waits:",
         "if not stay and self.state.waits is self:",
         "what a supervisor starts during a pause runs for ever and says nothing",
@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "switch-ends-a-pause",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        if state.paused:",
         "        if state.paused is None:",
         "a switch ends a pause that somebody else has made",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-before-its-turn",
-        "migrate/order.py",
+        "migrate/book/order.py",
         "for one in needed if one.phase in ENDED} -",
         "for one in needed} -",
         "a migration rewrites items whose earlier migration has not run",
@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "after-taken-for-a-number",
-        "migrate/order.py",
+        "migrate/book/order.py",
         " - {*migration.after}\n",
         "\n",
         "a migration begins although what it says it needs was rolled back",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "after-overruled-by-numbers",
-        "migrate/order.py",
+        "migrate/book/order.py",
         " or later in said[earlier]:",
         ":",
         "two migrations wait for each other, because one says the other way round than its number",
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-failure-is-a-share",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         "max(most * seen, 1)",
         "most * seen",
         "a single failed item stops a migration that may have some",
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-items-only-once",
-        "migrate/running.py",
+        "migrate/run/running.py",
         "        return state.waits and (self._stays or not state.note)\n",
         "        return state.waits\n",
         "a canary waits for ever at a terminal",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "since-the-last-failure",
-        "migrate/errors.py",
+        "migrate/book/errors.py",
         '        if "since" not in found:\n',
         "        if True:\n",
         "an item that fails for days looks as if it had failed just now",
@@ -256,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "message-shown-unasked",
-        "migrate/errors.py",
+        "migrate/book/errors.py",
         '"since", "phase", "place")\n',
         '"since", "phase", "place", "detail")\n',
         "item data is printed where nobody asked for it",
@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "canary-of-a-rollback",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        back = replace(back, digest=migration.digest, first=0, declared=declared)\n",
         "        back = replace(back, digest=migration.digest, declared=declared)\n",
         "a rollback pauses after its first items, as the canary did",
@@ -272,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "switched-under-another-release",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        await require_this_release(app, aws, anyway)\n    return await _go(book",
         "        pass\n    return await _go(book",
         "new items count while workers run that do not know them",
@@ -280,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "held-back-by-the-dead",
-        "migrate/releases.py",
+        "migrate/book/releases.py",
         "    return [one for name, one in sorted(after.items()) if before.get(name) != one]\n",
         "    return list(after.values())\n",
         "a worker that died long ago holds a migration back",
@@ -320,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "all-passes-taken-for-one",
-        "migrate/estimates.py",
+        "migrate/plan/estimates.py",
         'reads = [part["switch", "read", ""] / passes_of for',
         'reads = [part["switch", "read", ""] for',
         "a plan says that a pass costs twice as much as it does",
@@ -328,7 +328,7 @@ MUTANTS = (
     ),
     Mutant(
         "waits-for-itself-in-silence",
-        "migrate/running.py",
+        "migrate/run/running.py",
         '            with self.rate.held_by("capture"):\n                caught_up =',
         '            with self.rate.held_by(""):\n                caught_up =',
         "the status does not say that a migration waits until its own consumer has caught up",
@@ -336,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "touches-taken-for-old-writes",
-        "migrate/live.py",
+        "migrate/run/live.py",
         "        if new is not None and _by_migration(old, new) and not work.families.is_carried(new):\n"
         "            return False\n        if moves",
         "        if moves",
@@ -345,7 +345,7 @@ MUTANTS = (
     ),
     Mutant(
         "others-taken-for-old-writes",
-        "migrate/live.py",
+        "migrate/run/live.py",
         "if new is not None and _by_migration(old, new) and not",
         "if new is not None and _by_migration(old, new, work.failed.writer) and not",
         "another migration looks as if old code wrote the items that it writes",
@@ -353,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "copies-taken-for-old-writes",
-        "migrate/live.py",
+        "migrate/run/live.py",
         "            side = work.families.side(new) or work.families.side(old)\n",
         '            side = ""\n',
         "what new code writes looks as if old code did, where keys have one shape",
@@ -361,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         "puts-taken-for-old-writes",
-        "migrate/live.py",
+        "migrate/run/live.py",
         "(bool(side) or not self._stays(item))",
         "True",
         "what new code puts looks as if old code did, where keys have one shape",
@@ -369,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         "counted-twice",
-        "migrate/old_writes.py",
+        "migrate/book/old_writes.py",
         "        counted, self._counted = self._counted, Counter()\n",
         "        counted = self._counted\n",
         "each report adds the same old writes again",
@@ -377,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "other-types-taken-for-other-values",
-        "migrate/drafting.py",
+        "migrate/plan/drafting.py",
         "    if wanted != there:\n",
         "    if wanted == there:\n",
         "a draft does not say that items store an attribute with another type",
@@ -385,7 +385,7 @@ MUTANTS = (
     ),
     Mutant(
         "repeated-beside-a-later-one",
-        "migrate/order.py",
+        "migrate/book/order.py",
         '            begun = [one for one in begun if one.phase != "done"]\n',
         "            begun = []\n",
         "a migration is repeated while a later one rewrites the same items",
@@ -393,7 +393,7 @@ MUTANTS = (
     ),
     Mutant(
         "started-while-it-goes-back",
-        "migrate/required.py",
+        "migrate/operate/required.py",
         '    return state.direction == "forward" and state.phase in _USABLE\n',
         '    return state.phase in _USABLE or state.phase == "dropping"\n',
         "new code starts while what it reads is taken back",
@@ -401,7 +401,7 @@ MUTANTS = (
     ),
     Mutant(
         "squashed-and-forgotten",
-        "migrate/commands.py",
+        "migrate/operate/commands.py",
         "    _require_squashed(app, await squashed(app, book))\n",
         "",
         "a table misses a migration whose code was squashed, and the next one begins",
@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         "rolled-back-under-another",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        order.require_last(migration, others)\n",
         "        del others\n",
         "a migration is taken back under one that builds on it",
@@ -417,7 +417,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-is-not-listed",
-        "migrate/state_book.py",
+        "migrate/book/state_book.py",
         "        if not before.listed:\n",
         "        if before.listed:\n",
         "a release without its file is told that there is no migration under way",
@@ -425,7 +425,7 @@ MUTANTS = (
     ),
     Mutant(
         "begun-is-listed-at-each-step",
-        "migrate/state_book.py",
+        "migrate/book/state_book.py",
         "        return replace(after, listed=True), along\n",
         "        return after, along\n",
         "each step of a migration costs a transaction",
@@ -433,7 +433,7 @@ MUTANTS = (
     ),
     Mutant(
         "ended-is-missed",
-        "migrate/absent.py",
+        "migrate/book/absent.py",
         'if state.phase not in ("new", *ENDED)',
         'if state.phase != "new"',
         "a release is told to look for files of migrations that are done",
@@ -441,7 +441,7 @@ MUTANTS = (
     ),
     Mutant(
         "order-of-a-moment-ago",
-        "migrate/state_book.py",
+        "migrate/book/state_book.py",
         "for other in checked)",
         "for other in beside[:0])",
         "two people begin and take back at once what builds on each other",
@@ -449,7 +449,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-error-unnamed",
-        "migrate/tracked.py",
+        "migrate/items/tracked.py",
         "            raise NoSuchAttribute(name)",
         "            raise KeyError(name)",
         "verify says KeyError, and not what an item lacks",
@@ -457,7 +457,7 @@ MUTANTS = (
     ),
     Mutant(
         "budget-before-others-know",
-        "migrate/sharing.py",
+        "migrate/sending/sharing.py",
         "(WAIT_SECONDS if waits else 0.0)",
         "(0.0 if waits else 0.0)",
         "each process takes the limit until the others know of it",
@@ -465,7 +465,7 @@ MUTANTS = (
     ),
     Mutant(
         "share-for-ever",
-        "migrate/rate.py",
+        "migrate/sending/rate.py",
         "if self.clock.monotonic() < self.share.until else 0.0",
         "if self.clock.monotonic() < self.share.until + 1e9 else 0.0",
         "a process that hears nothing of the others goes on with their part",
@@ -473,7 +473,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-calls-for-nothing",
-        "migrate/rate.py",
+        "migrate/sending/rate.py",
         'known or {"": limit}',
         'known or {"": 0.0}',
         "all calls that wait go at once before one has said what it costs",
@@ -481,7 +481,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-writes-uncharged",
-        "migrate/charged.py",
+        "migrate/sending/charged.py",
         '        charge(reply.get("ConsumedCapacity"), usual=False)\n',
         "        charge(None, usual=False)\n",
         "what a migration writes of itself comes on top of its budget",
@@ -489,7 +489,7 @@ MUTANTS = (
     ),
     Mutant(
         "verify-beside-the-budget",
-        "migrate/mending.py",
+        "migrate/verify/mending.py",
         "        group.start_soon(opened.shares.keep, rate)\n",
         "        rate.take(Share(1.0 if opened else 0.0, 1e18))\n",
         "a verification and a retry each take the whole limit, beside the processes that run it",
@@ -497,7 +497,7 @@ MUTANTS = (
     ),
     Mutant(
         "verify-above-its-own-limit",
-        "migrate/rate.py",
+        "migrate/sending/rate.py",
         "part if limit is None else min(limit, part)",
         "part",
         "a verification takes more than --max-rcu says",
@@ -505,7 +505,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim-counted-on-for-ever",
-        "migrate/sharing.py",
+        "migrate/sending/sharing.py",
         "asked - self._renewed > _LOST_SECONDS",
         "asked - self._renewed > 1e9",
         "a process that stood still goes on with a part that others have by now",
@@ -513,7 +513,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-removal-of-a-claim",
-        "migrate/sharing.py",
+        "migrate/sending/sharing.py",
         "        action.guards.append((Guard(Attr(name).eq(count)), OURS))\n",
         "        del count\n",
         "a removal that was on its way takes a claim away that was made since",
@@ -521,7 +521,7 @@ MUTANTS = (
     ),
     Mutant(
         "idle-process-keeps-its-part",
-        "migrate/sharing.py",
+        "migrate/sending/sharing.py",
         "                        await self.leave()\n                    elif",
         "                        pass\n                    elif",
         "the part of a process that has nothing to do is used by none",
@@ -529,7 +529,7 @@ MUTANTS = (
     ),
     Mutant(
         "ping-pong-never-spent",
-        "migrate/in_place.py",
+        "migrate/run/in_place.py",
         "        return len(times) >= _REWRITES\n",
         "        return False\n",
         "a migration and what turns its rewrites back go on for ever",
@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "often-written-taken-for-turned-back",
-        "migrate/in_place.py",
+        "migrate/run/in_place.py",
         "if await self._calls.get(table, key) != before:",
         "if await self._calls.get(table, key) == {}:",
         "an item that is written often is given up as if somebody turned it back",
@@ -545,7 +545,7 @@ MUTANTS = (
     ),
     Mutant(
         "right-for-a-moment",
-        "migrate/work.py",
+        "migrate/run/work.py",
         'if error.kind == "ping_pong":',
         'if error.kind == "none":',
         "a migration is done with no errors, and an item is turned back a moment later",
@@ -553,7 +553,7 @@ MUTANTS = (
     ),
     Mutant(
         "waived-items-count",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         "self.errors += tally.errors - tally.waived",
         "self.errors += tally.errors",
         "a migration with many failed items never ends, whatever people say of them",
@@ -561,7 +561,7 @@ MUTANTS = (
     ),
     Mutant(
         "killed-processes-counted",
-        "migrate/reports.py",
+        "migrate/run/reports.py",
         "and (not report.worker or report.worker in workers)",
         "and (not report.worker or bool(workers))",
         "status counts processes that were killed",
@@ -569,7 +569,7 @@ MUTANTS = (
     ),
     Mutant(
         "listed-before-its-report",
-        "migrate/reports.py",
+        "migrate/run/reports.py",
         "        await self.write(Report(name, now))\n",
         "",
         "processes that start together strike each other off the list, and status shows none",
@@ -577,7 +577,7 @@ MUTANTS = (
     ),
     Mutant(
         "lag-of-others-ignored",
-        "migrate/others.py",
+        "migrate/run/others.py",
         "await self.lag(state()) > _LAG_MAX:",
         "await self.lag(state()) > 1000 * _LAG_MAX:",
         "a migration buries the table's other consumers under its changes",
@@ -585,7 +585,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-lag-taken-for-others",
-        "migrate/others.py",
+        "migrate/run/others.py",
         "if mine or entry.label",
         "if entry.label",
         "a migration that follows its own changes slowly gives itself less and less",
@@ -601,7 +601,7 @@ MUTANTS = (
     ),
     Mutant(
         "held-back-for-a-moment",
-        "migrate/others.py",
+        "migrate/run/others.py",
         "hold=2 * _LOOK_SECONDS",
         "hold=0.0",
         "between two looks at consumers that are behind the rate is back where it was",
@@ -609,7 +609,7 @@ MUTANTS = (
     ),
     Mutant(
         "copies-of-every-bucket-held",
-        "migrate/differences.py",
+        "migrate/verify/differences.py",
         "            if pair is not None and search.wanted(pair):\n",
         "            if pair is not None:\n",
         "verify holds every copy of the table at once, and sees copies twice",
@@ -617,7 +617,7 @@ MUTANTS = (
     ),
     Mutant(
         "copies-unbalanced",
-        "migrate/orphans.py",
+        "migrate/verify/orphans.py",
         "        self._add(pair % BUCKETS, pair // BUCKETS)\n",
         "",
         "verify finds copies without a source only beside others that are as they should be",
@@ -625,7 +625,7 @@ MUTANTS = (
     ),
     Mutant(
         "later-buckets-unsearched",
-        "migrate/orphans.py",
+        "migrate/verify/orphans.py",
         "            yield frozenset(unequal[start : start + at_once])\n",
         "            yield frozenset(unequal[start : start + at_once])\n            return\n",
         "of many copies without a source verify finds those of the first pass alone",
@@ -633,7 +633,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-of-a-pass-that-is-over",
-        "migrate/phase_pass.py",
+        "migrate/run/phase_pass.py",
         "        if self.part.present().pass_name != state.pass_name:\n",
         "        if state.pass_name != state.pass_name:\n",
         "a process that stood still makes the segments of a pass again, and nothing deletes them",
@@ -641,7 +641,7 @@ MUTANTS = (
     ),
     Mutant(
         "beyond-is-fine",
-        "migrate/findings.py",
+        "migrate/verify/findings.py",
         "return not self.different and not self.beyond",
         "return not self.different",
         "verify calls a table right of which it has not looked at all that differs",
@@ -649,7 +649,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletion-that-nobody-followed-is-right",
-        "migrate/settling.py",
+        "migrate/verify/settling.py",
         "        if item is None and self.work.migration.moves and not inspection.knows_orphans:\n",
         "        if False:\n",
         "a verification calls a new item right whose old one was deleted while no process followed",
@@ -658,7 +658,7 @@ MUTANTS = (
     ),
     Mutant(
         "orphan-changed-since",
-        "migrate/settling.py",
+        "migrate/verify/settling.py",
         "        if image_digest(item) != orphan.image:\n            return False\n",
         "",
         "verify --repair deletes a copy that was made anew since it was found",
@@ -666,7 +666,7 @@ MUTANTS = (
     ),
     Mutant(
         "touch-copies-by-itself",
-        "migrate/work.py",
+        "migrate/run/work.py",
         '        if self.migration.mode == "touch" and self.state.phase == "scanning":\n',
         '        if (\n            self.migration.mode == "touch"\n            and self.state.phase == "scanning"\n            and self.migration.to is None\n        ):\n',
         "the pass of a touch writes into the other table by itself",
@@ -674,7 +674,7 @@ MUTANTS = (
     ),
     Mutant(
         "touch-of-any-type",
-        "migrate/work.py",
+        "migrate/run/work.py",
         "if typed is not None and typed not in item:",
         "if typed is not None and typed in item:",
         "items of another type are marked where an index shows no types",
@@ -682,7 +682,7 @@ MUTANTS = (
     ),
     Mutant(
         "touch-beside-the-index",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         '            request |= {"IndexName": index.name, "ConsistentRead": False}\n',
         '            request |= {"ConsistentRead": False}\n',
         "a touch with an index reads the table, and marks what does not stand in the index",
@@ -706,7 +706,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleted-without-a-mark",
-        "migrate/in_place.py",
+        "migrate/run/in_place.py",
         "    return await calls.write(delete(schema, key, [*held, Attr(ORIGIN).eq(text)]))\n",
         "    return await calls.write(delete(schema, key, held))\n",
         "an item that is put again before a migration deletes it goes as if the application had",
@@ -714,7 +714,7 @@ MUTANTS = (
     ),
     Mutant(
         "paused-aggregate-goes-on",
-        "migrate/aggregates.py",
+        "migrate/run/aggregates.py",
         "held=lambda state: state.waits)",
         "held=lambda _: False)",
         "an aggregate that is paused while it is counted is counted on",
@@ -730,7 +730,7 @@ MUTANTS = (
     ),
     Mutant(
         "stamped-without-segments",
-        "migrate/squashing.py",
+        "migrate/operate/squashing.py",
         "segments=state.segments or total",
         "segments=state.segments",
         "a rollback of what was stamped reads no item, and says that it is done",
@@ -738,7 +738,7 @@ MUTANTS = (
     ),
     Mutant(
         "stamped-for-chosen-items",
-        "migrate/squashing.py",
+        "migrate/operate/squashing.py",
         "segments=state.segments or total, **whole)",
         "segments=state.segments or total)",
         "what was stamped is taken for a run over the chosen items of the run before",
@@ -746,7 +746,7 @@ MUTANTS = (
     ),
     Mutant(
         "squashed-by-its-ending",
-        "migrate/squashing.py",
+        "migrate/operate/squashing.py",
         'if path.stem == f"{id_}_squashed"]',
         'if path.stem.endswith("_squashed")] or [\n        one for one in files.values() if one.stem.endswith("_squashed")\n    ]',
         "a squash deletes the file of a migration that was not applied, or of another app",
@@ -754,7 +754,7 @@ MUTANTS = (
     ),
     Mutant(
         "squashed-of-another-app",
-        "migrate/discovery.py",
+        "migrate/book/discovery.py",
         "number in {*one.migrations, *one.done_everywhere} for one in apps",
         "number in one.migrations for one in apps",
         "after a squash of one app, no command works for another one that shares the folder",
@@ -762,7 +762,7 @@ MUTANTS = (
     ),
     Mutant(
         "resumed-without-a-brake",
-        "migrate/course.py",
+        "migrate/book/course.py",
         "first = state.first if blocked or not state.note else 0",
         "first = 0",
         "a pause and a resume before the first items are done let a bad release run on",
@@ -770,7 +770,7 @@ MUTANTS = (
     ),
     Mutant(
         "brake-of-a-scan-stays",
-        "migrate/course.py",
+        "migrate/book/course.py",
         'return {"first": 0} if state.does == "scanning" else {}',
         "return {}",
         "a pause after the scan ends the processes, because the scan had few items",
@@ -778,7 +778,7 @@ MUTANTS = (
     ),
     Mutant(
         "touch-paused-too-early",
-        "migrate/phase_pass.py",
+        "migrate/run/phase_pass.py",
         'if part.work.migration.mode != "touch" or await self.capture.caught_up(state):',
         "if True:",
         "a touch pauses after its first items when none of them has its new shape",
@@ -786,7 +786,7 @@ MUTANTS = (
     ),
     Mutant(
         "touch-counts-no-failures",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         'touches = work.migration.mode == "touch" and',
         'touches = work.migration.mode == "none" and',
         "a touch whose function always fails touches the whole table in spite of --max-errors",
@@ -794,7 +794,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-failure-is-a-rounded-share",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         "max(most * seen, 1)",
         "most * max(seen, 1 / most)",
         "one failed item blocks a migration, because a share was rounded",
@@ -802,7 +802,7 @@ MUTANTS = (
     ),
     Mutant(
         "repaired-below-a-later-one",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         "    if repair:\n        await require_latest(",
         "    if repair and again:\n        await require_latest(",
         "verify --repair of an earlier migration undoes a later one on the same items",
@@ -810,7 +810,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample-in-too-many-segments",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         "max(_SEGMENTS, min(SEGMENTS_MOST, round(_SEGMENTS / self.share)))",
         "max(_SEGMENTS, round(_SEGMENTS / self.share))",
         "a verification of a small sample is refused by DynamoDB",
@@ -818,7 +818,7 @@ MUTANTS = (
     ),
     Mutant(
         "too-many-segments",
-        "migrate/refusals.py",
+        "migrate/book/refusals.py",
         "if segments is not None and segments > SEGMENTS_MOST:",
         "if False:",
         "a migration is begun in more segments than DynamoDB reads",
@@ -826,7 +826,7 @@ MUTANTS = (
     ),
     Mutant(
         "switched-with-a-conflict",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        await require_decided(book, migration)\n",
         "",
         "a switch stops in its middle at an item that was not right before it",
@@ -834,7 +834,7 @@ MUTANTS = (
     ),
     Mutant(
         "limits-of-the-last-run",
-        "migrate/commands.py",
+        "migrate/operate/commands.py",
         "        listed=state.listed,\n",
         "        listed=state.listed,\n        max_reads=state.max_reads,\n        max_errors=state.max_errors,\n",
         "a migration that is begun again keeps limits that nobody gave it",
@@ -842,7 +842,7 @@ MUTANTS = (
     ),
     Mutant(
         "rolled-back-is-changed",
-        "migrate/commands.py",
+        "migrate/operate/commands.py",
         '    if state.phase == "rolled back":\n        return "rolled back"\n    if state.digest',
         '    if state.phase == "rolled back" and state.digest == migration.digest:\n        return "rolled back"\n    if state.digest',
         "check fails for a migration that was rolled back because its function was mended",
@@ -850,7 +850,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-slice-that-never-waits",
-        "migrate/slices.py",
+        "migrate/operate/slices.py",
         '        ended and found.phase == "closing" and found.desired == "run",\n',
         "        False,\n",
         "whoever runs slices invokes them without a pause for the 24 hours in which stubs are watched",
@@ -866,7 +866,7 @@ MUTANTS = (
     ),
     Mutant(
         "newer-error-removed",
-        "migrate/errors.py",
+        "migrate/book/errors.py",
         "        record.guards.append(_as_read(error))\n",
         "",
         "an error that another process has just noted goes with the one before, and nobody sees it",
@@ -874,7 +874,7 @@ MUTANTS = (
     ),
     Mutant(
         "time-of-an-error-that-is-gone",
-        "migrate/errors.py",
+        "migrate/book/errors.py",
         "            first.guards.append(_as_read(_read(found)))\n",
         "",
         "of an error that was removed a rest is left, and the next one of its item is not listed",
@@ -882,7 +882,7 @@ MUTANTS = (
     ),
     Mutant(
         "failures-of-an-index-uncounted",
-        "migrate/passing.py",
+        "migrate/run/passing.py",
         "        reads = self._is_blind and self.present().max_errors > 0\n",
         "        reads = False\n",
         "a bad release touches all items of an index, although people have limited the failures",
@@ -890,7 +890,7 @@ MUTANTS = (
     ),
     Mutant(
         "reports-by-ones-own-clock",
-        "migrate/reports.py",
+        "migrate/run/reports.py",
         "        at = await runner.book.store.time(runner.clock)\n",
         "        at = now\n",
         "status hides a process whose clock is wrong by minutes",
@@ -898,7 +898,7 @@ MUTANTS = (
     ),
     Mutant(
         "reports-read-by-ones-own-clock",
-        "migrate/progress.py",
+        "migrate/operate/progress.py",
         "await book.store.time(self._clock), workers",
         "self._clock.time(), workers",
         "status shows no process to a person whose clock is wrong by minutes",
@@ -906,7 +906,7 @@ MUTANTS = (
     ),
     Mutant(
         "reports-removed-by-ones-own-clock",
-        "migrate/reports.py",
+        "migrate/run/reports.py",
         "await runner.book.store.time(runner.clock))",
         "runner.clock.time())",
         "a process whose clock is ahead removes the others from the list, and status shows one",
@@ -914,7 +914,7 @@ MUTANTS = (
     ),
     Mutant(
         "blocked-without-its-brake",
-        "migrate/course.py",
+        "migrate/book/course.py",
         "first = state.first if blocked or not state.note else 0",
         "first = 0 if state.note else state.first",
         "the rest of a canary that was blocked is migrated, in a phase called verifying",

@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "pause-of-an-older-release-forgotten",
-        "migrate/state.py",
+        "migrate/book/state.py",
         '    found["paused"] = found.get("desired") == "pause"\n',
         "",
         "a migration that was paused before an upgrade goes on by itself",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a-day-by-ones-own-clock",
-        "migrate/overlap.py",
+        "migrate/book/overlap.py",
         "    now = await errors.time(clock)\n",
         "    now = clock.time()\n",
         "a process whose clock is ahead deletes old items before old code was silent for a day",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-write-by-ones-own-clock",
-        "migrate/work.py",
+        "migrate/run/work.py",
         "at or await self._book.time(self._clock)",
         "at or self._clock.time()",
         "a process whose clock is behind takes a write of old code for one before people spoke",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-old-code-by-ones-own-clock",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "    declared = 0.0 if old_code else await book.store.time(clock)",
         "    declared = 0.0 if old_code else clock.time()",
         "a write of old code is deleted, because the clock of a person was ahead",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-repeats-with-what-it-saw",
-        "migrate/pairs.py",
+        "migrate/run/pairs.py",
         "            read, seen = seen, None\n",
         "            read = seen\n",
         "an item that was brought over before the pass reached it ends as an error",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-never-looks-at-places",
-        "migrate/pairs.py",
+        "migrate/run/pairs.py",
         "                self._looks = _LOOKS\n",
         "                self._looks = 0\n",
         "where most places are taken, most transactions are paid for and refused",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "waiver-of-anything",
-        "migrate/errors.py",
+        "migrate/book/errors.py",
         ' if shown == decided else ""',
         "",
         "a waiver holds for what old code writes after it",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "quiet-unasked",
-        "migrate/overlap.py",
+        "migrate/book/overlap.py",
         "now - last[1] < QUIET_SECONDS",
         "now - last[1] < 0",
         "old items go minutes after old code wrote one",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "both-wrote-and-nobody-decides",
-        "migrate/settlement.py",
+        "migrate/moving/settlement.py",
         "        clash = frozenset(n for n in _both(old, new) - counted.keys() if _differ(old, new, n))\n",
         "        clash = frozenset[Field]()\n",
         "of two writes of one field one is lost",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "delete-merged-by-field",
-        "migrate/settlement.py",
+        "migrate/moving/settlement.py",
         "if n in changed or self.is_anew(n))",
         "if n in changed)",
         "a delete overwrites what the other side wrote meanwhile",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "base-takes-up-all",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "        if family.record is not None and (record.left or not shapes.mirrors):\n",
         "        if family.record is not None and record.left:\n",
         "without reverse=, an old write overwrites a new one that it has not seen",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-unasked",
-        "migrate/family_writes.py",
+        "migrate/moving/family_writes.py",
         "            held = unchanged(schema, before, before.keys() | known)\n",
         "            held = as_it_was((PAIR,), plain(before))\n",
         "a write between a look and the transaction is lost",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-fields-unasked",
-        "migrate/family_writes.py",
+        "migrate/moving/family_writes.py",
         " and not carried:\n            rewrite = self.shapes.rewrite(before.old)\n"
         "            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()\n",
         ":\n            names = frozenset[str]()\n",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-stub",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "            left = self._stubs(old)\n",
         "            left = dict.fromkeys(old)\n",
         "what is contracted looks as if old code had deleted it, and the new item goes",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-about-whatever-is-there",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "            if family.shown != shown:\n",
         "            if False:\n",
         "a decision overwrites what was written since it was shown",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "retried-below-a-later-one",
-        "migrate/mending.py",
+        "migrate/verify/mending.py",
         "        await require_latest(app, opened.book, work.migration)\n",
         "",
         "a retry for an earlier migration undoes what a later one wrote",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "waived-for-ever",
-        "migrate/failing.py",
+        "migrate/sending/failing.py",
         "shown=shown or self.run",
         "shown=shown",
         "an item that fails in a later run, or in the rollback, is passed over in silence",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-deletes-taken-for-old-writes",
-        "migrate/live.py",
+        "migrate/run/live.py",
         '            if await self._deleted(change, "old") != "as agreed":\n',
         "            if True:\n",
         "what new code deletes looks as if old code ran, and contract waits a day for it",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "any-record-expects-an-old-item",
-        "migrate/records.py",
+        "migrate/moving/records.py",
         "        return place in several if several else bool(self.base_old)\n",
         "        return bool(self.base_old)\n",
         "one of several old items that the migration deletes counts as deleted by old code",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletes-of-new-code-unseen",
-        "migrate/live.py",
+        "migrate/run/live.py",
         """            or await self._deleted(change, "new") == "by other code"\n""",
         "",
         "a rollback takes new items away although new code has just deleted one",
@@ -166,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "last-write-goes-back",
-        "migrate/old_writes.py",
+        "migrate/book/old_writes.py",
         '        action.guards.append((Guard(Attr("last").not_exists() | Attr("last").lt(at)), OURS))\n',
         "",
         "old items go although old code has written within a day",
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "last-write-of-this-run-alone",
-        "migrate/old_writes.py",
+        "migrate/book/old_writes.py",
         "for number in range(1, run + 1) for rate in",
         "for number in (run,) for rate in",
         "a run that began anew forgets when old code wrote",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "rolled-back-without-what-is-new",
-        "migrate/steps.py",
+        "migrate/operate/steps.py",
         "        elif state.phase in SWITCHED or migration.reverse is not None:\n",
         "        elif state.phase in SWITCHED:\n",
         "what only new code has written is deleted by a rollback from `ready`",
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "stubs-unwatched-while-they-go",
-        "migrate/phase_pass.py",
+        "migrate/run/phase_pass.py",
         "                        group.start_soon(self._watch, state)\n",
         "                        pass\n",
         "in a large table stubs go for hours although old code writes again",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "follows-beyond-the-next",
-        "migrate/running.py",
+        "migrate/run/running.py",
         "            return self._stays and not self._overtaken and not self.migration.moves\n",
         "            return self._stays and not self.migration.moves\n",
         "a process that stays after the end undoes the next migration",
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "begins-anew-after-the-end",
-        "migrate/running.py",
+        "migrate/run/running.py",
         "        self._overtaken = state.phase in ENDED\n",
         "",
         "a process that stays runs a migration again, days after its end",
@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "blocked-begins-anew",
-        "migrate/course.py",
+        "migrate/book/course.py",
         ' or state.phase == "blocked" else "capturing"',
         ' else "capturing"',
         "what waits for people is begun anew without them",
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "stubs-unwatched",
-        "migrate/opening.py",
+        "migrate/run/opening.py",
         '        if state.phase != "closing" or state.at_once:\n',
         '        if state.phase == "closing" or state.at_once:\n',
         "stubs go minutes after old code wrote one",
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-writes-before-the-switch-forgotten",
-        "migrate/overlap.py",
+        "migrate/book/overlap.py",
         '        last = "", await counted.last_before_switch(run)\n',
         '        last = "", 0.0\n',
         "old items go an hour after the switch, and code that runs once a day writes where nobody looks",
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-gone-right-after-a-write",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         '            stays = wrote and (step == "close" or not self.rules.stubs)\n',
         '            stays = wrote and step == "close"\n',
         "an old item goes although old code has just written it, and the migration is not stopped there",
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-put-carried",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "        if sides.targets and not self.rules.stubs:",
         "        if False:",
         "what new code has deleted comes back by a put of old code where no stub was left",
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-write-unheeded",
-        "migrate/overlap.py",
+        "migrate/book/overlap.py",
         "    last = await errors.last_written() if state.at_once else None\n",
         "    last = None\n",
         "old code writes although people said that it does not, and nobody hears of it",
@@ -270,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-write-of-before",
-        "migrate/work.py",
+        "migrate/run/work.py",
         "        at = 0 if self.state.at_once else at\n",
         "",
         "a write of old code is taken for one of before people said that there is none",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "word-kept-by-a-resume",
-        "migrate/course.py",
+        "migrate/book/course.py",
         "        later = replace(later, declared=0.0)\n",
         "        pass\n",
         "after a write of old code old items go on without stubs",
@@ -286,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "day-waited-for-nothing",
-        "migrate/opening.py",
+        "migrate/run/opening.py",
         '        if state.phase != "closing" or state.at_once:\n',
         '        if state.phase != "closing":\n',
         "stubs are watched for a day that nobody has left",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-under-a-word-taken-back",
-        "migrate/state.py",
+        "migrate/book/state.py",
         'f"{self.does} at once" if self.at_once else self.does',
         "self.does",
         "a process that stood still takes old items without a stub after people took back their word",
@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-rest-looks-paired",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "_without(one, COPY, PAIR) for p, one in rest",
         "_without(one, COPY) for p, one in rest",
         "no pass looks at the rest of a split item, to which old code writes again",
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-blind-to-wide-families",
-        "migrate/sample_look.py",
+        "migrate/plan/sample_look.py",
         "            if not room.is_enough(",
         "            if False and not room.is_enough(",
         "items with more attributes than a condition holds are found only when they fail",
@@ -318,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-looks-at-one-of-several",
-        "migrate/sample_look.py",
+        "migrate/plan/sample_look.py",
         "sources.places(item).keys() - {own}:",
         "set[str]():",
         "what several items hold together is found only when they fail",
@@ -326,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "records-unread",
-        "migrate/work.py",
+        "migrate/run/work.py",
         "        record = self.families.records.old_key(item)\n        if",
         "        record = None\n        if",
         "what old code deleted while nobody followed lives on",
@@ -334,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         "new-item-without-a-record",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "            places.add(place_text(new))\n",
         "            pass\n",
         "what new code puts is not there after a rollback",
@@ -342,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "stub-written-by-hand-is-none",
-        "migrate/family.py",
+        "migrate/moving/family.py",
         "        if not lost and not said:\n",
         "        if not lost:\n",
         "what old code updates at a stub is lost",
@@ -350,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "added-attribute-unasked",
-        "migrate/family_writes.py",
+        "migrate/moving/family_writes.py",
         "schema, before, before.keys() | known)",
         "schema, before, before.keys())",
         "what old code adds to a stub in the instant in which it goes is lost",
@@ -358,7 +358,7 @@ MUTANTS = (
     ),
     Mutant(
         "pairs-of-an-earlier-release",
-        "migrate/commands.py",
+        "migrate/book/refusals.py",
         "    if moved and not state.records:\n",
         "    if False:\n",
         "pairs that a digest keeps in step are ended as if each had a record",
@@ -366,7 +366,7 @@ MUTANTS = (
     ),
     Mutant(
         "pairs-shown-to-an-earlier-release",
-        "migrate/state.py",
+        "migrate/book/state.py",
         '            fields["digest"] = _RECORDS + self.digest\n',
         '            fields["digest"] = self.digest\n',
         "a release that knows no records goes on with pairs that have them",
@@ -374,7 +374,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair-made-too-late",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "            actions.append(self.records.gate(before.name, self.rules.gate))\n",
         "            pass\n",
         "a process that stood still leaves a copy after a rollback",
@@ -382,7 +382,7 @@ MUTANTS = (
     ),
     Mutant(
         "gate-left-open",
-        "migrate/state_book.py",
+        "migrate/book/state_book.py",
         "        if before.gate == after.gate:\n            return []\n",
         "        if before.gate:\n            return []\n",
         "a process that stood still leaves a copy after a rollback",
@@ -390,7 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "family-of-any-size",
-        "migrate/transform.py",
+        "migrate/items/transform.py",
         "        if self.migration.moves and len(rewrite.targets) >= ITEMS_MAX:\n",
         "        if False:\n",
         "a plan is fine with items that no transaction can move",
@@ -398,7 +398,7 @@ MUTANTS = (
     ),
     Mutant(
         "conflict-of-two-moments",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "                if await self.read(family.key, new) != family:\n",
         "                if False:\n",
         "a family that another process closes meanwhile is a conflict that nobody made",
@@ -406,7 +406,7 @@ MUTANTS = (
     ),
     Mutant(
         "base-takes-up-what-reverse-leaves-out",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "            unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}\n",
         "            unseen = set[tuple[str, str]]()\n",
         "an old write overwrites a new one that reverse= has not brought back",
@@ -414,7 +414,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-of-what-the-pass-saw",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "            seen = None  # one of several items is no family\n",
         "            pass\n",
         "a new item is made of one of its sources at first, and most transactions are refused",
@@ -422,7 +422,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-spares-nothing",
-        "migrate/shapes.py",
+        "migrate/moving/shapes.py",
         "        return frozenset(kept - mixed)\n",
         "        return frozenset()\n",
         "a source that goes is in conflict with what new code wrote of another one",
@@ -430,7 +430,7 @@ MUTANTS = (
     ),
     Mutant(
         "default-taken-for-a-write",
-        "migrate/defaults.py",
+        "migrate/moving/defaults.py",
         "n: d for n, d in ours.fields.items() if n not in filled",
         "n: d for n, d in ours.fields.items() if n",
         "what new code wrote is in conflict with a default that old code knows nothing of",
@@ -438,7 +438,7 @@ MUTANTS = (
     ),
     Mutant(
         "write-taken-for-a-default",
-        "migrate/defaults.py",
+        "migrate/moving/defaults.py",
         "        return kept and after != old and ",
         "        return after != old and ",
         "what new code wrote overwrites what old code wrote in the attribute that holds both",
@@ -446,7 +446,7 @@ MUTANTS = (
     ),
     Mutant(
         "source-made-is-put-anew",
-        "migrate/family.py",
+        "migrate/moving/family.py",
         "(one or (OLD, place) in record.base_old)",
         "(one or item is not None or (OLD, place) in record.base_old)",
         "a decision about a source that old code has made takes fields of the other sources away",
@@ -454,7 +454,7 @@ MUTANTS = (
     ),
     Mutant(
         "item-made-is-put-anew",
-        "migrate/settlement.py",
+        "migrate/moving/settlement.py",
         "        there = (name[0], THERE) in self.base\n",
         "        there = True\n",
         "of a part that both sides have made, the fields that one of them lacks are in conflict",
@@ -462,7 +462,7 @@ MUTANTS = (
     ),
     Mutant(
         "source-answers-for-what-none-has",
-        "migrate/shapes.py",
+        "migrate/moving/shapes.py",
         "        kept |= {one for one, places in leads.items() if places and not places & lost}\n",
         "",
         "a source that goes is in conflict with a new field of another one",
@@ -470,7 +470,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-about-everything",
-        "migrate/settlement.py",
+        "migrate/moving/settlement.py",
         "    return found.clash | anew if found.clash & anew else found.clash\n",
         "    return found.clash | found.to_new | found.to_old\n",
         "a decision about one field takes away what was written of others",
@@ -478,7 +478,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-does-not-say-what-goes",
-        "migrate/family.py",
+        "migrate/moving/family.py",
         "for side, there in enumerate(values[::-1])]",
         "for side, there in enumerate(values)]",
         "a person takes fields away without having been told",
@@ -486,7 +486,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-does-not-know-its-sources",
-        "migrate/shapes.py",
+        "migrate/moving/shapes.py",
         "for place, one in old.items() if one} if self.is_merge else {}",
         "for place, one in old.items() if one} if False else {}",
         "a source that is deleted is taken for one that never was",
@@ -494,7 +494,7 @@ MUTANTS = (
     ),
     Mutant(
         "stubs-where-nothing-was",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "place_of(p) if one or not self.shapes.is_merge else None",
         "place_of(p)",
         "old code that creates a source IF it is absent is refused by a stub",
@@ -502,7 +502,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-of-two-unknown-attributes",
-        "migrate/sources.py",
+        "migrate/items/sources.py",
         "                if found.setdefault(name, value) != value:\n",
         "                if found.setdefault(name, value) is None:\n",
         "of two attributes of one name, which no entity knows, one is lost",
@@ -510,7 +510,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-taken-for-a-new-one",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         "            places -= old.keys()",
         "            places -= set()",
         "what old code puts is an error, because the keys of both shapes look alike",
@@ -518,7 +518,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-of-another-old-item",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         'return side == "old" and Family(',
         'return side == "never" and Family(',
         "an old item that application code has duplicated with its marks stays behind",
@@ -526,7 +526,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-of-another-new-item",
-        "migrate/live.py",
+        "migrate/run/live.py",
         "        doubtful = old is None and ",
         "        doubtful = False and ",
         "a new item that application code has duplicated with its marks counts as a copy for ever",
@@ -534,7 +534,7 @@ MUTANTS = (
     ),
     Mutant(
         "duplicate-of-the-family-it-names",
-        "migrate/families.py",
+        "migrate/moving/families.py",
         'if record is not None and (side != "new" or self._place(image or {}) in record.places):',
         "if record is not None:",
         "a duplicate of a new item is settled as if it were the item that it was made from",
@@ -542,7 +542,7 @@ MUTANTS = (
     ),
     Mutant(
         "duplicate-deleted-as-an-orphan",
-        "migrate/work.py",
+        "migrate/run/work.py",
         "        if not await self.families.has_place(copy):",
         "        if False:",
         "a repair deletes an item that the application has put, because it carries a mark",
@@ -550,7 +550,7 @@ MUTANTS = (
     ),
     Mutant(
         "rollback-beside-new-code",
-        "migrate/phase_pass.py",
+        "migrate/run/phase_pass.py",
         'or state.phase == "following"',
         "",
         "a rollback takes away what new code writes, and old code never sees it",
@@ -558,7 +558,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-on-both-sides-for-ever",
-        "migrate/shapes.py",
+        "migrate/moving/shapes.py",
         "            if there is None or THERE in names:\n                return None\n            return {n: v for n, v in there.items() if n not in names}\n",
         "            if THERE in names:\n                return None\n            return {n: v for n, v in (there or {}).items() if n not in names}\n",
         "an item that both sides have deleted fails for ever, because of a field that was never agreed",

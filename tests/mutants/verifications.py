@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "verification-never-joined",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         "least = seen.number + (again or not seen.is_under_way)",
         "least = seen.number + 1",
         "a process gives up what others have read, and begins at the first page",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-of-another-phase-joined",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         " or now.course != self.work.state.course):",
         "):",
         "what was read before the switch counts as read after it",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-outlives-its-phase",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         "        return state.course != self.work.state.course\n",
         "        return state.id != self.work.state.id\n",
         "items are held against a phase that is over, and the report says that all is right",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "repair-joined-without-it",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         '*(("repair",) if repair else ())',
         "*(() if repair else ())",
         "a process that only looks continues a repair, and repairs",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "sums-of-the-last-page-alone",
-        "migrate/verification_book.py",
+        "migrate/verify/verification_book.py",
         "    before.balance.add(page.balance)\n",
         "    before = replace(before, balance=page.balance)\n",
         "of a segment only the copies of its last page are balanced with their sources",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-segments-unfenced",
-        "migrate/verification_book.py",
+        "migrate/verify/verification_book.py",
         "            fence=self._fence(now),\n",
         "",
         "a process that stood still makes the segments of a verification again that is over",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-left-behind",
-        "migrate/verifying.py",
+        "migrate/verify/verifying.py",
         "            await self.book.clear(now)\n",
         "",
         "every verification leaves its segments, and all that they have found",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "earlier-verified-in-silence",
-        "migrate/refusals.py",
+        "migrate/book/refusals.py",
         '"later": begun[-1].id if begun else "",',
         '"later": "",',
         "what a later migration did looks as if the earlier one had failed",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "open-errors-are-fine",
-        "migrate/findings.py",
+        "migrate/verify/findings.py",
         "return not self.different and not self.beyond and not self.failed",
         "return not self.different and not self.beyond",
         "a verification says that every item is right while one has failed, and exits with 0",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "compared-with-nothing",
-        "migrate/refusals.py",
+        "migrate/book/refusals.py",
         'compared = not migration.moves or (await book.read(migration.id)).phase != "done"',
         "compared = True",
         "a verification says that new items are right that it has compared to nothing",

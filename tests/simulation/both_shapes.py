@@ -24,11 +24,11 @@ from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
-from streamkit.migrate.mending import list_errors, retry_errors
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state_book import StateBook
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify.mending import list_errors, retry_errors
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import run_virtually

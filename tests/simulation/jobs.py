@@ -10,7 +10,7 @@ from functools import partial
 import anyio
 
 from streamkit.aws_lambda.migration import process_slice
-from streamkit.migrate import commands
+from streamkit.migrate.operate import commands
 from streamkit.progress.activity import task_group
 from streamkit.testing.crew import Mortal
 from streamkit.testing.world import CrashPoint

@@ -20,8 +20,8 @@ from functools import partial
 import structlog
 
 from streamkit.app import App
-from streamkit.migrate import steps
-from streamkit.migrate.state import RESTING
+from streamkit.migrate.book.state import RESTING
+from streamkit.migrate.operate import steps
 from streamkit.model.copies import COPY
 from streamkit.testing.loop import VirtualClock
 from streamkit.testing.migrations import migrate

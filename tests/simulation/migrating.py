@@ -15,7 +15,7 @@ from streamkit import (
     Remove,
     Set,
 )
-from streamkit.migrate import steps
+from streamkit.migrate.operate import steps
 
 AT_ONCE = "contract at once"
 """The step by which people say that no old code writes any more."""

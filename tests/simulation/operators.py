@@ -13,13 +13,16 @@ import anyio
 from streamkit import App, Entity, Inserted, Modified, Put, Query
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.hosting import LAMBDA, WORKERS
-from streamkit.migrate import commands, mending, steps
-from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.reports import Reporter
-from streamkit.migrate.running import Runner
-from streamkit.migrate.squashing import stamp
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.squashing import stamp
+from streamkit.migrate.run.aggregates import run_aggregate
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify import mending
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.testing.migrators import SETTINGS
@@ -164,7 +167,7 @@ async def work(app, aws, *, clock):
 
 async def apply(app, aws, *, clock):
     """Do what `streamkit migrate apply` does: begin it if it was never begun, and join."""
-    with suppress(commands.AlreadyBegun):
+    with suppress(AlreadyBegun):
         await begin(app, aws, clock=clock)
     await work(app, aws, clock=clock)
 
@@ -182,7 +185,7 @@ def step(name, *args, **options):
 
 def state_of(harness):
     async def read():
-        return await (await commands.open_book(harness.app, harness._aws)).read("0001")
+        return await (await open_book(harness.app, harness._aws)).read("0001")
 
     return harness._run(read())
 

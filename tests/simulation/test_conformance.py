@@ -11,7 +11,7 @@ from streamkit.aws_lambda import high_water_marks
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.effects import Guard
-from streamkit.migrate import writes
+from streamkit.migrate.items import writes
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.origin import WriteOrigin
 from streamkit.testing import Different, Trouble, trial

@@ -9,9 +9,9 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.tables import open_store
-from streamkit.migrate.attempts import persist
-from streamkit.migrate.calls import DONE
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.sending.attempts import persist
+from streamkit.migrate.sending.calls import DONE
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.progress.verdicts import Invalid

@@ -21,7 +21,7 @@ from streamkit.fleet.hosting import FUNCTION_SECONDS as FUNCTION_SECONDS_MAX
 from streamkit.kinds.aggregate import sweep
 from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
-from streamkit.migrate import commands
+from streamkit.migrate.operate import commands
 from streamkit.model.builds import OUTLASTED_SECONDS, SWEPT_SECONDS
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace

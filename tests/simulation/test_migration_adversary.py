@@ -11,15 +11,15 @@ from msgspec import Raw
 
 from streamkit import App, Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import steps
-from streamkit.migrate.capture import capture_app
-from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.mending import retry_errors
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.tallies import Tally
-from streamkit.migrate.work import MigrationWork, Schemas
+from streamkit.migrate.book.errors import ErrorBook, error_id
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.operate import steps
+from streamkit.migrate.run.capture import capture_app
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.work import MigrationWork, Schemas
+from streamkit.migrate.verify.mending import retry_errors
 from streamkit.model.copies import COPY, PAIR
 from streamkit.model.origin import read_origin
 from streamkit.progress.actions import Verb
@@ -408,7 +408,7 @@ def test_a_switch_that_fails_for_an_item_is_not_passed_over():
 
 
 def test_too_many_failures_of_a_switch_leave_the_phase_that_a_rollback_must_know(monkeypatch):
-    monkeypatch.setattr("streamkit.migrate.passing.ERRORS_MAX", 0)
+    monkeypatch.setattr("streamkit.migrate.run.passing.ERRORS_MAX", 0)
     state = run(failing_pass, "switching")
     assert (state.phase, state.desired) == ("switching", "pause")
 

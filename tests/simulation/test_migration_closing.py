@@ -5,8 +5,9 @@ import anyio
 import pytest
 
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.limits import Limit
+from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import steps
 from tests.simulation.migrating import step_of
 from tests.simulation.test_migration_old_writers import DAY, new, nothing, old, play, rekey
 
@@ -16,7 +17,7 @@ async def stubs(site, items):
 
 
 async def closing(site):
-    book = await commands.open_book(site.app, site.aws)
+    book = await open_book(site.app, site.aws)
     while (await book.read("0001")).phase != "closing":
         await anyio.sleep(0.05)
 
@@ -79,7 +80,7 @@ async def goes_on(site, way, said):
 
 async def phase_of(site, wanted):
     """Wait until a migration is in a phase, or has paused."""
-    book = await commands.open_book(site.app, site.aws)
+    book = await open_book(site.app, site.aws)
     while not ((state := await book.read("0001")).phase == wanted or state.paused):
         await anyio.sleep(1)
     return state
@@ -107,7 +108,7 @@ def test_new_items_stay_in_a_rollback_while_new_code_writes(to, way):
                 await anyio.sleep(3600)
                 await steps.resume(site.app, site.aws, "0001", **said)
                 await phase_of(site, "rolled back")
-        ended = await (await commands.open_book(site.app, site.aws)).read("0001")
+        ended = await (await open_book(site.app, site.aws)).read("0001")
         there = [await site.get(old(number)) is not None for number in (77, 78)]
         return held, carried is not None, ended, there, await site.errors()
 
@@ -160,7 +161,7 @@ def test_a_rollback_from_ready_keeps_what_new_code_has_written(followed, to):
                 await anyio.sleep(60)
                 await written(site)
                 await site.step("rollback")
-                book = await commands.open_book(site.app, site.aws)
+                book = await open_book(site.app, site.aws)
                 while (await book.read("0001")).phase != "rolled back":
                     await anyio.sleep(1)
         else:

@@ -17,11 +17,11 @@ import pytest
 from streamkit import App, Entity, Index, Remove, Set, TableShape
 from streamkit.core.table_shape import IndexShape, entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.expenses import PAGE_WRITES
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.running import Runner
-from streamkit.migrate.sampling import Wanted
+from streamkit.migrate.operate import commands
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.passing import PAGE_WRITES
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.sampling import Wanted
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

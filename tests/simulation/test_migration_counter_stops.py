@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
+from streamkit.migrate.book.state_book import open_book
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.every import chosen
 from tests.rigs import Rig
@@ -35,7 +35,7 @@ class Counters:
     def phase(self):
         """Return the phase that the migration is in."""
         harness = self.harness
-        book = harness._run(commands.open_book(harness.app, harness._aws))
+        book = harness._run(open_book(harness.app, harness._aws))
         return harness._run(book.read("0001")).phase
 
     def count(self, *sides):

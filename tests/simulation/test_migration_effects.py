@@ -9,9 +9,9 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
-from streamkit.migrate import commands, steps
-from streamkit.migrate.running import Runner
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.running import Runner
 from streamkit.model.origin import ORIGIN, read_origin
 from streamkit.progress.actions import Verb
 from streamkit.sinks.sink import Limits

@@ -15,9 +15,9 @@ import pytest
 from streamkit import App, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.clock import CorrectedClock

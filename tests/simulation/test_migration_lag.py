@@ -9,12 +9,13 @@ import pytest
 from streamkit import App, Change
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.others import Others
-from streamkit.migrate.progress import ProgressReader
-from streamkit.migrate.reports import Reporter
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands
+from streamkit.migrate.operate.progress import ProgressReader
+from streamkit.migrate.run.others import Others
+from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.running import Runner
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
@@ -120,7 +121,7 @@ def test_its_own_lag_does_not_hold_a_migration_back():
             item = migrating.OldOrder(user="u", order_id="1").attributes(schema)
             await aws.dynamodb.put_item(TableName="Shop", Item=item)
             await anyio.sleep(600)  # its consumer is behind, and nothing else is
-            state = await (await commands.open_book(app, aws)).read("0001")
+            state = await (await open_book(app, aws)).read("0001")
             others = Others(app, aws, await survey(app, aws), clock)
             own = (await ProgressReader(app, aws, clock).read("0001", lag=True)).lag
             return own, await others.lag(state)
@@ -145,7 +146,7 @@ def test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back(ende
             runner = Runner(app, aws, migration, clock=clock, rng=random.Random(1))
             with anyio.move_on_after(600 if ended else 3):  # else it is killed in the middle
                 await runner.run()
-            book = await commands.open_book(app, aws)
+            book = await open_book(app, aws)
             assert ((await book.read("0001")).phase == "done") == ended
             item = Order(user="u", order_id="1").attributes(schema)
             await aws.dynamodb.put_item(TableName="Shop", Item=item)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Remove, Set
-from streamkit.migrate.mending import list_errors
+from streamkit.migrate.verify.mending import list_errors
 from tests.simulation.test_migration_merges import _until
 from tests.simulation.test_migration_old_writers import DAY, play
 

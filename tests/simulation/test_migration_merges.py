@@ -16,10 +16,10 @@ from streamkit import Aggregate, Count, Key, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing import every_crash, every_freeze
@@ -52,7 +52,7 @@ def through(names, end, harness):
     for name in names:
         harness.operate(partial(command, harness.app, clock, name))
         harness.operate(partial(work, harness.app, clock, None))
-    book = harness._run(commands.open_book(harness.app, harness._aws))
+    book = harness._run(open_book(harness.app, harness._aws))
     assert harness._run(book.read("0001")).phase == end
     items = [i for i in harness.items() if not i["PK"]["S"].startswith(CONTROL_PREFIX)]
     assert not any(COPY in item for item in items)
@@ -240,7 +240,7 @@ async def _phase(site):
 
 
 async def _state(site):
-    return await (await commands.open_book(site.app, site.aws)).read("0001")
+    return await (await open_book(site.app, site.aws)).read("0001")
 
 
 async def with_more(site):

@@ -8,11 +8,10 @@ import anyio
 import pytest
 
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
-from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.state import State
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.book.errors import ErrorBook, error_id
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.book.tallies import Tally
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.world import Process
 from tests.simulation import migrating
@@ -35,7 +34,7 @@ from tests.simulation.test_migration_rows import run, site_of
 
 
 async def state_of(site):
-    return await (await commands.open_book(site.app, site.aws)).read("0001")
+    return await (await open_book(site.app, site.aws)).read("0001")
 
 
 async def visited_at_once(site, entity, phase):

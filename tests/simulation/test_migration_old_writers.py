@@ -15,13 +15,12 @@ from streamkit import App, Entity, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
-from streamkit.migrate.errors import Reason, error_id
-from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
-from streamkit.migrate.state import State
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.tallies import Tally
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.errors import Reason, error_id
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.verify.mending import list_errors, retry_errors, waive_errors
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
@@ -106,7 +105,7 @@ class Overlap(Site):
 
     async def run_until_paused(self):
         """Run the migration until it waits for people."""
-        book = await commands.open_book(self.app, self.aws)
+        book = await open_book(self.app, self.aws)
         with anyio.fail_after(600):
             async with anyio.create_task_group() as group:
                 group.start_soon(partial(self.live, Process("waits"), stay=False))
@@ -474,7 +473,7 @@ async def closes_while_old_code_writes(site):
 
     In between a process looks once: it would have nothing to do, but the stream keeps a day.
     """
-    book = await commands.open_book(site.app, site.aws)
+    book = await open_book(site.app, site.aws)
     phases = []
     async with site.lived_in():
         await site.step("contract")

@@ -17,18 +17,19 @@ from streamkit import TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.local.transport import Response
-from streamkit.migrate import capture, commands, in_place, pairs
-from streamkit.migrate.calls import Calls
-from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.failing import FailedItems
-from streamkit.migrate.in_place import InPlace
-from streamkit.migrate.pairs import Pairs
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state_book import StateBook
-from streamkit.migrate.tallies import Tally
-from streamkit.migrate.transform import Transform
-from streamkit.migrate.work import MigrationWork
+from streamkit.migrate.book.errors import ErrorBook
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.items.transform import Transform
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run import capture, in_place, pairs
+from streamkit.migrate.run.in_place import InPlace
+from streamkit.migrate.run.pairs import Pairs
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.work import MigrationWork
+from streamkit.migrate.sending.calls import Calls
+from streamkit.migrate.sending.failing import FailedItems
+from streamkit.migrate.sending.rate import Rate
 from streamkit.model.conditions import Attr, absent, any_of, present
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

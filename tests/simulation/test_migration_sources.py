@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Index, Set
-from streamkit.migrate import commands
-from streamkit.migrate.commands import AlreadyBegun
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
-from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.tallies import TallyBook
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.migrators import SETTINGS
@@ -89,7 +90,7 @@ def by_two(source_of, harness):
             await harness.operations.run(partial(work, app, clock))
 
     harness._run(both())
-    book = harness._run(commands.open_book(app, harness._aws))
+    book = harness._run(open_book(app, harness._aws))
     assert harness._run(book.read("0001")).phase == "done"
     assert {t.number for t in harness.scan(Ticket) if t.label} == set(range(OPEN))
     for phase in ("scanning", "verifying"):

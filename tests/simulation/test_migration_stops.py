@@ -13,12 +13,13 @@ from functools import partial
 import anyio
 import pytest
 
-from streamkit.migrate import commands
-from streamkit.migrate.commands import AlreadyBegun
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.running import Runner
-from streamkit.migrate.tallies import TallyBook
-from streamkit.migrate.view import Permit
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.tallies import TallyBook
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.sending.view import Permit
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing import every_crash, every_freeze
@@ -60,7 +61,7 @@ def through(names, end, harness):
         harness.operate(partial(command, harness.app, clock, name))
         seconds = 5.0 if name == "apply" and "pause" in names else None
         harness.operate(partial(work, harness.app, clock, seconds))
-    book = harness._run(commands.open_book(harness.app, harness._aws))
+    book = harness._run(open_book(harness.app, harness._aws))
     assert harness._run(book.read("0001")).phase == end
     settled(harness, entity, end)
 
@@ -134,7 +135,7 @@ def chosen_by_two(source, harness):
             await harness.operations.run(partial(work, app, clock, None, page=2))
 
     harness._run(both())
-    book = harness._run(commands.open_book(app, harness._aws))
+    book = harness._run(open_book(app, harness._aws))
     assert harness._run(book.read("0001")).phase == "done"
     right = {order.order_id for order in harness.scan(Order) if order.status_day == "PAID#d1"}
     assert right == set(LISTED) - {"9"}

@@ -8,8 +8,8 @@ import pytest
 
 from streamkit import TableShape
 from streamkit.core.matching import Matcher
-from streamkit.migrate import in_place as migrate_in_place
-from streamkit.migrate.rewrites import visible
+from streamkit.migrate.items.rewrites import visible
+from streamkit.migrate.run import in_place as migrate_in_place
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.copies import COPY
 from streamkit.testing.migrations import migrate

@@ -20,10 +20,10 @@ from streamkit.core.tables import open_store, survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
-from streamkit.migrate import commands
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.running import Runner
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.operate import commands
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.operate.budget import read_estimate
 from streamkit.operate.consumers import list_consumers, pause_consumer, resume_consumer
 from streamkit.operate.deletion import delete_consumer

@@ -7,9 +7,9 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from streamkit.migrate import verification_book, verifying
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.verify import verification_book, verifying
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.settings import Settings

@@ -17,7 +17,7 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.taken import own_store
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
-from streamkit.migrate.releases import other_releases
+from streamkit.migrate.book.releases import other_releases
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.explanation import explain_item
 from streamkit.operate.moves.taking_over import take_over

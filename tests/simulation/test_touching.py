@@ -9,12 +9,12 @@ import pytest
 from streamkit import App, DeclarationError, Entity, Index, Set, TableShape
 from streamkit.core.table_shape import IndexShape, entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.mending import list_errors
-from streamkit.migrate.rewrites import visible
-from streamkit.migrate.running import Runner
-from streamkit.migrate.verifying import verify_migration
-from streamkit.migrate.work import TOUCH
+from streamkit.migrate.items.rewrites import visible
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.work import TOUCH
+from streamkit.migrate.verify.mending import list_errors
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrations import migrate

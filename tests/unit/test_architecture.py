@@ -37,6 +37,9 @@ ORDER = """
 also inside of functions. A name stands for all modules of a package. `local` and `testing` are
 beside the order."""
 
+ORDER_INSIDE = {"migrate": "book items sending moving run plan verify operate"}
+"""The same of the packages inside of a package."""
+
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
     "aws": {"aiobotocore", "botocore"},
@@ -62,8 +65,8 @@ RECORDS = {
     "progress.actions.Action": "an effect fills it while it is rendered",
     "kinds.aggregate.backfill.BackfillCounts": "numbers that count",
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
-    "migrate.tallies.Tally": "numbers that count",
-    "migrate.sampling.Part": "what is read of a segment, page after page",
+    "migrate.book.tallies.Tally": "numbers that count",
+    "migrate.run.sampling.Part": "what is read of a segment, page after page",
     "operate.replay_report.HandlerReplay": "numbers that count",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
     "core.failures.DispatchCounts": "numbers that count",
@@ -408,6 +411,21 @@ def test_imports_go_one_way_from_package_to_package():
         if place[imported.partition(".")[0]] > place[module.package]
     }
     assert upwards == set()
+
+
+def test_imports_go_one_way_inside_of_a_package_of_packages():
+    for package, order in ORDER_INSIDE.items():
+        place = {f"{package}.{name}": number for number, name in enumerate(order.split())}
+        inside = {m.name.rpartition(".")[0] for m in modules() if m.package == package}
+        assert inside - {"", package} <= {*place}
+        upwards = {
+            (module.name, imported)
+            for module in modules()
+            for imported in module.own_imports
+            if (here := place.get(module.name.rpartition(".")[0])) is not None
+            if place.get(imported.rpartition(".")[0], 0) > here
+        }
+        assert upwards == set()
 
 
 def test_imports_make_no_circle():

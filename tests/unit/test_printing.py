@@ -12,9 +12,9 @@ from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.migration_views import describe_lines, progress_line
 from streamkit.cli.printing import say, say_next, table
 from streamkit.cli.watching import Lags, differences
-from streamkit.migrate.progress import Progress
-from streamkit.migrate.status import Line
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.operate.progress import Progress
+from streamkit.migrate.operate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection, Permission, TableFacts

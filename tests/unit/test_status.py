@@ -26,8 +26,8 @@ from streamkit.fleet.rewinding import ask_rewind, begin_rewind, withdraw_rewind
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.migrate.state import State
-from streamkit.migrate.state_book import StateBook
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
 from streamkit.operate.shards import in_tree_order

@@ -9,7 +9,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Put
 from streamkit.core.parking import Parked
-from streamkit.migrate.status import Line
+from streamkit.migrate.operate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.operations import OperationStatus

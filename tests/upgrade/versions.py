@@ -16,7 +16,8 @@ from pathlib import Path
 from streamkit import errors
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
-from streamkit.migrate import commands, steps
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.operate import commands, steps
 from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.operate.redrive import redrive
 from streamkit.operate.rewind import rewind
@@ -37,7 +38,7 @@ _PARTS = {
     "rebuild_aggregate": ("aggregates.rebuilding", rebuild_aggregate),
     "redrive": ("parked.redrive", redrive),
     "rewind": ("operating.rewind", rewind),
-    "AlreadyBegun": ("migrate.commands", commands.AlreadyBegun),
+    "AlreadyBegun": ("migrate.commands", AlreadyBegun),
     "ConfigurationError": ("errors", errors.ConfigurationError),
 } | {
     name: ("migrate.steps", getattr(steps, name))

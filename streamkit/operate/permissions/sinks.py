@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from streamkit.archive.bucket import BucketArchive
 from streamkit.archive.objects import Archive
-from streamkit.migrate.exports import SUMMARY
-from streamkit.migrate.keys import index_of
+from streamkit.migrate.run.exports import SUMMARY
+from streamkit.migrate.run.keys import index_of
 from streamkit.operate.permissions.document import Statement, literal
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge

@@ -23,7 +23,7 @@ from streamkit.aws import Aws, AwsError
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.tables import open_store
 from streamkit.errors import ConfigurationError, StreamkitError
-from streamkit.migrate.status import Line, list_migrations
+from streamkit.migrate.operate.status import Line, list_migrations
 from streamkit.observe import exposition
 from streamkit.observe.logger import get_logger
 from streamkit.observe.redaction import name_of

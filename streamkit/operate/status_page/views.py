@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from streamkit.core.handler import Handler
 from streamkit.core.parking import Parked
-from streamkit.migrate.status import Line
+from streamkit.migrate.operate.status import Line
 from streamkit.operate.explanation import Explanation
 from streamkit.operate.spending import Spending
 from streamkit.operate.status import Status

@@ -17,8 +17,8 @@ from typing import Any
 
 from streamkit import App, Change, Entity, Set
 from streamkit.aws import Aws
-from streamkit.migrate.commands import begin
-from streamkit.migrate.running import Runner
+from streamkit.migrate.operate.commands import begin
+from streamkit.migrate.run.running import Runner
 from streamkit.progress.garbage import collect_seldom
 from tests.benchmarks.acting import acting, at_once, pages_of
 from tests.benchmarks.processes import Remote

@@ -2,8 +2,8 @@
 
 import random
 
-from streamkit.migrate.running import Runner
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.testing.migrators import SETTINGS
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.migrate import course
-from streamkit.migrate.course import after_pass, first_of, given_up, once_more
-from streamkit.migrate.state import PASSES, State, read_state
+from streamkit.migrate.book import course
+from streamkit.migrate.book.course import after_pass, first_of, given_up, once_more
+from streamkit.migrate.book.state import PASSES, State, read_state
 
 STEPS = 12
 

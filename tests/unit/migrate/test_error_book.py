@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamkit.migrate import commands
-from streamkit.migrate.errors import ErrorBook, Reason
+from streamkit.migrate.book.errors import ErrorBook, Reason
+from streamkit.migrate.book.state_book import open_book
 from streamkit.testing.world import Process
 from tests.unit.migrate.test_migration_order import at_table
 
@@ -24,7 +24,7 @@ class Interrupted(Process):
 
 
 async def book_in(site, aws):
-    return ErrorBook((await commands.open_book(site.app, aws)).store, "0001")
+    return ErrorBook((await open_book(site.app, aws)).store, "0001")
 
 
 async def noted(book, text, at=1000.0):

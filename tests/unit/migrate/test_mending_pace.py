@@ -10,11 +10,12 @@ import pytest
 from streamkit import App
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.errors import ErrorBook, Reason
-from streamkit.migrate.mending import retry_errors
-from streamkit.migrate.running import Runner
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.errors import ErrorBook, Reason
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify.mending import retry_errors
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -40,7 +41,7 @@ async def beside_a_runner():
         limit = commands.Limit(max_reads=LIMITS["read"], max_writes=LIMITS["write"])
         clock = world.clock
         await commands.begin(app, aws, migration, limit=limit, by="op", clock=clock)
-        book = ErrorBook((await commands.open_book(app, aws)).store, "0001")
+        book = ErrorBook((await open_book(app, aws)).store, "0001")
         for number in range(ITEMS):
             item = Order(number=number).attributes(schema)
             await aws.dynamodb.put_item(TableName="Shop", Item=item)

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from streamkit import App
 from streamkit.core.tables import survey
-from streamkit.migrate import commands
-from streamkit.migrate.absent import TO_DO
-from streamkit.migrate.squashing import stamp
-from streamkit.migrate.status import list_migrations
+from streamkit.migrate.book.absent import TO_DO
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands
+from streamkit.migrate.operate.squashing import stamp
+from streamkit.migrate.operate.status import list_migrations
 from streamkit.operate.operations import operations
 from tests.unit.migrate.test_migration_order import Site, at_table
 
@@ -49,7 +50,7 @@ def test_what_has_ended_is_not_missed_and_neither_is_what_is_known():
         await site.run("0003")
         assert await standings(before) == {}
         assert {one for one, _ in (await standings(site)).values()} == {"applied", "rolled back"}
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         assert await book.begun() == {"0001", "0002", "0003"}
 
     at_table(test)
@@ -58,7 +59,7 @@ def test_what_has_ended_is_not_missed_and_neither_is_what_is_known():
 def test_a_migration_that_an_earlier_version_began_is_known_from_its_next_step_on():
     async def test(site):
         await site.begin("0001")
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         fields = (await book.read("0001")).to_dict()
         del fields["listed"]
         written = book.store.space.update("migration", "0001")
@@ -74,7 +75,7 @@ def test_a_migration_that_an_earlier_version_began_is_known_from_its_next_step_o
 
 def test_the_name_is_there_whenever_the_state_is(monkeypatch):
     async def test(site):
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         sent = []
 
         async def counted(**request):

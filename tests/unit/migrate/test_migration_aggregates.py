@@ -9,10 +9,11 @@ import pytest
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
-from streamkit.migrate import aggregates, commands, steps
-from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.sampling import Wanted
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run import aggregates
+from streamkit.migrate.run.aggregates import run_aggregate
+from streamkit.migrate.run.sampling import Wanted
 from streamkit.settings import Settings
 from streamkit.table import Table
 from streamkit.testing.loop import run_virtually

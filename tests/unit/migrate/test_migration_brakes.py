@@ -3,10 +3,10 @@
 import pytest
 
 from streamkit import Item, Set
-from streamkit.migrate import commands, steps
-from streamkit.migrate.course import after_pass, given_up
-from streamkit.migrate.state import State
-from streamkit.migrate.work import TOUCH
+from streamkit.migrate.book.course import after_pass, given_up
+from streamkit.migrate.book.state import State
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.work import TOUCH
 from tests.unit.migrate.test_migration_mending import at_orders, joined, labels, listed, shop
 from tests.unit.migrate.test_migration_order import Order, labelled
 

@@ -8,10 +8,11 @@ import pytest
 from streamkit import Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.errors import ConfigurationError, NotBegun
-from streamkit.migrate import commands, mending, steps
-from streamkit.migrate.limits import Limit
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state_book import StateBook
+from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify import mending
 from tests.unit.migrate.test_migration_slices import Order, at_table, labels
 
 
@@ -29,7 +30,7 @@ async def begin(app, aws, world, **options):
 
 
 async def read(app, aws):
-    return await (await commands.open_book(app, aws)).read("0001")
+    return await (await open_book(app, aws)).read("0001")
 
 
 async def paused(app, aws, world):
@@ -221,7 +222,7 @@ def test_a_process_stays_through_a_pause_that_comes_while_it_works():
 
 def test_a_switch_does_not_end_a_pause():
     async def test(app, aws, world):
-        book = await commands.open_book(app, aws)
+        book = await open_book(app, aws)
         await begin(app, aws, world)
         state = await book.read("0001")
         await book.change("0001", lambda now: steps.replace(now, phase="ready", paused=True))

@@ -7,10 +7,10 @@ import sys
 import anyio
 
 from streamkit.core.table_shape import TableShape
-from streamkit.migrate.discovery import discover
-from streamkit.migrate.drafting import compare_entities
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.scaffold import entities_of, write_migration
+from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.operate.scaffold import entities_of, write_migration
+from streamkit.migrate.plan.drafting import compare_entities
+from streamkit.migrate.run.sampling import Wanted
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 from tests.unit.migrate.test_migration_order import Site

@@ -7,8 +7,8 @@ import pytest
 
 from streamkit.cli.migration_found import describe_verified
 from streamkit.cli.migration_run import exit_code_of, overruled
-from streamkit.migrate.findings import Verified
-from streamkit.migrate.state import State
+from streamkit.migrate.book.state import State
+from streamkit.migrate.verify.findings import Verified
 from streamkit.progress.operation import AuditEntry
 
 

@@ -6,11 +6,14 @@ from itertools import count
 import anyio
 import pytest
 
-from streamkit.migrate import commands, mending, passing, steps
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.progress import ProgressReader
-from streamkit.migrate.reports import Reporter
-from streamkit.migrate.running import Runner
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.progress import ProgressReader
+from streamkit.migrate.run import passing
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify import mending
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 from tests.unit.migrate.test_migration_slices import at_table, labels
@@ -123,7 +126,7 @@ def test_a_migration_ends_however_many_items_are_waived(monkeypatch):
         stored = []
         for _ in range(6):
             await runner_of(app, aws, world, pace=PassPace(1, 5, 5)).run()
-            state = await (await commands.open_book(app, aws)).read("0001")
+            state = await (await open_book(app, aws)).read("0001")
             if state.phase == "done":
                 break
             stored.append(len(await mending.list_errors(app, aws, "0001")))

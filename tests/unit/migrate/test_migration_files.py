@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from streamkit.kinds.migration import Mode
-from streamkit.migrate.discovery import DiscoveryError, discover
-from streamkit.migrate.scaffold import next_number, write_migration
+from streamkit.migrate.book.discovery import DiscoveryError, discover
+from streamkit.migrate.operate.scaffold import next_number, write_migration
 
 APP = """
 from typing import Annotated

@@ -14,14 +14,15 @@ from streamkit.cli.migration_views import describe_plan, progress_line
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, releases, steps
-from streamkit.migrate.limits import Limit
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.progress import ProgressReader
-from streamkit.migrate.reports import Reporter
-from streamkit.migrate.running import Runner
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.work import TOUCH
+from streamkit.migrate.book import releases
+from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.progress import ProgressReader
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.run.work import TOUCH
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

@@ -15,14 +15,16 @@ from streamkit.archive.contents import open_contents
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.chosen import require_source
-from streamkit.migrate.keys import ChosenItems, KeyPages
-from streamkit.migrate.limits import Limit
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.state import State, read_state
-from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.book.state import State, read_state
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.tallies import TallyBook
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.chosen import require_source
+from streamkit.migrate.run.keys import ChosenItems, KeyPages
+from streamkit.migrate.run.sampling import Wanted
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.testing.loop import run_virtually
@@ -239,7 +241,7 @@ class ChosenPlace(Place):
         return await self.runner().run()
 
     async def state(self):
-        return await (await commands.open_book(self.app, self.aws)).read("0001")
+        return await (await open_book(self.app, self.aws)).read("0001")
 
     def labelled(self):
         return sorted(int(i["number"]["N"]) for i in self.world.items("Shop") if "label" in i)
@@ -271,9 +273,9 @@ def test_only_the_items_of_the_list_are_changed_and_missing_ones_are_counted(tmp
     async def test(place):
         state = await place.run(source)
         assert (state.phase, place.labelled()) == ("done", [1, 3])
-        tally = await TallyBook(
-            (await commands.open_book(place.app, place.aws)).store, "0001"
-        ).read("0001.1.scanning.0")
+        tally = await TallyBook((await open_book(place.app, place.aws)).store, "0001").read(
+            "0001.1.scanning.0"
+        )
         assert (tally.scanned, tally.missing) == (4, 1)
         assert (state.verified["scanned"], state.verified["missing"]) == (4, 1)
         verified = await place.verify()
@@ -290,7 +292,7 @@ def test_what_was_begun_is_not_begun_again_whatever_has_become_of_its_list(tmp_p
     async def test(place):
         for number in range(2):
             given = {"segments": 2, "keys_from": source, "clock": place.world.clock}
-            with pytest.raises(commands.AlreadyBegun) if number else nullcontext():
+            with pytest.raises(AlreadyBegun) if number else nullcontext():
                 await commands.begin(place.app, place.aws, place.migration, **given)
             (tmp_path / "keys.jsonl").unlink(missing_ok=True)
 

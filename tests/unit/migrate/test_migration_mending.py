@@ -8,11 +8,12 @@ import pytest
 
 from streamkit import App, Item, Set
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, mending, steps
-from streamkit.migrate.errors import groups_of
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.rewrites import visible
-from streamkit.migrate.running import Runner
+from streamkit.migrate.book.errors import groups_of
+from streamkit.migrate.items.rewrites import visible
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.verify import mending
 from streamkit.model.copies import PAIR
 from tests.unit.migrate import test_migration_order
 from tests.unit.migrate.test_migration_order import Order, labelled

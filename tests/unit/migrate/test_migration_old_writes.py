@@ -9,13 +9,13 @@ from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import steps
-from streamkit.migrate.commands import open_book
-from streamkit.migrate.old_writes import OldWriteRate, OldWrites, read_old_writes
-from streamkit.migrate.reports import Reporter
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State
-from streamkit.migrate.writes import origin_text
+from streamkit.migrate.book.old_writes import OldWriteRate, OldWrites, read_old_writes
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.items.writes import origin_text
+from streamkit.migrate.operate import steps
+from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.running import Runner
 from streamkit.model.origin import ORIGIN
 from streamkit.settings import Settings
 from tests.simulation.merging import (

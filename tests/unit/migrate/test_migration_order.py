@@ -9,12 +9,13 @@ from streamkit import App, Entity, Item, Remove, Set
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.order import order_of
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.running import Runner
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.order import order_of
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
@@ -197,7 +198,7 @@ def test_of_two_people_one_begins_what_the_other_takes_away(first):
         await site.apply("0001")
         acts = {"0001": lambda: site.roll_back("0001"), "0003": lambda: site.begin("0003")}
         other = next(number for number in acts if number != first)
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         read, met = type(book).read, []
 
         async def between(self, migration):

@@ -11,12 +11,14 @@ import pytest
 from streamkit import App, Entity, Inserted, Item, Set
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.discovery import discover
-from streamkit.migrate.required import missing_migrations, require_migrations
-from streamkit.migrate.scaffold import next_number
-from streamkit.migrate.squashing import squash, stamp
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.book.refusals import AlreadyBegun
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.required import missing_migrations, require_migrations
+from streamkit.migrate.operate.scaffold import next_number
+from streamkit.migrate.operate.squashing import squash, stamp
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.operate.inspection import inspect_app
 from tests.unit.migrate.test_migration_order import (
     Order,
@@ -65,7 +67,7 @@ def test_what_is_done_by_other_means_is_stamped_with_a_reason_and_reads_no_item(
             site.app, site.aws, site.app.migrations["0001"], clock=site.world.clock
         )
         assert (found.ok, len(found.different)) == (False, 3)  # the script did not do it
-        with pytest.raises(commands.AlreadyBegun):
+        with pytest.raises(AlreadyBegun):
             await stamp(site.app, site.aws, "0001", "again", by="op")
 
     at_table(test)
@@ -87,7 +89,7 @@ def test_what_was_stamped_is_rolled_back_item_by_item():
 
 def test_what_is_stamped_after_a_run_for_chosen_items_keeps_no_list():
     async def test(site):
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
 
         def chosen(state):
             facts = {"keys_from": "keys.jsonl", "keys_tag": "1", "since": 9.0, "segments": 8}
@@ -105,7 +107,7 @@ def test_nothing_is_stamped_out_of_order_or_while_it_runs():
         with pytest.raises(ConfigurationError, match=r"0001.*comes first"):
             await stamp(site.app, site.aws, "0003", "it is there", by="op")
         await site.begin("0001")
-        with pytest.raises(commands.AlreadyBegun):
+        with pytest.raises(AlreadyBegun):
             await stamp(site.app, site.aws, "0001", "it is there", by="op")
 
     at_table(test)

@@ -14,13 +14,14 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
-from streamkit.migrate import commands, limits, steps
-from streamkit.migrate.limits import UnitLimits
-from streamkit.migrate.mending import list_errors
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.running import Runner
-from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
+from streamkit.migrate.book import limits
+from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.run.sampling import Sample, Wanted, read_wanted, take_sample
+from streamkit.migrate.sending.rate import Rate
+from streamkit.migrate.verify.mending import list_errors
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

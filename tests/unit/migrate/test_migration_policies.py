@@ -7,9 +7,16 @@ import pytest
 from streamkit import App, Entity
 from streamkit.errors import DeclarationError
 from streamkit.kinds import migration_function
-from streamkit.migrate.counters import Counters, added
-from streamkit.migrate.settlement import THERE, FamilySide, compare, counter, digest, taken_up
-from streamkit.migrate.sources import TransformError
+from streamkit.migrate.items.counters import Counters, added
+from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.moving.settlement import (
+    THERE,
+    FamilySide,
+    compare,
+    counter,
+    digest,
+    taken_up,
+)
 
 
 class OldPage(Entity, pk="PAGE#{page}", sk="PAGE"):

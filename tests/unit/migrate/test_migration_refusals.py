@@ -8,12 +8,13 @@ from streamkit.cli.migration_found import describe_verified
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.limits import Limit
-from streamkit.migrate.mending import retry_errors
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.slices import run_slice
-from streamkit.migrate.verifying import verify_migration
+from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.slices import run_slice
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.verify.mending import retry_errors
+from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 from tests.simulation.test_migration_old_writers import DAY, Overlap, new, nothing, old, play, rekey
@@ -162,7 +163,7 @@ def test_a_switch_is_refused_by_name_while_people_have_to_decide_about_an_item()
             assert await site.errors() == ["conflict"]
             with pytest.raises(ConfigurationError, match=r"1 item is not right.*--take new"):
                 await site.step("switch")
-            book = await commands.open_book(app, aws)
+            book = await open_book(app, aws)
             assert (await book.read("0001")).phase == "ready"
             await site.retry("new")
             assert (await site.run("switch")).phase == "soaking"
@@ -174,7 +175,7 @@ def test_a_slice_says_that_stubs_are_watched_and_ends_at_once():
     async def then(site):
         await anyio.sleep(DAY)
         await site.step("contract")
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         async with site.lived_in():
             while (await book.read("0001")).phase != "closing":
                 await anyio.sleep(0.05)

@@ -10,7 +10,8 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.members import Member, MemberList
-from streamkit.migrate import releases, steps
+from streamkit.migrate.book import releases
+from streamkit.migrate.operate import steps
 from streamkit.progress.cursor import CursorStore
 from streamkit.worker.worker import Worker
 from tests.unit.migrate.test_migration_order import Order, Parcel, at_table

@@ -15,9 +15,11 @@ from streamkit.cli.migration_views import progress_line
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, steps
-from streamkit.migrate.capture import Capture
-from streamkit.migrate.progress import (
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.operate.progress import (
     Progress,
     ProgressReader,
     eta_of,
@@ -25,11 +27,10 @@ from streamkit.migrate.progress import (
     with_pass,
     with_reports,
 )
-from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
-from streamkit.migrate.running import Runner
-from streamkit.migrate.state import State
-from streamkit.migrate.status import list_migrations
-from streamkit.migrate.tallies import Tally
+from streamkit.migrate.operate.status import list_migrations
+from streamkit.migrate.run.capture import Capture
+from streamkit.migrate.run.reports import Look, Report, ReportBook, Reporter, fresh
+from streamkit.migrate.run.running import Runner
 from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.loop import run_virtually
@@ -223,7 +224,7 @@ def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
 
 def test_what_a_killed_process_has_left_is_cleared_by_the_next():
     async def test(app, aws, world):
-        store = (await commands.open_book(app, aws)).store
+        store = (await open_book(app, aws)).store
         book = ReportBook(store, "0001")
         now = world.clock.time()
         for name, at in (("dead", now - 3600), ("alive", now)):
@@ -237,7 +238,7 @@ def test_what_a_killed_process_has_left_is_cleared_by_the_next():
 
 def test_processes_that_start_together_leave_each_other_in_the_list():
     async def test(app, aws, world):
-        book = ReportBook((await commands.open_book(app, aws)).store, "0001")
+        book = ReportBook((await open_book(app, aws)).store, "0001")
         now = world.clock.time()
         async with anyio.create_task_group() as group:
             for number in range(6):

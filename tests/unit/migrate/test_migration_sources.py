@@ -16,14 +16,16 @@ from streamkit.archive import contents
 from streamkit.core.table_shape import IndexShape, TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, exports, keys
-from streamkit.migrate.exports import open_export
-from streamkit.migrate.keys import ChosenItems, KeyPages
-from streamkit.migrate.passing import PassPace
-from streamkit.migrate.planning import plan_migration
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.state import read_state
-from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.book.state import read_state
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.tallies import TallyBook
+from streamkit.migrate.operate import commands
+from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run import exports, keys
+from streamkit.migrate.run.exports import open_export
+from streamkit.migrate.run.keys import ChosenItems, KeyPages
+from streamkit.migrate.run.passing import PassPace
+from streamkit.migrate.run.sampling import Wanted
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.scan.pages import ScanPages
@@ -82,7 +84,7 @@ class SourcePlace(Place):
         return await plan_migration(self.app, self.aws, self.migration, **given)
 
     async def tally(self, phase="scanning"):
-        store = (await commands.open_book(self.app, self.aws)).store
+        store = (await open_book(self.app, self.aws)).store
         return await TallyBook(store, "0001").read(f"0001.1.{phase}.0")
 
     def labelled(self):
@@ -388,7 +390,7 @@ def test_a_migration_that_nobody_joins_until_the_export_is_too_old_does_not_scan
 def test_a_release_that_knows_no_export_leaves_the_moment_that_it_shows(tmp_path):
     async def test(place):
         await place.begin(place.export(tmp_path))
-        state = await (await commands.open_book(place.app, place.aws)).read("0001")
+        state = await (await open_book(place.app, place.aws)).read("0001")
         stored = state.to_dict()
         for name in ("keys_from", "keys_tag", "since"):  # as that release writes it, for a pause
             del stored[name]
@@ -544,7 +546,7 @@ def test_a_source_that_cannot_be_read_is_refused_before_anything_is_begun(source
         for asked in (place.plan, place.begin):
             with pytest.raises(ConfigurationError, match=re.escape(what)):
                 await asked(source)
-        assert (await (await commands.open_book(place.app, place.aws)).read("0001")).phase == "new"
+        assert (await (await open_book(place.app, place.aws)).read("0001")).phase == "new"
 
     at(test)
 

@@ -6,8 +6,9 @@ from functools import partial
 import anyio
 
 from streamkit import App, Item, Remove, Set
-from streamkit.migrate import commands, steps
-from streamkit.migrate.running import Runner
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import steps
+from streamkit.migrate.run.running import Runner
 from tests.unit.migrate.test_migration_order import SETTINGS, Order, at_table
 
 
@@ -46,7 +47,7 @@ def stays(site):
 
 
 async def state_of(site, number="0001"):
-    return await (await commands.open_book(site.app, site.aws)).read(number)
+    return await (await open_book(site.app, site.aws)).read(number)
 
 
 def labels(site):

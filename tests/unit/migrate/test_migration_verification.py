@@ -10,14 +10,16 @@ from streamkit import App, Entity, Set
 from streamkit.cli.migration_found import describe_verified
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
-from streamkit.migrate import commands, findings, orphans, steps
-from streamkit.migrate.differences import ItemInspection
-from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.family import Family
-from streamkit.migrate.mending import list_errors, open_work, retry_errors, waive_errors
-from streamkit.migrate.orphans import PairSearch
-from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.work import MigrationWork
+from streamkit.migrate.book.errors import ErrorBook, error_id
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.moving.family import Family
+from streamkit.migrate.operate import commands, steps
+from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.run.work import MigrationWork
+from streamkit.migrate.verify import findings, orphans
+from streamkit.migrate.verify.differences import ItemInspection
+from streamkit.migrate.verify.mending import list_errors, open_work, retry_errors, waive_errors
+from streamkit.migrate.verify.orphans import PairSearch
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX, render
 from streamkit.progress.scan.places import place_text
@@ -180,7 +182,7 @@ def test_what_a_person_has_waived_is_no_difference():
         assert await waive_errors(place.app, place.aws, "0001", {error.id}, "ours") == 1
         found = await place.verify()
         assert (found.ok, found.waived) == (True, 1)
-        book = await commands.open_book(place.app, place.aws)
+        book = await open_book(place.app, place.aws)
         assert error.id in (await book.read("0001")).audit[-1].what
         assert await place.run("resume") == "done"
 

@@ -3,10 +3,11 @@
 import anyio
 
 from streamkit import App, Item, Remove, Set
-from streamkit.migrate import commands, steps
-from streamkit.migrate.mending import waive_errors
-from streamkit.migrate.old_writes import OldWrites
-from streamkit.migrate.state import State
+from streamkit.migrate.book.old_writes import OldWrites
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import steps
+from streamkit.migrate.verify.mending import waive_errors
 from tests.unit.migrate.test_migration_order import Order, at_table
 
 
@@ -38,7 +39,7 @@ async def rolled_back(site):
 
 
 async def phase_of(site):
-    return (await (await commands.open_book(site.app, site.aws)).read("0001")).phase
+    return (await (await open_book(site.app, site.aws)).read("0001")).phase
 
 
 def test_what_was_waived_before_a_rollback_is_looked_at_in_the_next_run():
@@ -69,7 +70,7 @@ def test_a_waiver_does_not_cover_a_failure_of_the_rollback():
 
 def test_the_last_old_write_does_not_become_older_and_counts_in_a_run_that_began_anew():
     async def play(site):
-        book = await commands.open_book(site.app, site.aws)
+        book = await open_book(site.app, site.aws)
         one, two = (OldWrites(book.store, "0001") for _ in range(2))
         state = State("0001", phase="ready", run=1)
         two.count(state, 1_000.0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamkit.migrate.transform import TransformError
-from streamkit.migrate.writes import TERMS_MAX, check, delete, only_if, unchanged
+from streamkit.migrate.items.transform import TransformError
+from streamkit.migrate.items.writes import TERMS_MAX, check, delete, only_if, unchanged
 from streamkit.model.conditions import Attr
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref, render

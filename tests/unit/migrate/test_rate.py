@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from streamkit.migrate.limits import Share, UnitLimits
-from streamkit.migrate.rate import Rate
+from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.sending.rate import Rate
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 

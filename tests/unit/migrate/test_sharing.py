@@ -12,11 +12,13 @@ from streamkit import App
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands, sharing
-from streamkit.migrate.limits import UnitLimits
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.running import Runner
-from streamkit.migrate.sharing import Shares
+from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.operate import commands
+from streamkit.migrate.run.running import Runner
+from streamkit.migrate.sending import sharing
+from streamkit.migrate.sending.rate import Rate
+from streamkit.migrate.sending.sharing import Shares
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -127,7 +129,7 @@ async def claims(seed, seconds=120):
 
         async def live(process):
             async with world.clients(process) as mine:
-                store = (await commands.open_book(app, mine)).store
+                store = (await open_book(app, mine)).store
                 shares = Shares(store, "0001", process.name, world.clock)
                 claimant = Claimant(process, shares, random.Random(rng.random()))
                 alive.append(claimant)
@@ -189,7 +191,7 @@ def at_claims(test):
         world = World.create(1)
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
-            store = (await commands.open_book(app, aws)).store
+            store = (await open_book(app, aws)).store
             ones = [Shares(store, "0001", f"a.host/{n}", world.clock) for n in range(2)]
             return await test(*ones)
 

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.calls import DONE, Calls
-from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import State
-from streamkit.migrate.view import FRESH_SECONDS, MigrationView, PhaseOver
+from streamkit.migrate.book.state import State
+from streamkit.migrate.sending.calls import DONE, Calls
+from streamkit.migrate.sending.rate import Rate
+from streamkit.migrate.sending.view import FRESH_SECONDS, MigrationView, PhaseOver
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.testing.loop import VirtualClock, run_virtually

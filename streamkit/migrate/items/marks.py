@@ -1,0 +1,54 @@
+"""Mark an item that a migration has made with its source, and judge what is in its place. Pure.
+
+In: a migration, a source's key, and the item in a target's place. Out: the mark, and what is wrong
+with the place.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from streamkit.kinds.derive import OWNER
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.errors import error_id
+from streamkit.migrate.items.rewrites import Target, alike
+from streamkit.model.copies import FROM, PAIR
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Wire
+
+Place = Literal["right", "missing", "differs", "taken"]
+"""What is in a target's place.
+
+`right`: the target; `missing`: nothing; `differs`: another of ours; `taken`: an item that is not
+ours.
+"""
+
+Item = Mapping[str, Wire]
+
+
+def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, Wire]:
+    """Return the attribute by which the targets of a source are known, and its value."""
+    if migration.owner is not None:
+        pk, sk = _text(key[schema.pk]), "" if schema.sk is None else _text(key[schema.sk])
+        return OWNER, {"S": json.dumps([migration.owner, pk, sk or "None"])}
+    return FROM, {"S": f"{migration.id}:{error_id(key)}"}
+
+
+def place_is(
+    migration: Migration, mark: tuple[str, Wire], target: Target, there: Item | None
+) -> Place:
+    """Return what is in a target's place."""
+    if there is None:
+        return "missing"
+    name, value = mark
+    right = alike(there, target.item)
+    if there.get(PAIR) == {"S": f"{value['S']}:new"}:  # one of several items does not tell all
+        return "right" if right or migration.mode == "merge" else "differs"
+    if there.get(name) == value:
+        return "right" if right else "differs"
+    return "right" if right or migration.conflict == "keep" else "taken"
+
+
+def _text(attribute: Wire) -> str:
+    ((_, value),) = attribute.items()
+    return str(value)

@@ -1,0 +1,112 @@
+"""Describe what a migration makes of one item: a `Rewrite`, with the items that are to exist. Pure.
+
+In: items as they are stored, or their plain values. Out: the same in the other form, and whether
+two are alike. The errors say which limit of DynamoDB a result does not keep.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from streamkit.migrate.items.sources import TransformError
+from streamkit.model.codec import decode_item, encode
+from streamkit.model.sizes import item_size, size_at_most
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
+
+ITEM_BYTES_MAX = 400 * 1024
+"""The size limit of an item in bytes, names and values together."""
+
+
+ITEMS_MAX = 98
+"""Items of a family that moves: one transaction holds them beside their record and its gate."""
+
+
+_json = msgspec.json.Encoder().encode
+
+
+Image = dict[str, Any]
+"""An item's plain values by attribute name, streamkit's own attributes included."""
+
+
+class ItemTooLarge(TransformError):
+    """An item would be larger than DynamoDB takes."""
+
+
+class FamilyTooLarge(TransformError):
+    """An old item and its new ones would be more than one transaction holds."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(
+            f"it becomes {parts} items; at most {ITEMS_MAX - 1} can be written in one transaction"
+            " with it: let it return fewer"
+        )
+
+
+class BadIndexKey(TransformError):
+    """An attribute that is an index's key would be empty, or of another type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Another item that is to exist: its key and all its attributes, in wire form."""
+
+    key: Mapping[str, Wire]
+    item: Mapping[str, Wire]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What one item becomes, and which attributes decided it.
+
+    `sets` are plain values. For an item that is split, `sets` and `removes` wait for the end.
+    """
+
+    reads: frozenset[str]
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    removes: frozenset[str] = frozenset()
+    targets: tuple[Target, ...] = ()
+    delete: bool = False
+
+    @property
+    def changes_item(self) -> bool:
+        """Whether the item itself is not as it should be."""
+        return bool(self.sets or self.removes or self.delete)
+
+
+def plain(item: Mapping[str, Mapping[str, Any]]) -> Image:
+    """Return an item in wire form as plain values."""
+    return decode_item(item)
+
+
+def wire(image: Mapping[str, Any]) -> dict[str, Wire]:
+    """Return plain values in wire form."""
+    return {name: encode(value, name) for name, value in image.items()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two plain values are stored alike: to Python, `True` equals 1."""
+    return one == other and encode(one) == encode(other)
+
+
+def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:
+    """Return an item without streamkit's own attributes."""
+    return {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
+
+
+def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
+    """Return whether two items are equal, except for streamkit's own attributes."""
+    first, second = plain(visible(one)), plain(visible(other))
+    return first.keys() == second.keys() and all(same(v, second[n]) for n, v in first.items())
+
+
+def is_too_large(shown: Image, rewrite: Rewrite) -> bool:
+    """Return whether an item would be too large; most are so small that they need no encoding."""
+    after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
+    return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
+
+
+def is_oversized(item: Mapping[str, Wire]) -> bool:
+    """Return whether an item in wire form is too large; its JSON has more bytes in any case."""
+    return len(_json(item)) > ITEM_BYTES_MAX and item_size(item) > ITEM_BYTES_MAX

@@ -1,0 +1,293 @@
+"""Bring families into step: read one, decide, and write it in one transaction.
+
+    read      the old item, the new ones and the pair record, strongly consistent
+    decide    see `plans`
+    write     items, record and stamps, IF each is as it was read, whole; refused: read again
+
+The stream only says where to look: what is written is made of what was read, never of the image of
+a change. So repeated and late changes do no harm, and a pass over pair records finds what no
+process followed.
+
+The first pass has just read the old item, and most places are free: it sends the transaction
+without reading anything again, and reads only if that is refused. Where a place was not free, the
+next ones are looked at before.
+
+In: a key. Out: what was done, in a `Tally`. On failure: a record of the family's error; `conflict`
+if both sides have written the same field, `taken` if another item is in a new one's place, and
+`early` if new code has written what a rollback cannot bring back.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import anyio
+
+from streamkit.core.querying import query_request
+from streamkit.errors import ConfigurationError
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.items.transform import Transform
+from streamkit.migrate.items.writes import Key, WireItem
+from streamkit.migrate.moving.family import Family, FamilyPlan, Rules, Views
+from streamkit.migrate.moving.family_writes import FamilyWrites
+from streamkit.migrate.moving.plans import Plans
+from streamkit.migrate.moving.records import PairRecords
+from streamkit.migrate.moving.settlement import Take
+from streamkit.migrate.moving.shapes import BothShapes
+from streamkit.migrate.sending.attempts import Undecided, persist
+from streamkit.migrate.sending.calls import DONE, Calls
+from streamkit.migrate.sending.failing import FailedItems
+from streamkit.model.copies import COPY, PAIR
+from streamkit.progress.scan.places import place_of, place_text
+from streamkit.progress.verdicts import RefusedCommit
+
+Step = Literal["", "turn", "unturn", "contract", "close", "drop"]
+"""What a pass does with a family that is settled; "" is nothing."""
+WrittenHook = Callable[[Key, float], Awaitable[None]]
+"""Is told when other code has written an old item."""
+_LOOKS = 50
+"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
+
+
+@dataclass
+class Families:
+    """The families of one migration in one phase; `written` is told what old code writes."""
+
+    transform: Transform
+    calls: Calls
+    failed: FailedItems
+    rules: Rules
+    written: WrittenHook
+    _looks: int = field(default=0, init=False)
+    _turns: WeakValueDictionary[str, anyio.Lock] = field(
+        default_factory=WeakValueDictionary[str, anyio.Lock], init=False
+    )
+
+    def __post_init__(self) -> None:
+        """Prepare to read families."""
+        self.shapes = BothShapes(self.transform)
+        self.plans = Plans(Views(self.shapes), self.rules)
+        book = self.failed.book
+        self.records = PairRecords(book.space, book.migration, self.calls)
+        self._writes = FamilyWrites(self.shapes, self.failed.writer)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def read(self, key: Key, new: Key | None = None) -> Family:
+        """Read a family by the key of an old item; `new` is that of one that may belong to it.
+
+        Raises:
+            TransformError: the old key does not say which items are of its family.
+        """
+        transform, key = self.transform, self.transform.sources.family(key)
+        record = await self.records.read(Family(key).name)
+        old: dict[str, WireItem | None] = {}
+        for place in transform.sources.places(key):
+            old[place] = await self.calls.get(transform.schema.name, place_of(place))
+            if record and not self._is_ours(old[place]):
+                old[place] = None
+        places = set() if record is None else record.places
+        if new is not None:
+            places.add(place_text(new))
+        if record is None or not record.left or self.shapes.is_split:
+            places |= self.shapes.targets(old).keys()
+        for item in filter(None, old.values()):
+            places |= await self._collected(item)
+        if transform.target.name == transform.schema.name:
+            places -= old.keys()  # old code's item may look like a new one: its key fits both
+        there: dict[str, WireItem | None] = {}
+        for place in sorted(places):
+            there[place] = await self.calls.get(transform.target.name, place_of(place))
+        return Family(key, record, old, there)
+
+    def _is_ours(self, old: WireItem | None) -> bool:
+        """Return whether an item is no copy that another migration keeps."""
+        mine = f"{self.transform.migration.id}:"
+        return old is None or COPY not in old or str(old[COPY]["S"]).startswith(mine)
+
+    async def _collected(self, old: WireItem) -> set[str]:
+        """Return the places of parts that are there, whether or not they follow from the item."""
+        transform = self.transform
+        collect = transform.migration.collect
+        if collect is None:
+            return set()
+        request = query_request(collect(transform.entity(old)), transform.target)
+        found = await self.calls.query(**request)
+        return {place_text(transform.target.key_of(item)) for item in found}
+
+    def side(self, item: WireItem | None) -> str:
+        """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""
+        owner, name, side = self.stamp_of(item)
+        return side if owner and not self._is_anothers(item or {}, name, side) else ""
+
+    def is_carried(self, item: WireItem) -> bool:
+        """Return whether application code has put an old item with the marks of another one."""
+        owner, name, side = self.stamp_of(item)
+        return owner and self._is_anothers(item, name, side)
+
+    async def has_place(self, new: WireItem) -> bool:
+        """Return whether a new item is where its family has one; a duplicate of it is not."""
+        record = await self.records.read(self.stamp_of(new)[1])
+        return record is None or self._place(new) in record.places
+
+    def _place(self, new: WireItem) -> str:
+        return place_text(self.transform.target.key_of(new))
+
+    def stamp_of(self, item: WireItem | None) -> tuple[bool, str, str]:
+        """Return whether an item has a stamp of this migration, its family's name, and its side."""
+        owner, _, rest = str((item or {}).get(PAIR, {}).get("S", "")).partition(":")
+        name, _, side = rest.partition(":")
+        return owner == self.transform.migration.id, name, side
+
+    def _is_anothers(self, item: WireItem, name: str, side: str) -> bool:
+        """Return whether the stamp of an old item names another place than its own."""
+        return side == "old" and Family(self.transform.sources.family(item)).name != name
+
+    async def old_key(self, *images: WireItem | None) -> Key | None:
+        """Return the key of the old item of a new one, from what its images say."""
+        for image in images:
+            owner, name, side = self.stamp_of(image)
+            record = await self.records.read(name) if owner else None
+            if record is not None and (side != "new" or self._place(image or {}) in record.places):
+                return record.old
+        shown = next((image for image in images if image is not None), None)
+        if shown is None or not self.shapes.mirrors:
+            return None
+        if self.shapes.is_split:
+            source = self.transform.migration.source
+            assert source is not None  # noqa: S101 - checked at declaration
+            key = source(self.shapes.reverse.entity(shown))
+            return None if key is None else key.wire(self.transform.schema)
+        sources = [place_of(place) for place in self.shapes.reverse.sources(shown)]
+        return sources[0] if sources else None
+
+    # -- settling ------------------------------------------------------------------------------
+
+    async def settle(
+        self,
+        key: Key,
+        tally: Tally,
+        *,
+        step: Step = "",
+        seen: WireItem | None = None,
+        new: Key | None = None,
+        at: float = 0,
+    ) -> None:
+        """Bring a family into step, and do what its phase does with one that is.
+
+        Args:
+            key: the key of the old item.
+            tally: the counts to add to.
+            step: what is done with it then.
+            seen: the old item, if the first pass has just read it, strongly consistent.
+            new: the key of the new item that led here.
+            at: when it was written, if a change says so.
+        """
+        key = self.transform.sources.family(key)
+        if self.shapes.is_merge:
+            seen = None  # one of several items is no family
+        elif seen is not None and self._looks:
+            self._looks, seen = self._looks - 1, None
+
+        async def attempt() -> Any:
+            nonlocal seen
+            read, seen = seen, None
+            if read is None:
+                family = await self.read(key, new)
+            else:
+                old = {place_text(key): read}
+                family = Family(key, None, old, dict.fromkeys(self.shapes.targets(old)))
+            outcome = await self._bring(family, step, at, new)
+            if read is not None and outcome is not DONE and outcome is not None:
+                self._looks = _LOOKS
+            return outcome
+
+        if not self.shapes.is_merge:
+            await persist(self.failed, key, tally, attempt)
+            return
+        # A page of the pass often has all of them: side by side, they would only refuse each other.
+        async with self._turns.setdefault(Family(key).name, anyio.Lock()):
+            await persist(self.failed, key, tally, attempt)
+
+    async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
+        """Settle a family as it was read, and go on to its step; return the last outcome."""
+        done = None
+        while True:
+            try:
+                plan = self.plans.settle(family)
+            except Undecided as error:
+                # Its parts were read one after the other. Two reads that are alike are of one
+                # moment; else another process may have written them all in between.
+                if await self.read(family.key, new) != family:
+                    return RefusedCommit()
+                if error.kind == "conflict" or not self.rules.stubs:
+                    await self.written(family.key, at)
+                raise
+            settles = plan is not None
+            plan = plan or self._step(family, step)
+            if plan is None:
+                return done
+            done = await self.send(plan)
+            wrote = settles and done is DONE and self._old_was_written(family, at)
+            if wrote:
+                await self.written(family.key, at)
+            stays = wrote and (step == "close" or not self.rules.stubs)
+            if done is not DONE or not settles or not step or stays:
+                return done
+            family = await self.read(family.key)
+
+    def _old_was_written(self, family: Family, at: float) -> bool:
+        if family.record is None:
+            return at > 0  # a change says so; else it may be an item of before the switch
+        return bool(self.plans.views.of(family).old.changed)
+
+    def _step(self, family: Family, step: Step) -> FamilyPlan | None:
+        match step:
+            case "turn":
+                return self.plans.turn(family, counts_new=True)
+            case "unturn":
+                return self.plans.turn(family, counts_new=False)
+            case "contract":
+                return self.plans.contract(family)
+            case "close":
+                return self.plans.close(family) or self.plans.contract(family)
+            case "drop":
+                return self.plans.drop(family)
+        return None
+
+    async def take(self, key: Key, side: Take, shown: str, tally: Tally) -> None:
+        """Write what a person has decided about exactly what the person was shown.
+
+        Raises:
+            ConfigurationError: the item was written since it was shown.
+        """
+
+        async def attempt() -> Any:
+            family = await self.read(key)
+            if family.shown != shown:
+                raise ConfigurationError(
+                    f"item {family.name} was written since it was shown; look at it again with"
+                    " `streamkit migrate errors retry` and `errors show`"
+                )
+            plan = self.plans.settle(family, side)
+            return None if plan is None else await self.send(plan)
+
+        await persist(self.failed, key, tally, attempt)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def send(self, plan: FamilyPlan) -> Any:
+        """Send the transaction of a plan."""
+        before, after = plan.before, plan.after
+        actions = self._writes.of(plan)
+        same = before.record is not None and before.record == after.record
+        if not same and (before.record is not None or after.record is not None):
+            actions.append(self.records.writes(before.record, after.record))
+        gated = before.record is None and after.record is not None and self.rules.gate != ""
+        if gated:
+            actions.append(self.records.gate(before.name, self.rules.gate))
+        outcome = await self.calls.transact(actions)
+        if gated and isinstance(outcome, RefusedCommit) and len(actions) - 1 in outcome.items:
+            await self.calls.renew()  # a process that stood still finds out that its phase is over
+        return outcome

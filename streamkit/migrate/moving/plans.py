@@ -1,0 +1,298 @@
+"""Decide what becomes of one family: an old item, the new items that follow from it, their record.
+
+    settle     what only one side has written goes to the other; both sides and the record agree
+    turn       handlers count the new items from now on, or, in a rollback, the old one again
+    contract   the old item becomes a stub, IF it is exactly as agreed; `drop`: the new ones do
+    close      the stubs and the record go, IF no other code has written a stub
+
+Nothing is carried to a stub: its record takes up only what was carried from it.
+
+In: a family as it was read. Out: the family as it is to be, or None where nothing is to be done.
+Pure, but for the functions of the migration. On failure: `Undecided`, where people have to say what
+is right.
+"""
+
+from dataclasses import dataclass, replace
+
+from streamkit.migrate.book.errors import place_id
+from streamkit.migrate.items.reverse import Items
+from streamkit.migrate.items.rewrites import Target
+from streamkit.migrate.items.writes import WireItem
+from streamkit.migrate.moving.family import (
+    Family,
+    FamilyPlan,
+    Only,
+    Rules,
+    Sides,
+    Views,
+    conflict,
+    undecided,
+)
+from streamkit.migrate.moving.records import PairRecord
+from streamkit.migrate.moving.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
+from streamkit.migrate.moving.shapes import BothShapes, rewritten
+from streamkit.model.copies import COPY, PAIR
+from streamkit.progress.scan.places import place_of
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Decides about the families of one migration in one phase."""
+
+    views: Views
+    rules: Rules
+
+    @property
+    def shapes(self) -> BothShapes:
+        """Both shapes."""
+        return self.views.shapes
+
+    # -- settling ------------------------------------------------------------------------------
+
+    def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
+        """Return what brings both sides to agree; None if they do.
+
+        Args:
+            family: as it was read.
+            take: the side that a person has decided for.
+
+        Raises:
+            Undecided: both have written the same, and no person has decided.
+        """
+        sides = self.views.of(family)
+        if family.record is None:
+            return self._first(family, sides)
+        if family.record.left == "new":
+            return self._from_new_stubs(family, sides, take)
+        mirrors = self.shapes.mirrors and not family.record.left
+        if self.rules.drops and not self.shapes.mirrors and sides.new.changed and take != "old":
+            text = "written at its new key, and there is no reverse= to bring it back"
+            raise undecided(family, "early", text)
+        settled = compare(
+            sides.old, sides.new, mirrors=mirrors, take=take, settle=self.shapes.settle
+        )
+        if settled is None and self.rules.drops and sides.new.changed:
+            settled = Settlement(sides.new.changed)  # a person has decided for the old item
+        if settled is None:
+            return self._marked(family, sides)
+        if settled.clash:
+            raise conflict(family, sides, settled)
+        plan = self._carried(family, sides, settled, take)
+        return self._marked(family, sides) if plan.after == family else plan
+
+    def _first(self, family: Family, sides: Sides) -> FamilyPlan | None:
+        """Make what is missing on one side, and the record.
+
+        Raises:
+            Undecided: another item is in a place, or old code wrote where no stub is left.
+        """
+        if sides.targets and not self.rules.stubs:  # what was done there meanwhile is not known
+            text = "written at its old key, from which it had gone, because people said none writes"
+            raise undecided(family, "late", text)
+        there = {place for place, one in family.new.items() if one is not None}
+        for place in there & sides.targets.keys():
+            both = [
+                {f: d for f, d in side.fields.items() if f[0] == place}
+                for side in (sides.old, sides.new)
+            ]
+            counts = any(digest.startswith(COUNTED) for digest in both[0].values())
+            # Once both may be written, that both have counted alike is no agreement.
+            if both[0] != both[1] or (counts and self.rules.makes_old):
+                text = f"another item is where it belongs, {place_id(place)}"
+                raise undecided(family, "taken", text)
+        extra = there - sides.targets.keys()
+        if extra and not (self.rules.makes_old and self.shapes.mirrors):
+            there, extra = there - extra, set()
+        missing = sides.targets.keys() - there
+        if not (sides.targets or extra) or (missing and not self.rules.makes_new):
+            return None
+        names = frozenset(f for f in sides.old.fields if f[0] in missing)
+        back = frozenset(f for f in sides.new.fields if f[0] in extra)
+        kept = {place: family.new.get(place) for place in sides.targets.keys() | there}
+        return self._carried(replace(family, new=kept), sides, Settlement(names, back), "")
+
+    def _from_new_stubs(self, family: Family, sides: Sides, take: Take) -> FamilyPlan | None:
+        """Carry what other code writes at stubs of the new items, in a rollback."""
+        assert family.record is not None  # noqa: S101 - stubs have one
+        turned: Take = {"old": "new", "new": "old"}.get(take, "")  # type: ignore[assignment]
+        settled = compare(
+            sides.new, sides.old, mirrors=False, take=turned, settle=self.shapes.settle
+        )
+        if settled is None:
+            return None
+        if settled.clash:
+            raise conflict(family, sides, settled)
+        if not self.shapes.mirrors and take == "old":
+            settled = Settlement(overruled=True)
+        if not self.shapes.mirrors and settled.to_new:
+            text = "written at its new key, and there is no reverse= to bring it back"
+            raise undecided(family, "early", text)
+        old = family.old
+        if settled.to_new:
+            there = {place: target.item for place, target in sides.targets.items()}
+            said = {p: Target(place_of(p), one) for p, one in sides.image.items() if one}
+            now = self.shapes.new_items(there, said, settled.to_new, {})  # what was overruled stays
+            old = self._old_items(family, sides, now)
+        new = {p: None if one is None else place_of(p) for p, one in family.new.items()}
+        base = taken_up(sides.new, sides.old, settled, turned)
+        base = {f: d for f, d in base.items() if f[0] != OLD} | self.shapes.known(old)
+        record = replace(family.record, base_old=base)
+        gone = not any(old.values()) and not any(new.values())
+        return self._plan(family, old, new, None if gone else record)
+
+    def _carried(self, family: Family, sides: Sides, settled: Settlement, take: Take) -> FamilyPlan:
+        """Return a family in which each side has taken up what is carried to it."""
+        record, shapes = family.record or PairRecord(family.key), self.shapes
+        new = shapes.new_items(family.new, sides.targets, settled.to_new, settled.added)
+        old = self._old_items(family, sides, new) if settled.to_old else family.old
+        if record.left and not shapes.is_split:
+            gone = not any(old.values()) and not any(new.values())
+            old = old if gone else self._stubs(old)
+            base = taken_up(sides.old, sides.new, settled, take)
+            base = {f: d for f, d in base.items() if f[0] != OLD}
+            after = replace(record, base_old=shapes.known(old), base_new=base)
+            return self._plan(family, old, new, None if gone else after)
+        base_old = shapes.view_of_old(old) if settled.to_old else dict(sides.old.fields)
+        whole = {p for p, one in sides.targets.items() if new.get(p) is one.item}
+        base_new = {f: d for f, d in sides.old.fields.items() if f[0] in whole}
+        base_new |= shapes.view({p: one for p, one in new.items() if p not in whole})
+        if family.record is not None and (record.left or not shapes.mirrors):
+            base_new = taken_up(sides.old, sides.new, settled, take)
+        else:  # what `reverse=` does not bring back is not seen by old code
+            unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}
+            base_new = {f: d for f, d in base_new.items() if f not in unseen}
+            base_new |= {f: d for f, d in sides.new.base.items() if f in unseen}
+        agreed = replace(record, base_old=base_old, base_new=base_new)
+        gone = not base_old and not any(new.values())
+        return self._plan(family, old, new, None if gone else agreed)
+
+    def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
+        seen = [one.item for one in sides.targets.values()]
+        now = [one for one in new.values() if one is not None]
+        return self.shapes.old_items(family.old, seen, now)
+
+    def _stubs(self, old: Items) -> Items:
+        """Return stubs of old items; of several items only of those that are there."""
+        return {
+            p: place_of(p) if one or not self.shapes.is_merge else None for p, one in old.items()
+        }
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def turn(self, family: Family, *, counts_new: bool) -> FamilyPlan | None:
+        """Let the new items count from now on, or the old one again."""
+        record = family.record
+        if record is None or record.left or self.counts_new(family) == counts_new:
+            return None
+        plan = self._plan(family, family.old, family.new, record, counts_new=counts_new)
+        # An item that other code has put has no stamp, and gets none here.
+        old = {p: _as_stamped(one, plan.after.old[p]) for p, one in family.old.items()}
+        new = {p: _as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
+        return replace(plan, after=replace(plan.after, old=old, new=new))
+
+    def contract(self, family: Family) -> FamilyPlan | None:
+        """Leave a stub of an old item that is exactly as agreed; or nothing, and no record."""
+        record, old = family.record, family.old
+        if record is None or record.left:
+            return None
+        if not self.rules.stubs:
+            return self._removed(family)
+        if not self.shapes.is_split:
+            left = self._stubs(old)
+            after = replace(record, base_old=self.shapes.known(left), left="old")
+            return self._plan(family, left, family.new, after, counts_new=True, only="old")
+        rest = {p: one and rewritten(one, self.shapes.rewrite(old)) for p, one in old.items()}
+        after = replace(record, base_old=self.shapes.view_of_old(rest), left="old")
+        return self._plan(family, rest, family.new, after, counts_new=True, only="old")
+
+    def _removed(self, family: Family) -> FamilyPlan:
+        """Return a family without its old side and its record; of a split, the rest is left."""
+        old: Items = dict.fromkeys(family.old)
+        if self.shapes.is_split:
+            rewrite = self.shapes.rewrite(family.old)
+            rest = {p: one and rewritten(one, rewrite) for p, one in family.old.items()}
+            old = {p: one and _without(one, COPY, PAIR) for p, one in rest.items()}
+        return FamilyPlan(family, replace(family, record=None, old=old), "old")
+
+    def close(self, family: Family) -> FamilyPlan | None:
+        """Remove stubs that no other code has written, and the record."""
+        record = family.record
+        if record is None or not record.left:
+            return None
+        if record.left == "new":
+            gone: Items = dict.fromkeys(family.new)
+            rest = {p: one and _without(one, COPY, PAIR) for p, one in family.old.items()}
+            return FamilyPlan(family, replace(family, record=None, old=rest, new=gone))
+        old: Items = family.old if self.shapes.is_split else dict.fromkeys(family.old)
+        return FamilyPlan(family, replace(family, record=None, old=old), "old")
+
+    def drop(self, family: Family) -> FamilyPlan | None:
+        """Leave stubs of new items that are exactly as agreed."""
+        record = family.record
+        if record is None or record.left:
+            return self.close(family)
+        new = {p: one and place_of(p) for p, one in family.new.items()}
+        after = replace(record, base_new={}, left="new") if any(new.values()) else None
+        return self._plan(family, family.old, new, after, counts_new=False, only="new")
+
+    # -- marks ---------------------------------------------------------------------------------
+
+    def counts_new(self, family: Family) -> bool:
+        """Return whether handlers count the new items of a family, and not the old one."""
+        for old in family.old.values():
+            if old is not None and self.views.is_stamped(old, family, "old") and COPY in old:
+                return True
+        for item in family.new.values():
+            if item is not None and self.views.is_stamped(item, family, "new"):
+                return COPY not in item
+        return self.rules.counts_new
+
+    def _marked(self, family: Family, sides: Sides) -> FamilyPlan | None:
+        """Return a family whose items have their stamps; None if they do.
+
+        What new code has put, and is not carried back, has no stamp: all its fields are written.
+        """
+        if family.record is None or family.record.left:
+            return None
+        only: Only = "old" if sides.new.changed else ""
+        plan = self._plan(family, family.old, family.new, family.record, only=only)
+        if only:
+            plan = replace(plan, after=replace(plan.after, new=family.new))
+        same = plan.after.old == family.old and plan.after.new == family.new
+        return None if same else plan
+
+    def _plan(
+        self,
+        family: Family,
+        old: Items,
+        new: Items,
+        record: PairRecord | None,
+        *,
+        counts_new: bool | None = None,
+        only: Only = "",
+    ) -> FamilyPlan:
+        """Return a plan that leaves the stamps in all items that it is about."""
+        turned = self.counts_new(family) if counts_new is None else counts_new
+        copy = {COPY: {"S": f"{self.views.id}:{place_id(next(iter(new)))}"}} if new else {}
+        theirs = copy if turned and not self.shapes.is_split else {}
+        olds = {
+            p: one and {**_without(one), **self.views.stamp(family, "old"), **theirs}
+            for p, one in old.items()
+        }
+        mine = {} if turned else {COPY: {"S": f"{self.views.id}:{family.name}"}}
+        items = {
+            p: one and {**_without(one), **self.views.stamp(family, "new"), **mine}
+            for p, one in new.items()
+        }
+        return FamilyPlan(family, replace(family, old=olds, new=items, record=record), only)
+
+
+def _without(item: WireItem, *names: str) -> WireItem:
+    return {name: value for name, value in item.items() if name not in (names or (COPY,))}
+
+
+def _as_stamped(before: WireItem | None, after: WireItem | None) -> WireItem | None:
+    """Return an item without a stamp, if it had none."""
+    if before is None or after is None or PAIR in before:
+        return after
+    return {name: value for name, value in after.items() if name != PAIR}

@@ -1,0 +1,1 @@
+"""What operators call: begin, pause, switch, roll back, squash; and what they are shown."""

@@ -1,0 +1,201 @@
+"""List migrations and begin one: the commands of operators, from any terminal.
+
+`steps` has the commands for one that was begun. In: an app whose migrations are declared, and
+clients. Out: states, as they are then. Each command is one conditional change of a migration's
+state, with an entry in its audit; the processes that run the migration follow it. On failure:
+`ConfigurationError` says what prevents it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import survey
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.absent import absent_migrations, known_to
+from streamkit.migrate.book.limits import Limit, limited
+from streamkit.migrate.book.order import order_of
+from streamkit.migrate.book.refusals import require_free, require_segments
+from streamkit.migrate.book.state import Phase, State
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.run.chosen import open_chosen
+from streamkit.migrate.sending.calls import Calls
+from streamkit.migrate.sending.rate import Rate
+from streamkit.model.json_fields import JsonFields
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import AuditEntry, operator
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""Bytes of a table for each segment: half a minute at 1,000 units a second."""
+SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
+
+MigrationStatus = Literal["pending", "running", "applied", "changed", "rolled back", "no file"]
+"""The state of a migration for `check`; `changed`: its number was applied with other code.
+
+`no file`: it is under way, and this release does not know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(JsonFields):
+    """One migration of an app, with its state."""
+
+    id: str
+    name: str
+    mode: str
+    entity: str
+    standing: MigrationStatus
+    phase: Phase
+    declared: str
+
+
+async def list_migrations(app: App, aws: Aws) -> list[Listed]:
+    """Return the app's migrations in order, each with its state.
+
+    First come those that were squashed, if they are not done in this table, and those under way of
+    which this release has no file.
+    """
+    book = await open_book(app, aws)
+    said = f"{app.declared}: squashed"
+    found = [
+        Listed(state.id, "squashed", "-", "-", "pending", state.phase, said)
+        for state in await squashed(app, book)
+    ]
+    found += [
+        Listed(state.id, "-", state.mode, "-", "no file", state.phase, "-")
+        for state in await absent_migrations(book, known_to(app))
+    ]
+    for number in order_of(app).ids:
+        migration, state = app.migrations[number], await book.read(number)
+        name = migration.function.__name__ if migration.function else migration.entity.__name__
+        about = (name, migration.mode, migration.entity.__name__)
+        standing, said = status_of(migration, state), str(migration.declared)
+        found.append(Listed(number, *about, standing, state.phase, said))
+    return found
+
+
+def status_of(migration: Migration, state: State) -> MigrationStatus:
+    """Return the state of a migration as `check` shows it."""
+    if state.phase == "new" or is_due_again(migration, state):
+        return "pending"
+    if state.phase == "rolled back":
+        return "rolled back"
+    if state.digest != migration.digest:
+        return "changed"
+    return "applied" if state.phase == "done" else "running"
+
+
+def is_due_again(migration: Migration, state: State) -> bool:
+    """Return whether a migration that may be repeated was done with another definition."""
+    return migration.repeat and state.phase == "done" and state.digest != migration.digest
+
+
+async def begin(  # noqa: PLR0913 - each says one thing of the run
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    *,
+    limit: Limit | None = None,
+    segments: int | None = None,
+    keys_from: str = "",
+    again: bool = False,
+    by: str | None = None,
+    clock: Clock | None = None,
+) -> State:
+    """Begin a migration, once more if it may be repeated; processes that join do the work.
+
+    Args:
+        app: the app that declares the migration.
+        aws: open clients.
+        migration: the migration to begin.
+        limit: units a second, how many items may fail, and how many come first.
+        segments: of the table, a power of two; by default one for 64 MB. It never changes later.
+        keys_from: the source of the items it is about, in place of a scan; see `chosen`.
+        again: begin a migration once more that was rolled back.
+        by: the operator's name, for the audit.
+        clock: time, for simulations.
+
+    Raises:
+        AlreadyBegun: it was begun before, and nothing was changed.
+        ConfigurationError: another one comes first, it was rolled back, or its source is wrong.
+    """
+    clock, who = clock or SystemClock(), by or operator()
+    require_segments(segments)
+    book = await open_book(app, aws)
+    order = order_of(app)
+    if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
+        raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
+    _require_squashed(app, await squashed(app, book))
+    given: dict[str, Any] = {"keys_from": keys_from, "keys_tag": "", "since": 0.0}
+    if keys_from:  # a long list is not read for nothing
+        require_free(await book.read(migration.id), again=again, repeat=migration.repeat)
+        table = (await survey(app, aws)).table
+        calls = Calls(aws.dynamodb, Rate(clock), (table,))
+        async with open_chosen(keys_from, migration, table, calls) as chosen:
+            await chosen.pages.check(clock.time())
+            given |= {"keys_tag": chosen.tag, "since": chosen.since}
+            segments = segments or _rounded(chosen.segments)
+    total = segments or await segments_of(app, aws)
+
+    def begun(state: State, others: Sequence[State]) -> State:
+        require_free(state, again=again, repeat=migration.repeat)
+        order.require_turn(migration, others)
+        now = clock.time()
+        fresh = _anew(state, migration, {"segments": total, "began": now, **given})
+        said = f" --keys-from {keys_from}" if keys_from else ""
+        said += limit.said if limit is not None else ""
+        return limited(fresh, limit).noted(AuditEntry(now, who, f"begin{said}"))
+
+    return await book.change_beside(migration.id, order.beside(migration), begun)
+
+
+def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State:
+    """Return a state in which a migration begins, the first time or once more."""
+    return State(
+        state.id,
+        migration.digest,
+        migration.mode,
+        "capturing",
+        run=state.run + 1,
+        audit=state.audit,
+        version=state.version,
+        records=migration.moves,
+        listed=state.listed,
+        **facts,
+    )
+
+
+# -- the parts of it -------------------------------------------------------------------------------
+
+
+async def squashed(app: App, book: StateBook) -> list[State]:
+    """Return the states of squashed migrations that are not done in this table."""
+    states = await book.read_all(app.done_everywhere)
+    return [state for state in states.values() if state.phase != "done"]
+
+
+def _require_squashed(app: App, undone: Sequence[State]) -> None:
+    """Refuse to go on where a migration is missing that has no code any more.
+
+    Raises:
+        ConfigurationError: some that were squashed are not done in this table.
+    """
+    if undone:
+        names = ", ".join(f"{one.id} ({one.phase})" for one in undone)
+        raise ConfigurationError(
+            f"table {app.table} has not had migration {names}, whose code was squashed: apply it"
+            " with an earlier release, or say `streamkit migrate stamp` where it was never needed"
+        )
+
+
+async def segments_of(app: App, aws: Aws) -> int:
+    """Return into how many segments the table is cut."""
+    described = await aws.dynamodb.describe_table(TableName=app.table)
+    return _rounded(int(described["Table"].get("TableSizeBytes", 0)) // SEGMENT_BYTES)
+
+
+def _rounded(wanted: int) -> int:
+    wanted = max(SEGMENTS_MIN, min(SEGMENTS_MAX, wanted))
+    return 1 << (wanted - 1).bit_length()

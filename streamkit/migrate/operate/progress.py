@@ -1,0 +1,258 @@
+"""Measure how far a migration is, how fast, what slows it down, and when its pass will end.
+
+In: the states, tallies, segments and reports in the table. Out: a `Progress`. The progress of a
+pass is computed from its finished segments, because AWS updates the number of items in a table only
+every few hours. So the share has an error, and the remaining time has one, from how much the speed
+has changed lately; below one percent there is no estimate.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import stdev
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import AppTables, survey
+from streamkit.fleet.lag import longest_lags
+from streamkit.fleet.members import Member, MemberList
+from streamkit.migrate.book.errors import ErrorBook
+from streamkit.migrate.book.state import PASSES, State
+from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.book.tallies import Tally, TallyBook
+from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
+from streamkit.model.json_fields import JsonFields
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import START, ControlSpace, Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.scan.places import strided
+
+SEGMENTS_SEEN = 256
+"""Segments that are read; if there are more, a random choice of so many."""
+_LEAST_SHARE = 0.01
+_LOOKS_LEAST = 3
+_BEATS_SECONDS = 5.0
+"""Seconds in which a live worker beats once, by the default of its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(JsonFields):
+    """The progress of a migration; shares are 0 to 1, speeds a second, errors and times in seconds.
+
+    `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
+    until the end of the pass, None while it is not known. `writes` are units by index, "" is the
+    table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
+    """
+
+    migration: str
+    mode: str
+    phase: str
+    desired: str
+    direction: str
+    note: str
+    share: float | None = None
+    share_error: float = 0.0
+    segments: int = 0
+    finished: int = 0
+    tally: Tally = field(default_factory=Tally)
+    open_errors: int = 0
+    waived: int = 0
+    processes: int = 0
+    items: float = 0.0
+    reads: float = 0.0
+    writes: dict[str, float] = field(default_factory=dict)
+    max_reads: float | None = None
+    max_writes: float | None = None
+    reason: str = ""
+    lag: float | None = None
+    eta: float | None = None
+    eta_error: float | None = None
+    settle: str = ""
+    keys_from: str = ""
+
+
+class ProgressReader:
+    """Reads the progress of an app's migrations; keep one for many reads, which are cheaper then.
+
+    Raises, of its methods:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+
+    def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
+        self._app, self._aws, self._clock = app, aws, clock or SystemClock()
+        self._tables: AppTables | None = None
+        self._watch, self._members = LeaseWatch(_BEATS_SECONDS), dict[str, Member]()
+        self._pass = ""
+        self._finished: set[str] = set()
+
+    async def read(self, migration: str, *, lag: bool = False) -> Progress:
+        """Return how far a migration is; with `lag`, read the stream, too."""
+        if self._tables is None:
+            self._tables = await survey(self._app, self._aws)
+        book = StateBook(self._aws.dynamodb, self._tables.control, self._app.name)
+        state = await book.read(migration)
+        declared = self._app.migrations.get(migration)
+        found = Progress(
+            state.id,
+            state.mode,
+            state.phase,
+            state.desired,
+            state.direction,
+            state.note,
+            max_reads=state.max_reads,
+            max_writes=state.max_writes,
+            keys_from=state.keys_from,
+            settle=declared.policy if declared is not None else "",
+        )
+        if state.phase == "new":
+            return found
+        errors = await ErrorBook(book.store, migration).all()
+        waived = sum(bool(error.waived) for error in errors)
+        workers = await self._workers(state, wait=lag)
+        reports = await ReportBook(book.store, migration).all()
+        reports = fresh(reports, await book.store.time(self._clock), workers)
+        found = with_reports(
+            replace(found, open_errors=len(errors) - waived, waived=waived), reports
+        )
+        if lag:
+            found = replace(found, lag=await self._lag(state))
+        if state.phase not in PASSES:
+            return found
+        tally = await TallyBook(book.store, migration).read(state.pass_name)
+        segments = await self._segments(book.store, state)
+        return with_pass(found, state, tally, segments, longest(reports, state.pass_name))
+
+    async def _segments(self, store: CursorStore, state: State) -> list[Cursor | None]:
+        """Read the segments of a pass, or a random choice of them; None is one not made yet."""
+        if self._pass != state.pass_name:
+            self._pass, self._finished = state.pass_name, set()
+        names = [f"{state.pass_name}.{number}" for number in strided(state.segments)]
+        if len(names) > SEGMENTS_SEEN:
+            names = random.Random(state.pass_name).sample(names, SEGMENTS_SEEN)
+        left = [name for name in names if name not in self._finished]
+        there = await store.read_many(left)
+        self._finished |= {name for name, cursor in there.items() if cursor.finished}
+        done = Cursor(name="", state="finished")
+        return [done if name in self._finished else there.get(name) for name in names]
+
+    async def _workers(self, state: State, *, wait: bool) -> set[str]:
+        """Return the workers that capture changes, without those that were seen not to beat.
+
+        That takes two looks; with `wait` both are taken now, if there was none before.
+        """
+        member_list = MemberList(self._capture(state))
+        first = not self._members
+        await self._observe(member_list)
+        if first and wait and self._members:
+            await anyio.sleep(_BEATS_SECONDS)
+            await self._observe(member_list)
+        return {name for name in self._members if self._watch.silence(name) < _BEATS_SECONDS - 1}
+
+    async def _observe(self, member_list: MemberList) -> None:
+        asked = self._clock.monotonic()
+        self._members = await member_list.read()
+        answered = self._clock.monotonic()
+        beats = {name: member.beats for name, member in self._members.items()}
+        self._watch.observe(beats, asked=asked, answered=answered)
+
+    def _capture(self, state: State) -> CursorStore:
+        """Return the control items of the migration's own consumer."""
+        assert self._tables is not None  # noqa: S101 - the caller has looked
+        label = (self._tables.table.stream_arn or "").rpartition("/")[2]
+        name = f"{self._app.name}.{state.consumer}"
+        return CursorStore(self._aws.dynamodb, ControlSpace.of(self._tables.control, name, label))
+
+    async def _lag(self, state: State) -> float | None:
+        """Return how far the migration's own consumer is behind."""
+        assert self._tables is not None  # noqa: S101 - the caller has looked
+        arn = self._tables.table.stream_arn
+        if arn is None:
+            return None
+        lags = await longest_lags(self._aws, arn, self._capture(state), self._clock)
+        return max((lag.seconds for lag in lags if lag.seconds is not None), default=None)
+
+
+def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
+    """Add what the processes report."""
+    names = sorted({name for report in reports for name in report.writes})
+    return replace(
+        found,
+        processes=len(reports),
+        reads=sum(report.reads for report in reports),
+        writes={name: sum(one.writes.get(name, 0.0) for one in reports) for name in names},
+        reason=next((report.reason for report in reports if report.reason), ""),
+    )
+
+
+def with_pass(
+    found: Progress,
+    state: State,
+    tally: Tally,
+    segments: Sequence[Cursor | None],
+    looks: Sequence[Look],
+) -> Progress:
+    """Add how far the pass is, and when it will end."""
+    done = sum(cursor is not None and cursor.finished for cursor in segments)
+    begun = sum(
+        cursor is not None
+        and not cursor.finished
+        and (cursor.position != START or cursor.owner is not None)
+        for cursor in segments
+    )
+    seen = max(1, len(segments))
+    share = (done + begun / 2) / seen
+    error = begun / 2 / seen
+    if seen < state.segments:
+        error += 1.96 * math.sqrt(share * (1 - share) / seen)
+    found = replace(
+        found,
+        share=share,
+        share_error=error,
+        segments=state.segments,
+        finished=round(done / seen * state.segments),
+        tally=tally,
+    )
+    speed = speed_of(looks)
+    if speed is None:
+        return found
+    found = replace(found, items=speed[0])
+    if state.paused:
+        return found
+    eta = eta_of(share, error, tally.scanned, speed)
+    return found if eta is None else replace(found, eta=eta[0], eta_error=eta[1])
+
+
+def speed_of(looks: Sequence[Look]) -> tuple[float, float] | None:
+    """Return items a second lately, and how far that may be off; None if too little is known."""
+    if len(looks) < _LOOKS_LEAST or looks[-1].at <= looks[0].at:
+        return None
+    mean = (looks[-1].scanned - looks[0].scanned) / (looks[-1].at - looks[0].at)
+    speeds = [
+        (later.scanned - earlier.scanned) / max(0.001, later.at - earlier.at)
+        for earlier, later in pairwise(looks)
+    ]
+    return mean, 1.96 * stdev(speeds) / math.sqrt(len(speeds))
+
+
+def eta_of(
+    share: float, error: float, scanned: int, speed: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Return the seconds that a pass has left, and how far that may be off.
+
+    Args:
+        share: the share of the pass that is done.
+        error: how far that may be off.
+        scanned: items that the pass has read.
+        speed: items a second, and how far that may be off.
+    """
+    if share < _LEAST_SHARE or share >= 1 or speed[0] <= 0:
+        return None
+    seconds = scanned * (1 - share) / share / speed[0]
+    of_share = error / (share * (1 - share))
+    of_speed = speed[1] / speed[0]
+    return seconds, seconds * math.hypot(of_share, of_speed)

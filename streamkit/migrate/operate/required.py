@@ -1,0 +1,66 @@
+"""Check at the start of a worker or a function that the migrations are done that its code needs.
+
+In: an app that says `require_migrations=`, and clients. Out: what is missing. Code that reads new
+items may start as soon as they are there: where items move, that is when the migration is `ready`,
+long before it is `done`. On failure: `ConfigurationError` names what is missing.
+"""
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import rank
+from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.book.order import order_of
+from streamkit.migrate.book.state import State
+from streamkit.migrate.book.state_book import open_book
+
+_USABLE = frozenset({"ready", "switching", "soaking", "contracting", "closing", "done"})
+"""The phases in which new code may read what a migration makes."""
+
+
+async def missing_migrations(app: App, aws: Aws) -> str | None:
+    """Return which migrations an app needs that its table has not had, in words; None if none.
+
+    Raises:
+        DiscoveryError: a file of a migration is wrong.
+        ConfigurationError: migrations have no order, or the table may not be described.
+    """
+    head = app.head
+    if not head.required:
+        return None
+    discover(head)
+    order, wanted = order_of(head), set[str]()
+    for last in head.required:
+        wanted |= {*order.until(last)} if last in head.migrations else {last}
+    states = await (await open_book(head, aws)).read_all(sorted(wanted, key=rank))
+    missing = [one for one in states.values() if not _is_usable(head, one)]
+    if not missing:
+        return None
+    names = ", ".join(f"{one.id} ({one.phase})" for one in missing)
+    return (
+        f"{head.declared}: require_migrations= names {', '.join(head.required)}, and table"
+        f" {head.table} has not had {names}; `streamkit migrate apply` brings what is pending"
+    )
+
+
+async def require_migrations(app: App, aws: Aws) -> None:
+    """Refuse to start where a migration is missing that the code needs.
+
+    Raises:
+        ConfigurationError: some are missing; it names them. Or as `missing_migrations`.
+    """
+    missing = await missing_migrations(app, aws)
+    if missing is not None:
+        raise ConfigurationError(missing)
+
+
+def _is_usable(app: App, state: State) -> bool:
+    """Return whether new code may read what a migration makes.
+
+    One that may be repeated stays so while it runs again.
+    """
+    declared = app.migrations.get(state.id)
+    if state.direction == "forward" and declared is not None and declared.repeat:
+        finished = any(one.what == "done" or one.what.startswith("stamp:") for one in state.audit)
+        return finished or state.phase == "done"
+    return state.direction == "forward" and state.phase in _USABLE

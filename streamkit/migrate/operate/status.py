@@ -1,0 +1,96 @@
+"""Return one line for each migration that is not done, for `streamkit status` and its page.
+
+In: an app, whose files of migrations need not have been run. Out: lines, in order. A migration that
+was never applied is `pending`; one that was done or rolled back is not listed. First come those
+under way that have no file in this release.
+"""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.kinds.migration import rank
+from streamkit.migrate.book.absent import TO_DO, absent_migrations
+from streamkit.migrate.book.discovery import DiscoveryError, files_of
+from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.operate.progress import Progress, ProgressReader
+from streamkit.model.json_fields import JsonFields
+from streamkit.progress.clock import Clock
+
+_LEFT_OUT = frozenset({"done", "rolled back"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line(JsonFields):
+    """One migration: `phase` with what operators want of it, `share` of its pass in words.
+
+    `done` is the same share, 0 to 1, and `left` how many seconds the pass still takes; None where
+    that is not known.
+    """
+
+    migration: str
+    phase: str
+    share: str
+    errors: int
+    note: str
+    done: float | None = None
+    left: float | None = None
+
+
+async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> list[Line]:
+    """Return the migrations of an app that are not done.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+    if "." in app.name:
+        return []  # a listener; its app has the migrations
+    numbers = numbers_of(app)
+    book = await open_book(app, aws)
+    states = await book.read_all(numbers)
+    reader = ProgressReader(app, aws, clock)
+    absent = await absent_progress(reader, book, {*numbers, *app.done_everywhere})
+    return [line_of(one) for one in absent] + [
+        line_of(await reader.read(number))
+        for number, state in states.items()
+        if state.phase not in _LEFT_OUT
+    ]
+
+
+async def absent_progress(
+    reader: ProgressReader, book: StateBook, known: Collection[str]
+) -> list[Progress]:
+    """Return how far migrations are of which this release has no file, and what people do then."""
+    found = [await reader.read(state.id) for state in await absent_migrations(book, known)]
+    return [replace(one, note="; ".join(filter(None, (TO_DO, one.note)))) for one in found]
+
+
+def numbers_of(app: App) -> list[str]:
+    """Return the numbers of an app's migrations in order, also of files that have not been run."""
+    if "." in app.name:
+        return []  # a listener; its app has the migrations
+    numbers = set(app.migrations)
+    with suppress(DiscoveryError):  # `streamkit migrate check` reports it
+        numbers |= set(files_of(app))
+    return sorted(numbers, key=rank)
+
+
+def line_of(progress: Progress) -> Line:
+    """Return the line of one migration."""
+    phase = "pending" if progress.phase == "new" else progress.phase
+    if progress.direction == "back":
+        phase = f"{phase}, going back"
+    if progress.desired == "pause":
+        phase = f"{phase}, paused"
+    share = "-" if progress.share is None else f"{progress.share:.1%}"
+    return Line(
+        progress.migration,
+        phase,
+        share,
+        progress.open_errors,
+        progress.note,
+        progress.share,
+        progress.eta,
+    )

@@ -1,0 +1,138 @@
+"""Compare entities with a sample of the table, to write the first draft of a migration.
+
+An item is as it should be if a put of today would store it as it is. What differs is counted by
+attribute: it is missing, has another type, or another value (as when the template of an index has
+changed); also items that the entity cannot read, and items under another key than their fields
+build.
+
+In: an app, its entities, and a sample. Out: an `EntityDraft` for each entity; nothing is written.
+On failure: `ConfigurationError`, if the table may not be read.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import survey
+from streamkit.entity import Entity, spec_of
+from streamkit.kinds.migration import Migration, MigrationOptions
+from streamkit.kinds.migration_function import read_migration
+from streamkit.migrate.items.rewrites import Image, plain
+from streamkit.migrate.items.transform import Transform
+from streamkit.migrate.run.sampling import Sample, Wanted, sample_of
+from streamkit.migrate.sending.failing import describe
+from streamkit.model.codec import encode
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Wire, is_own
+from streamkit.stream.decode.keyed import trouble_of_key
+
+_LARGER = (1, 8, 64)
+"""How much larger than asked for a sample becomes: after a rebuild nearly all items of a small
+table are streamkit's own."""
+
+
+@dataclass
+class EntityDraft:
+    """What items of an entity in a sample lack, in words, each with its number of items.
+
+    `notes` are of the table. `moves` says that items are to get another key. Of the items that were
+    `scanned`, `looked_at` are not streamkit's own, and `items` are the entity's.
+    """
+
+    entity: type[Entity]
+    items: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    notes: tuple[str, ...] = ()
+    moves: bool = False
+    looked_at: int = 0
+    scanned: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The findings, the most frequent first."""
+        counts = self.found.most_common()
+        return [*self.notes, *(f"{count} of {self.items} items: {text}" for text, count in counts)]
+
+    def add(self, transform: Transform, item: dict[str, Wire], schema: TableSchema) -> None:
+        """Compare one more item with what a put of today would store."""
+        self.items += 1
+        image = plain(item)
+        try:
+            rewrite = transform.of(image)
+            trouble = trouble_of_key(transform.entity(item), schema)
+        except Exception as error:  # noqa: BLE001 - the application's model may raise anything
+            self.found[f"cannot be read as {self.entity.__name__}: {describe(error)}"] += 1
+            return
+        if trouble is not None:
+            self.moves = True
+            self.found["the key is another one than the fields build (mode rekey)"] += 1
+        for name, value in rewrite.sets.items():
+            self.found[_difference(name, value, image)] += 1
+        for name in rewrite.removes:
+            self.found[f"{name} is there, and would not be stored"] += 1
+
+
+async def compare_entities(
+    app: App,
+    aws: Aws,
+    entities: Sequence[type[Entity]],
+    wanted: Wanted,
+    rng: random.Random | None = None,
+) -> list[EntityDraft]:
+    """Compare entities with a sample of the app's table; those with most to do come first."""
+    around = await survey(app, aws)
+    sample, own = await _sample(aws, around.table, wanted, rng or random.Random())
+    looked_at = sample.scanned - own
+    known = tuple(dict.fromkeys([*app.known, *entities]))
+    found = []
+    for entity in entities:
+        transform = Transform(_identity(entity), around.table, None, known)
+        indexes = sorted({one.name for one in spec_of(entity).indexes.values()})
+        absent = tuple(name for name in indexes if name not in around.table.indexes)
+        notes = tuple(f"the table has no index {name}" for name in absent)
+        one = EntityDraft(entity, notes=notes, looked_at=looked_at, scanned=sample.scanned)
+        for part in sample.parts:
+            for item in part.items:
+                if transform.matches(item):
+                    one.add(transform, item, around.table)
+        found.append(one)
+    return sorted(found, key=lambda one: -sum(one.found.values()))
+
+
+async def _sample(
+    aws: Aws, schema: TableSchema, wanted: Wanted, rng: random.Random
+) -> tuple[Sample, int]:
+    """Read a sample, a larger one while hardly any of its items are the application's.
+
+    Returns:
+        The sample, and how many of its items are streamkit's own.
+    """
+    for factor in _LARGER:
+        asked = Wanted(wanted.share, wanted.items and wanted.items * factor)
+        sample = await sample_of(aws, schema.name, asked, rng)
+        own = sum(is_own(schema, item) for part in sample.parts for item in part.items)
+        # About half is enough: segments differ in size, and so does what is in them.
+        if wanted.items is None or 2 * (sample.scanned - own) >= wanted.items or sample.share == 1:
+            break
+    return sample, own
+
+
+def _identity(entity: type[Entity]) -> Migration:
+    """Return the migration that stores each item as a put of today would."""
+
+    def same(item: entity) -> entity:  # type: ignore[valid-type]
+        return item
+
+    return read_migration("000", entity, same, MigrationOptions())
+
+
+def _difference(name: str, value: object, image: Image) -> str:
+    if name not in image:
+        return f"{name} is missing"
+    (wanted,), (there,) = encode(value), encode(image[name])
+    if wanted != there:
+        return f"{name} is stored as {there}, not as {wanted}"
+    return f"{name} has another value than a put would store"

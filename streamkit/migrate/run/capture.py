@@ -1,0 +1,243 @@
+"""Follow what is written while a migration runs: with a consumer of the stream of its own.
+
+It is a consumer like any other: positions, shards shared among processes, parked changes, and a
+start that is in the table before the first pass reads anything. Each run of a migration has a
+consumer of its own. It does with a change what a pass does with an item; see `work`.
+
+Sources are followed from the beginning to the end; so are targets in another table, if `reverse`
+says how their sources follow them: that has to run before the switch, and it needs that table's
+stream. The control items of both are where the app's are.
+
+In: an app, its migration, and the functions that take a change. Out: workers of the migration's own
+consumers, until they are stopped. On failure: `RetentionLost` if changes may be lost.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.changes import Change, Kind
+from streamkit.core.handler import Handler, Policy
+from streamkit.entity import Entity
+from streamkit.fleet.catching_up import CatchUp
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.members import MemberList
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.state import State
+from streamkit.migrate.run.work import Schemas
+from streamkit.model.schema import TableSchema
+from streamkit.progress.activity import task_group
+from streamkit.progress.clock import Clock, utc
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.settings import Settings
+from streamkit.worker.worker import Worker
+
+_MARGIN = timedelta(minutes=10)
+"""AWS's clock stamps the changes; seeing some changes twice does no harm."""
+_POLICY = Policy(
+    timeout_seconds=120.0, attempts=3, retry_seconds=2.0, retry_seconds_max=60.0, retry_limit=50
+)
+
+Live = Callable[[Change[Any]], Awaitable[None]]
+"""Takes a change whose images are items in wire form."""
+CATCH_UP_SECONDS = 30.0
+"""How long in seconds `caught_up` waits at most."""
+_CHECKPOINT_SECONDS = 5.0
+"""A phase waits until positions are in the table; a minute would be long."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One table that is followed: the consumer's app, its control items, and the table."""
+
+    app: App
+    store: CursorStore
+    table: TableSchema
+
+
+@dataclass
+class Capture:
+    """Follows the changes of one migration; `control` is the table of its control items."""
+
+    app: App
+    aws: Aws
+    migration: Migration
+    schemas: Schemas
+    control: TableSchema
+    live: Live
+    live_target: Live
+    clock: Clock
+    _workers: list[Worker] = field(default_factory=list)
+
+    def sides(self, state: State) -> list[Side]:
+        """Return the tables that are followed in a run."""
+        own = capture_app(self.app, self.migration, state, self.live)
+        found = [self._side(own, self.schemas.source)]
+        if self.migration.follows_target:
+            there = target_app(self.app, self.migration, state, self.live_target)
+            found.append(self._side(there, self.schemas.target))
+        return found
+
+    def _side(self, app: App, table: TableSchema) -> Side:
+        label = (table.stream_arn or "").rpartition("/")[2]
+        space = ControlSpace.of(self.control, app.name, label)
+        return Side(app, CursorStore(self.aws.dynamodb, space), table)
+
+    # -- what is in the table ------------------------------------------------------------------
+
+    async def is_live(self, state: State) -> bool:
+        """Return whether the table holds every consumer's start, and a cursor for its shards."""
+        for side in self.sides(state):
+            if await newest_generation(side.store) is None or not await side.store.names():
+                return False
+        return True
+
+    async def caught_up(self, state: State, patience: float = CATCH_UP_SECONDS) -> bool:
+        """Wait until all that was written before is processed; return whether it is."""
+        for side in self.sides(state):
+            catch_up = CatchUp(side.app, self.aws, side.store, side.table, patience, self.clock)
+            if not await catch_up.with_all_until_now():
+                return False
+        return True
+
+    @property
+    def worker(self) -> str:
+        """The name of the worker that follows the migration's own table; empty without one."""
+        return self._workers[0].name if self._workers else ""
+
+    async def processes(self, state: State) -> int:
+        """Return how many processes follow the changes of the migration's own table."""
+        return len((await MemberList(self.sides(state)[0].store).look()).members)
+
+    # -- workers -------------------------------------------------------------------------------
+
+    async def run(self, state: State, settings: Settings, rng: random.Random) -> None:
+        """Run a worker for each side, until `stop`.
+
+        Raises:
+            RetentionLost: changes may have been lost.
+        """
+        settings = _prompt(settings)
+        workers = [
+            Worker(s.app, self.aws, settings, clock=self.clock, rng=random.Random(rng.random()))
+            for s in self.sides(state)
+        ]
+        self._workers = workers
+        try:
+            async with task_group() as group:
+                for worker in workers:
+                    group.start_soon(self._until_one_ends, worker, workers)
+        finally:
+            self._workers = []
+
+    async def _until_one_ends(self, worker: Worker, workers: Sequence[Worker]) -> None:
+        await worker.run()
+        for other in workers:
+            other.stop()
+
+    def stop(self) -> None:
+        """Stop the workers that run."""
+        for worker in self._workers:
+            worker.stop()
+
+
+def _prompt(settings: Settings) -> Settings:
+    """Return settings that write positions more often, unless the user has chosen an interval."""
+    if "checkpoint_interval" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
+
+
+def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
+    """Make the app of a migration's consumer."""
+    entities = [*migration.sources]
+    if migration.target is not None and migration.to is None and migration.is_pairs:
+        entities.append(migration.target)
+    return _app(app, migration, state, (state.consumer, app.table), entities, live)
+
+
+def target_app(app: App, migration: Migration, state: State, live: Live) -> App:
+    """Make the app that follows the other table that items are moved to."""
+    assert migration.target is not None  # noqa: S101 - checked at declaration, with reverse=
+    assert migration.to is not None  # noqa: S101 - what this is for
+    place = f"{state.consumer}-to", migration.to  # streams of two tables may have one label
+    return _app(app, migration, state, place, [migration.target], live)
+
+
+def _app(
+    app: App,
+    migration: Migration,
+    state: State,
+    place: tuple[str, str],
+    entities: list[type[Entity]],
+    live: Live,
+) -> App:
+    typed = app.type_attribute is not None
+    consumer, table = place
+    capture = App(
+        f"{app.name}.{consumer}",
+        entities=_others(app, entities, typed=typed),
+        table=table,
+        type_attribute=app.type_attribute,
+        control_table=app.control_table or (None if table == app.table else app.table),
+        policy=_POLICY,
+        start=utc(state.follows) - _MARGIN,
+        on_loss="halt",
+    )
+
+    async def run(change: Change[Any]) -> None:
+        await live(change)
+
+    for number, entity in enumerate(dict.fromkeys(entities)):
+        if number and _alike(entity, entities[0], typed=typed):
+            continue  # it is routed as the source; the item itself shows which of the two it is
+        handler = Handler(
+            name=f"migrate-{number}",
+            entity=entity,
+            kinds=frozenset(Kind),
+            run=run,
+            declared=migration.declared,
+            is_async=True,
+            policy=_POLICY,
+            commutes=True,
+            definition=f"{migration.digest}{state.direction}",
+            writes=frozenset(),
+            effects=False,
+            delivery="at_least_once",
+            raw=True,
+        )
+        capture.add_handler(handler)
+    return capture
+
+
+def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:
+    """Return the app's further entities, so that routing tells all items apart.
+
+    Of entities that routing cannot tell apart only the first one is returned.
+    """
+
+    def is_own(entity: type[Entity]) -> bool:
+        return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})
+
+    found: list[type[Entity]] = []
+    for entity in app.known:
+        if not is_own(entity) and not any(_alike(entity, one, typed=typed) for one in found):
+            found.append(entity)
+    return found
+
+
+def _alike(one: Any, other: Any, *, typed: bool) -> bool:
+    """Return whether routing could not tell two entities apart."""
+    first, second = one.__entity__, other.__entity__
+    if typed:
+        return bool(first.type == second.type)
+    shapes = [
+        (s.pk.shape, s.sk.shape if s.sk else None, s.sk and s.sk.text == s.pk.text)
+        for s in (first, second)
+    ]
+    return bool(shapes[0] == shapes[1])

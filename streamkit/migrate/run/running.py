@@ -1,0 +1,299 @@
+"""Run a migration from phase to phase in one process, together with any number of others.
+
+    follow    the state is read every two seconds: pause, limits, and what other processes reached
+    capture   a worker of the migration's own consumer; the processes share its shards
+    pass      the segments of the phase, shared as well
+    step      a phase that is complete is followed by the next, in one conditional write
+
+In: an app, a migration and its state. Out: a phase in which nothing happens by itself: `done`,
+`ready`, `soaking`, `rolled back` or `blocked`. The process may die at any instant; any process that
+runs the same command continues. Two processes at once do some work twice, and none of it wrong,
+because every write is conditional on what was read.
+
+On failure: an item's failure is an error of the item. A problem of the table, the permissions or
+the stream ends the process, and the migration stays where it was.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
+from streamkit.fleet.members import new_worker_name
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.course import begun_anew, given_up
+from streamkit.migrate.book.limits import Share
+from streamkit.migrate.book.order import order_of
+from streamkit.migrate.book.overlap import broken_word
+from streamkit.migrate.book.refusals import require_begun, require_records, require_same
+from streamkit.migrate.book.state import ENDED, FOLLOWED, RESTING, Phase, State
+from streamkit.migrate.book.tallies import TallyBook
+from streamkit.migrate.run.capture import Capture
+from streamkit.migrate.run.live import LiveWork
+from streamkit.migrate.run.opening import open_migration, source_is_there, trouble_of_target
+from streamkit.migrate.run.others import Others
+from streamkit.migrate.run.passing import Passing, PassPace
+from streamkit.migrate.run.phase_pass import PhasePass
+from streamkit.migrate.run.work import MigrationWork
+from streamkit.migrate.sending.rate import Rate
+from streamkit.migrate.sending.view import MigrationView, PhaseOver, Place
+from streamkit.observe.logger import get_logger
+from streamkit.progress.activity import task_group
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import AuditEntry
+from streamkit.settings import Settings
+
+log = get_logger("streamkit.migrate")
+
+_FOLLOW_SECONDS = 2.0
+
+
+@dataclass
+class Runner:
+    """One process's part of one migration; `run` may be called once.
+
+    `state` is what it knows, `rate` what it uses, `owner` its name.
+    """
+
+    app: App
+    aws: Aws
+    migration: Migration
+    settings: Settings = field(default_factory=Settings)
+    clock: Clock = field(default_factory=SystemClock)
+    rng: random.Random = field(default_factory=lambda: random.Random())  # noqa: PLW0108 - see `repeatable`
+    pace: PassPace = field(default_factory=PassPace)
+    owner: str = field(default_factory=new_worker_name)
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Start without any knowledge of the table."""
+        self.state = State(self.migration.id)
+        self.rate = Rate(self.clock, share=Share(0.0, 0.0))
+        self._interrupt, self._changed, self._captured = (anyio.Event() for _ in range(3))
+        self._stays = self._catches_up = self._overtaken = False
+        self._work: MigrationWork | None = None
+
+    def stop(self) -> None:
+        """Ask for an end at the next page; leases are given back."""
+        self.stopping.set()
+        self._interrupt.set()
+        self._changed.set()
+
+    async def run(self, *, stay: bool = False) -> State:
+        """Work until nothing happens by itself, or with `stay` until stopped; return the state.
+
+        It returns if the migration is paused already, or has stopped for people to look, and waits
+        if an operator pauses it later.
+
+        Raises:
+            ConfigurationError: never begun; or the table, permissions or definition are wrong.
+        """
+        self._stays = stay
+        await self._open()
+        if not stay and self.state.waits:
+            return self.state
+        self._catches_up = not stay and self.state.phase in FOLLOWED
+        async with task_group() as group:
+            group.start_soon(self._follow)
+            group.start_soon(self._capture)
+            others = Others(self.app, self.aws, self.tables, self.clock)
+            group.start_soon(others.heed, self.rate, lambda: self.state)
+            group.start_soon(self.opened.shares.keep, self.rate)
+            await self._operation.run(self._act, self.stopping)
+            self.stopping.set()
+            self.capture.stop()
+            await self._captured.wait()
+            group.cancel_scope.cancel()
+        return self.state
+
+    async def _open(self) -> None:
+        opened = await open_migration(
+            self.app, self.aws, self.migration, self.rate, self.clock, self.owner
+        )
+        self.opened, self.book, self.tables = opened, opened.book, opened.tables
+        table, target = opened.schemas.source, opened.schemas.target
+        if table.stream_arn is None:
+            raise ConfigurationError(
+                f"table {self.app.table} has no stream; enable one with NEW_AND_OLD_IMAGES"
+            )
+        if trouble := trouble_of_target(target, self.migration):
+            raise ConfigurationError(trouble)
+        self.tallies = TallyBook(self.book.store, self.migration.id)
+        self.capture = Capture(
+            self.app,
+            opened.aws,
+            self.migration,
+            opened.schemas,
+            self.tables.control,
+            partial(self._live, LiveWork.take),
+            partial(self._live, LiveWork.take_target),
+            self.clock,
+        )
+        operation = self.book.operation(self.migration.id, self._is_held)
+        self._operation = replace(operation, read=self._read)
+        self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
+        await self._read()
+        require_records(self.migration, require_begun(self.state))
+
+    # -- following -----------------------------------------------------------------------------
+
+    async def _read(self) -> State:
+        asked = self.clock.monotonic()
+        return self._adopt(await self.book.read(self.migration.id), asked)
+
+    def _adopt(self, state: State, asked: float) -> State:
+        """Take over a state; interrupt work that belongs to another phase."""
+        require_same(self.migration, state, accept_change=False)
+        before, self.state = self.state, state
+        self.opened.adopt(self.view, state, asked)
+        same = (before.course, before.paused) == (state.course, state.paused)
+        if not same or self._work is None or before.attempt != state.attempt:
+            self._work = self.opened.work_under(self.view, state)
+        if not same:
+            log.info("migration.phase", migration=state.id, phase=state.phase, wanted=state.desired)
+            self._interrupt.set()
+            self._changed.set()
+            if before.course[:2] != state.course[:2]:
+                self.capture.stop()
+        return state
+
+    async def _follow(self) -> None:
+        while True:
+            await anyio.sleep(_FOLLOW_SECONDS)
+            state = await self._read()
+            self._overtaken = self._overtaken or await self._is_overtaken(state)
+            if not state.paused and (said := await broken_word(self.opened.errors, state)):
+                turn = given_up(state, said)
+                await self._step(state, turn.phase, turn.what, **turn.facts)
+
+    async def _is_overtaken(self, state: State) -> bool:
+        """Return whether it is at its end, and a later migration of the same items was begun."""
+        order, ended = order_of(self.app), self._stays and state.phase in ENDED
+        others = [await self.book.read(one) for one in order.beside(self.migration) if ended]
+        return bool(order.begun_on(self.migration, others))
+
+    async def _live(self, what: Callable[[LiveWork, Any], Awaitable[None]], change: Any) -> None:
+        """Process a change as the present phase requires; do nothing once that phase is over."""
+        if self._work is not None:
+            target, counted = what is not LiveWork.take, self.opened.old_writes
+            await LiveWork(self._work).count(change, counted, target)
+        while self._work is not None and self._captures(self.state):
+            try:
+                await what(LiveWork(self._work), change)
+            except PhaseOver:
+                continue  # the task that found out has read the new phase
+            return
+
+    async def _look_again(self, places: Sequence[Place]) -> None:
+        """Process what was written under a phase that is over, as the present phase requires."""
+        for table, item in places:
+            if self._work is not None:
+                await self._work.look_again(table, item)
+
+    async def _capture(self) -> None:
+        """Run a worker of the migration's consumer; start another one when a run begins again."""
+        try:
+            while not self.stopping.is_set():
+                state = self.state
+                if not self._captures(state):
+                    await self._next_change()
+                    continue
+                try:
+                    await self.capture.run(state, self.settings, self.rng)
+                except RetentionLost:
+                    await self._begin_anew(state)
+        finally:
+            self._captured.set()
+
+    def _captures(self, state: State) -> bool:
+        """Return whether changes are followed: to the end; with `stay`, till a later one begins."""
+        if state.phase in ENDED:
+            return self._stays and not self._overtaken and not self.migration.moves
+        return state.phase != "dropping"
+
+    async def _begin_anew(self, state: State) -> None:
+        """Capture again from now on, and read the table once more: changes may be lost."""
+        log.warning("migration.begins_anew", migration=state.id, run=state.run)
+
+        self._overtaken = state.phase in ENDED
+
+        def anew(now: State) -> State:
+            if now.run != state.run or not self._captures(now):
+                return now
+            return begun_anew(now, self.clock.time(), self.owner, pairs=self.migration.is_pairs)
+
+        asked = self.clock.monotonic()
+        self._adopt(await self.book.change(state.id, anew), asked)
+
+    def _is_held(self, state: State) -> bool:
+        # With a note it is not held, but ends: a person has to look at something, and goes on then.
+        return state.waits and (self._stays or not state.note)
+
+    async def _act(self, state: State) -> bool:
+        """Do what a phase asks for, or wait at rest; return whether this process goes on."""
+        self._interrupt = anyio.Event()
+        if self.stopping.is_set() or state.waits:
+            return False
+        if self._catches_up:
+            with self.rate.held_by("capture"):
+                self._catches_up = not await self.capture.caught_up(state)
+        elif await self._rests(state):
+            while self._stays and self.state == state and await self._rests(state):
+                await self._next_change()
+            return self._stays
+        elif state.phase == "capturing":
+            await self._capturing(state)
+        elif state.phase in ("catching up", "returning"):
+            await self._catching_up(state)
+        else:
+            assert self._work is not None  # noqa: S101 - a state was adopted
+            part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
+            about = part, self.opened, self.capture, self._interrupt
+            await PhasePass(*about, self._step, self.owner).run(state)
+        return True
+
+    async def _rests(self, state: State) -> bool:
+        """Return whether nothing is to be done: stubs are watched for 24 hours after a write."""
+        watches = await self.opened.must_watch(state)
+        return not self.stopping.is_set() and (watches or state.phase in RESTING)
+
+    async def _next_change(self) -> None:
+        self._changed = anyio.Event()
+        with anyio.move_on_after(_FOLLOW_SECONDS):
+            await self._changed.wait()
+
+    async def _step(self, state: State, phase: Phase, what: str = "", **facts: Any) -> None:
+        """Go on to a phase, unless another process has done so."""
+        later = replace(state, phase=phase, **({"stage": ""} | facts))
+        later = later.noted(AuditEntry(self.clock.time(), self.owner, what or phase))
+        asked = self.clock.monotonic()
+        try:
+            written = await self.book.write(state, later)
+        except LeaseLost:
+            await self._read()
+        else:
+            self._adopt(written, asked)
+
+    async def _capturing(self, state: State) -> None:
+        """Wait until changes are followed, and the table shows it."""
+        while not self._interrupt.is_set():
+            if await self.capture.is_live(state):
+                if await source_is_there(self.opened, state, self._interrupt):
+                    await self._step(state, "scanning")
+                return
+            with anyio.move_on_after(0.2):
+                await self._interrupt.wait()
+
+    async def _catching_up(self, state: State) -> None:
+        while not self._interrupt.is_set():
+            with self.rate.held_by("capture"):
+                caught_up = await self.capture.caught_up(state)
+            if caught_up:
+                await self._step(state, "following" if state.does == "returning" else "verifying")
+                return

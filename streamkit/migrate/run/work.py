@@ -1,0 +1,298 @@
+"""Choose what a pass does with one item in each phase of a migration; `live` has the changes.
+
+In: an item of a pass. Out: calls of `in_place`, `pairs` and `families`. The mode and the phase
+decide which; this module itself writes only the marks of `touch`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streamkit.core.matching import Matcher
+from streamkit.entity import Entity, spec_of
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.errors import ErrorBook
+from streamkit.migrate.book.state import SWITCHED, State
+from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.items.rewrites import plain
+from streamkit.migrate.items.transform import Transform, reversed_migration
+from streamkit.migrate.items.writes import delete, update, whole
+from streamkit.migrate.moving.families import Families, Step
+from streamkit.migrate.moving.family import Rules
+from streamkit.migrate.run.in_place import InPlace
+from streamkit.migrate.run.pairs import Pairs
+from streamkit.migrate.sending.calls import DONE, Calls
+from streamkit.migrate.sending.failing import FailedItems
+from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
+from streamkit.model.copies import COPY
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock
+
+TOUCH = "_sk_touch"
+"""The mark of `touch`: different for each run, so that it changes the item."""
+
+NEW_COUNTS_TOO = frozenset(
+    {
+        *("ready", "switching", "soaking", "comparing"),
+        *("returning", "following", "unturning", "dropping"),
+    }
+)
+"""The phases in which a new item without an old one gets one, if `reverse` says how."""
+_OVERLAP = frozenset({"switching", "soaking", "comparing", "contracting", "closing"})
+"""The phases in which old code that still runs writes at keys that are not read any more."""
+_STEPS: Final[Mapping[str, Step]] = {
+    "switching": "turn",
+    "unturning": "unturn",
+    "contracting": "contract",
+    "closing": "close",
+    "done": "close",
+    "dropping": "drop",
+    "rolled back": "drop",
+}
+"""What is done with a family that is settled, by what a phase does."""
+
+Item = Mapping[str, Wire]
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """The table that is migrated, the one that targets go to, and the app's entities."""
+
+    source: TableSchema
+    target: TableSchema
+    entities: tuple[type[Entity], ...] = ()
+
+
+class MigrationWork:
+    """One migration's work in one phase; make a new one for each state."""
+
+    def __init__(
+        self,
+        app: str,
+        migration: Migration,
+        state: State,
+        schemas: Schemas,
+        calls: Calls,
+        book: ErrorBook,
+        clock: Clock,
+    ) -> None:
+        self.migration = migration
+        self.state = state
+        self.schema = schemas.source
+        self.calls = calls
+        self._book = book
+        self._clock = clock
+        run = f"{state.run} {state.direction}"
+        failed = self.failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase, run)
+        back = state.direction == "back" and not migration.is_pairs
+        if back and migration.reverse is None:
+            raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
+        chosen = reversed_migration(migration) if back else migration
+        self.transform = Transform(chosen, schemas.source, schemas.target, schemas.entities)
+        self.in_place = InPlace(self.transform, calls, failed)
+        self.pairs = Pairs(self.transform, calls, failed)
+        rules = Rules(
+            counts_new=state.phase in SWITCHED,
+            makes_new=state.direction == "forward" and state.phase != "done",
+            makes_old=state.does in NEW_COUNTS_TOO,
+            drops=state.does == "dropping",
+            stubs=not state.at_once,
+            gate=state.gate,
+        )
+        self.families = Families(self.transform, calls, failed, rules, self._note_written)
+        made = migration.target if migration.is_pairs else None
+        self._target = Matcher(made, schemas.target, schemas.entities) if made else None
+
+    @property
+    def tables(self) -> list[TableSchema]:
+        """The tables that the passes of this phase read in turn.
+
+        A pass over families reads their records, and the items that may have none.
+        """
+        if not self.migration.moves:
+            back = self.state.does == "dropping"
+            return [self.transform.target if back else self.schema]
+        if self.state.does == "following":
+            return [self.transform.target]
+        control = self.families.records.space.schema
+        if control.name == self.schema.name or self.state.does == "scanning":
+            return [self.schema]
+        return [control] if self.state.direction == "back" else [self.schema, control]
+
+    @property
+    def table(self) -> TableSchema:
+        """The table whose items the present pass reads."""
+        return self.tables[self.state.attempt % len(self.tables)]
+
+    # -- a pass --------------------------------------------------------------------------------
+
+    async def visit(self, item: Item, tally: Tally) -> None:
+        """Do with one item what the phase requires."""
+        if self.migration.moves:
+            key = await self._family_of(item)
+            if key is not None:
+                seen = item if self.state.phase == "scanning" else None
+                step = _STEPS.get(self.state.does, "")
+                new = self.transform.target.key_of(item) if self.state.does == "following" else None
+                await self.families.settle(key, tally, step=step, seen=seen, new=new)
+        elif self.state.does == "dropping" and self.migration.is_pairs:
+            await self.pairs.drop(item, tally)
+        elif self.transform.matches(item):
+            await self._bring(item, tally)
+
+    async def _family_of(self, item: Item) -> Item | None:
+        """Return the old key of the family that a pass looks at, when it reads this item.
+
+        An old item with a stamp has a record, which the pass reads, too.
+        """
+        if self.state.does == "following":
+            new = self.is_target(item) and COPY not in item
+            return await self.families.old_key(item) if new else None
+        record = self.families.records.old_key(item)
+        if self.state.does == "contracting" and record and self.families.records.is_left(item):
+            return None  # it is a stub; `closing` looks at it
+        if record is not None or self.table.name != self.schema.name:
+            return record if self.state.phase != "scanning" else None
+        copied = COPY in item and not self.families.is_carried(item)
+        if self.families.side(item) or copied or not self.transform.matches(item):
+            return None
+        return self.schema.key_of(item)
+
+    async def _bring(self, item: Item, tally: Tally) -> None:
+        if self.migration.mode == "touch" and self.state.phase == "scanning":
+            await self.touch(item, tally)
+        elif self.migration.is_pairs:
+            seen = item if self.state.phase == "scanning" else None
+            await self.pairs.forward(self.schema.key_of(item), tally, seen=seen)
+        else:
+            await self.in_place.reconcile(item, tally, live=False)
+        if self.state.phase == "verifying":
+            await self._check(item, tally)
+
+    async def touch(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
+        """Mark an item, so that the stream delivers it; `blind`: only its key was read."""
+        if not blind and not self._needs_touch(item):
+            tally.skipped += 1
+            return
+        touch = self.state.consumer
+        held: list[Condition] = [present, any_of(Attr(TOUCH).not_exists(), Attr(TOUCH).ne(touch))]
+        typed = self.schema.type_attribute
+        if typed is not None and typed not in item:  # the index does not show it
+            own, there = spec_of(self.migration.entity).type, attribute(typed)
+            held.append(any_of(there.not_exists(), there.eq(own)))
+        sets = {TOUCH: {"S": touch}}
+        action = update(self.schema, self.schema.key_of(item), held, self.failed.writer, sets=sets)
+        outcome = await self.calls.write(action)
+        tally.changed += outcome is DONE
+        tally.skipped += outcome is not DONE
+
+    def _needs_touch(self, item: Item) -> bool:
+        try:
+            rewrite = self.transform.of(plain(item))
+            return rewrite.changes_item or bool(rewrite.targets)
+        except Exception:  # noqa: BLE001 - the stream's run reports what is wrong with it
+            return True
+
+    async def _check(self, item: Item, tally: Tally) -> None:
+        """Run the migration's own check on an item in the new shape."""
+        check, key = self.migration.check, self.schema.key_of(item)
+        now = None if check is None else await self.calls.get(self.schema.name, key)
+        if check is None or now is None:
+            return
+        what: str | Exception = "the migration's own check says no"
+        try:
+            if check(self.transform.entity(now)):
+                return
+        except Exception as error:  # noqa: BLE001 - the application's check may raise anything
+            what = error
+        await self.failed.note(key, tally, "check", what)
+
+    async def failing(self) -> int:
+        """Retry what has failed; return how many items are still not right."""
+        for error in await self._book.open():
+            if error.kind == "ping_pong":
+                continue  # such an item may be right only for a moment
+            tally = Tally()
+            await self.retry(error.key, tally)
+            if not tally.errors:
+                await self._book.remove(error)
+        return len(await self._book.open())
+
+    async def retry(self, key: Item, tally: Tally) -> None:
+        """Retry a failed item; it may fail again."""
+        if self.migration.moves:
+            await self.families.settle(key, tally, step=_STEPS.get(self.state.does, ""))
+            return
+        item = await self.calls.get(self.schema.name, key)
+        if item is not None and not self.transform.matches(item):
+            return  # it is another entity's by now
+        if self.migration.is_pairs:
+            await self.pairs.forward(key, tally)
+        elif item is not None:
+            await self.in_place.reconcile(item, tally, live=False)
+            await self._check(item, tally)
+
+    async def drop(self, key: Item, copy: Item) -> bool:
+        """Delete a copy without a source, if it is as it was read; return whether it is gone."""
+        if not self.migration.moves:
+            await self.pairs.drop(copy, Tally())
+            return True
+        target = self.transform.target
+        if not await self.families.has_place(copy):  # a duplicate, put by application code
+            await self.look_again(target.name, key)
+            return False
+        return await self.calls.write(delete(target, key, whole(target, copy))) is DONE
+
+    async def _note_written(self, key: Item, at: float) -> None:
+        """Write down that old code has written at an old key, carried over or not.
+
+        Where people have said that no code writes there any more, all was compared before. So a
+        write that is seen there is later, also if the change that led to it is older.
+        """
+        at = 0 if self.state.at_once else at
+        if self.state.does in _OVERLAP:
+            await self._book.written(key, at or await self._book.time(self._clock))
+
+    # -- what was late -------------------------------------------------------------------------
+
+    async def look_again(self, table: str, item: Item) -> None:
+        """Process an item that was written under a phase that is over, as the present one requires.
+
+        `item` is an item of the table, or its key.
+        """
+        if self.migration.moves:
+            await self._look_again_at_family(table, item)
+            return
+        dropping = self.migration.is_pairs and self.state.phase in ("dropping", "rolled back")
+        if table == self.schema.name and not dropping:
+            now = await self.calls.get(table, self.schema.key_of(item))
+            if now is not None:
+                await self.visit(now, Tally())
+        if table == self.transform.target.name and dropping:
+            key = self.transform.target.key_of(item)
+            there = await self.calls.get(table, key)
+            if there is not None:
+                await self.pairs.drop(there, Tally())
+
+    async def _look_again_at_family(self, table: str, item: Item) -> None:
+        """Settle a family of which something was written too late, and do its phase's step."""
+        schemas = (self.schema, self.transform.target, self.families.records.space.schema)
+        schema = next(one for one in schemas if one.name == table)
+        now = await self.calls.get(table, schema.key_of(item))
+        if now is None:
+            return
+        key, new = self.families.records.old_key(now), None
+        if key is None and self.families.side(now) == "new":
+            key, new = await self.families.old_key(now), self.transform.target.key_of(now)
+        elif key is None and table == self.schema.name and self.transform.matches(now):
+            key = self.schema.key_of(now)
+        if key is not None:
+            for _ in range(2):  # the first time leaves a stub, the second one removes it
+                step = _STEPS.get(self.state.does, "")
+                await self.families.settle(key, Tally(), step=step, new=new)
+
+    def is_target(self, item: Item) -> bool:
+        """Return whether an item, by its entity, may be one that the migration makes."""
+        return self._target is not None and self._target.matches(item)
