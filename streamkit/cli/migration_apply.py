@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.cli.exits import ExitCode
     from streamkit.migrate.book.order import MigrationOrder
+    from streamkit.migrate.book.state_book import StateBook
 
 
 @taking(LIMITS, MAX_ERRORS, FIRST, JOIN)
@@ -129,7 +130,9 @@ async def _apply_all(
     from streamkit.migrate.book.state_book import open_book
     from streamkit.migrate.operate.commands import is_due_again
 
-    book, waiting, brought = await open_book(loaded, aws), 0, 0
+    book, brought = await open_book(loaded, aws), 0
+    absent = await _name_absent(loaded, book)
+    waiting = 0 if named else absent
     for number in ids:
         migration, state = loaded.migrations[number], await book.read(number)
         if state.phase == "rolled back":
@@ -154,6 +157,16 @@ async def _apply_all(
         if code is not ExitCode.OK:
             return code
         brought += 1
-    if not waiting and not brought:
+    if not waiting and not absent and not brought:
         say("no migration is pending")
     return ExitCode.WAITS_FOR_PEOPLE if waiting else ExitCode.OK
+
+
+async def _name_absent(loaded: "App", book: "StateBook") -> int:
+    """Name migrations under way of which this release has no file; return how many there are."""
+    from streamkit.migrate.book.absent import TO_DO, absent_migrations, known_to
+
+    found = await absent_migrations(book, known_to(loaded))
+    for state in found:
+        typer.echo(f"migration {state.id} is {state.phase!r}, and {TO_DO}", err=True)
+    return len(found)
