@@ -19,10 +19,10 @@ from streamkit.archive import Flush
 from streamkit.aws import Aws, connect
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.operate.archives import verify_archive
 from streamkit.operate.consumers import pause_consumer, resume_consumer
-from streamkit.operate.restore import restore_into_engine
-from streamkit.operate.restore_target import TABLE, RestoreWish
+from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.restore.restore import restore_into_engine
+from streamkit.operate.restore.target import TABLE, RestoreWish
 from streamkit.settings import Settings
 from streamkit.testing import Harness
 from streamkit.testing.archives import MemoryArchive

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.archive.completeness import ArchiveCheck
     from streamkit.aws import Aws
-    from streamkit.operate.restore import Restored
-    from streamkit.operate.restore_target import RestoreWish
+    from streamkit.operate.restore.restore import Restored
+    from streamkit.operate.restore.target import RestoreWish
 
 archive = typer.Typer(
     help="Check the archive of an app, and restore its table from it.",
@@ -56,7 +56,7 @@ def verify(
     """
     from streamkit.cli.describing import describe_archive
     from streamkit.core.tables import open_store
-    from streamkit.operate.archives import verify_archive
+    from streamkit.operate.past.archives import verify_archive
 
     loaded = app_named(app)
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()
@@ -120,7 +120,7 @@ def restore(  # noqa: PLR0913 - each is an option
     a table was stopped, the same command begins it again. Exits with 5 if it is refused, and with 6
     if the archive lacks changes.
     """
-    from streamkit.operate.restore_target import RestoreWish
+    from streamkit.operate.restore.target import RestoreWish
 
     if to_local is (to_table is not None):
         raise typer.BadParameter("give either --to-local or --to-table NAME")
@@ -142,7 +142,7 @@ async def _restored(
     from streamkit.local.engine import Engine
     from streamkit.local.kept import Kept, WrongData
     from streamkit.local.transport import session_class
-    from streamkit.operate.restore import restore_into_engine, restore_table
+    from streamkit.operate.restore.restore import restore_into_engine, restore_table
 
     if table is not None:
         return await restore_table(app, aws, table, wanted)

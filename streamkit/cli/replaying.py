@@ -13,8 +13,8 @@ from streamkit.cli.printing import WARN, moment, print_json, say, seconds, table
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
-    from streamkit.operate.replay_progress import ReplayProgress
-    from streamkit.operate.replay_report import HandlerReplay, Replayed
+    from streamkit.operate.replay.progress import ReplayProgress
+    from streamkit.operate.replay.report import HandlerReplay, Replayed
 
 
 _CHOICES: dict[str, tuple[Any, Any]] = {
@@ -123,8 +123,8 @@ def replay(
     Look first with --dry-run or --shadow. Exits with 5 if it is refused, a change failed or a
     key has no change, and with 6 if the archive lacks changes of that time.
     """
-    from streamkit.operate.replay import replay as replay_changes
-    from streamkit.operate.replay_report import ReplayWish
+    from streamkit.operate.replay.replay import replay as replay_changes
+    from streamkit.operate.replay.report import ReplayWish
 
     if dry_run and shadow:
         raise typer.BadParameter("give either --dry-run or --shadow")

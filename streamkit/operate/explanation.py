@@ -26,10 +26,10 @@ from streamkit.model.codec import decode_item, decode_number, encode_key
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.origin import written_by
 from streamkit.model.schema import TableSchema
-from streamkit.operate.archives import open_archive
-from streamkit.operate.dry_runs import DryRuns
 from streamkit.operate.groups import Group, groups_of
-from streamkit.operate.history import history_of
+from streamkit.operate.past.archives import open_archive
+from streamkit.operate.past.history import history_of
+from streamkit.operate.replay.dry_runs import DryRuns
 from streamkit.operate.sightings import (
     ItemView,
     ShardLook,

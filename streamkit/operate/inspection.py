@@ -22,7 +22,7 @@ from streamkit.kinds.preflight import findings
 from streamkit.migrate.operate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
-from streamkit.operate.archives import archive_findings
+from streamkit.operate.past.archives import archive_findings
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings

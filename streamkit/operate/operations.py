@@ -25,8 +25,8 @@ from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.operate.status import numbers_of
 from streamkit.model.builds import pass_name
 from streamkit.operate.remaining import catches_up_in
-from streamkit.operate.replay_progress import share_of
-from streamkit.operate.replay_report import replay_name
+from streamkit.operate.replay.progress import share_of
+from streamkit.operate.replay.report import replay_name
 from streamkit.progress.clock import utc
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore

@@ -25,9 +25,9 @@ from streamkit.fleet.hosting import TAKING_OVER, WORKERS
 from streamkit.fleet.lag import Archived, listens
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
-from streamkit.operate.archives import open_archive
 from streamkit.operate.fan_outs import Audiences, FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
+from streamkit.operate.past.archives import open_archive
 from streamkit.operate.shards import (
     ShardStatus,
     by_handler,

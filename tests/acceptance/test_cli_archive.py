@@ -11,8 +11,8 @@ from streamkit.archive import BucketArchive, DirectoryArchive
 from streamkit.archive.shards import ArchivedShards
 from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.operate.archives import verify_archive
 from streamkit.operate.inspection import inspect_app
+from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import app_of as notes

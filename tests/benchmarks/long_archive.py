@@ -23,7 +23,7 @@ from streamkit.core.tables import survey
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.observe.memory import used_bytes
-from streamkit.operate.past import PastChanges, open_past
+from streamkit.operate.past.past import PastChanges, open_past
 from streamkit.stream.decode import Record, parse_page
 from streamkit.stream.decode.envelope import POSITION_DIGITS
 from streamkit.testing.harness import table_of

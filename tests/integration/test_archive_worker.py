@@ -8,7 +8,7 @@ from streamkit.archive import BucketArchive, DirectoryArchive
 from streamkit.aws import connect
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.operate.archives import verify_archive
+from streamkit.operate.past.archives import verify_archive
 from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.worker.process import Workers

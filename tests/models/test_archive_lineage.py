@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.operate import past_shards as module
+from streamkit.operate.past import shards as module
 from streamkit.stream.lineage import Shard
 from streamkit.stream.listing import Listing
 from streamkit.testing.loop import run_virtually

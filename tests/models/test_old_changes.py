@@ -19,9 +19,9 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.joining import join_generation
 from streamkit.local.transport import Response
-from streamkit.operate.replay import replay
-from streamkit.operate.replay_report import ReplayWish
-from streamkit.operate.replay_to_end import own_space
+from streamkit.operate.replay.replay import replay
+from streamkit.operate.replay.report import ReplayWish
+from streamkit.operate.replay.to_end import own_space
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore, creation

@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "archive-writing-not-tried",
-        "operate/archives.py",
+        "operate/past/archives.py",
         '                await archive.objects.try_writing(f"{archive.stream}/{_MARKER}")\n',
         "                pass\n",
         "check passes for an archive that may not be written, and the worker ends",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-without-gaps",
-        "operate/history.py",
+        "operate/past/history.py",
         "        return self._noted + len(self.past.losses)\n",
         "        return self._noted\n",
         "a history that lacks changes says that it is whole",
@@ -285,7 +285,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-takes-the-last-old-image",
-        "operate/past.py",
+        "operate/past/past.py",
         "            yield [record for record in reversed(step.records) if record.created_at > after]\n",
         "            yield [record for record in step.records if record.created_at > after]\n",
         "an item that changed twice after the moment is restored as it was in between",
@@ -293,7 +293,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-of-a-zombie",
-        "operate/restore_target.py",
+        "operate/restore/target.py",
         '    fenced = Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))\n',
         '    fenced = Fenced(store, Attr("run").exists() | absent, random.Random(), names, (target,))\n',
         "a restore that stood still writes old items over those of the run that finished it",
@@ -301,7 +301,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-looks-before-its-mark-alone",
-        "operate/restore_target.py",
+        "operate/restore/target.py",
         '    if there is None or "empty" not in there:\n',
         "    if False:\n",
         "a restore that stood still before its mark writes over a table that is in use by now",
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-trusts-a-mark-of-a-run-that-died",
-        "operate/restore_target.py",
+        "operate/restore/target.py",
         '    if there is None or "empty" not in there:\n',
         "    if there is None:\n",
         "a restore that died before it looked again is continued into a table that is in use",
@@ -319,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "restores-share-a-mark",
-        "operate/restore_target.py",
+        "operate/restore/target.py",
         "    names = (_MARK,) if inside else (_MARK, target.name)\n",
         "    names = (_MARK,)\n",
         "a restore into one table of number keys shuts out one into another table",
@@ -327,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-without-a-rate",
-        "operate/restore.py",
+        "operate/restore/restore.py",
         "        await rate.turn()\n",
         "",
         "a restore takes all of the target's capacity, whatever --max-wcu says",
@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-looks-and-does-not-check",
-        "operate/as_left.py",
+        "operate/replay/as_left.py",
         "            mine.guards += [(Guard(one), _AS_LEFT) for one in self.image.conditions]\n",
         "            mine.guards += [(Guard(present), _AS_LEFT)]\n",
         "what the application writes between a replay's look and its write is overwritten (P2)",
@@ -351,7 +351,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-forgets-missing-fields",
-        "operate/as_left.py",
+        "operate/replay/as_left.py",
         "        names = {*left, *attribute_names(entity).values(), *entity.__also_read__}\n",
         "        names = {*left}\n",
         "an item that has got a field since then counts as unchanged",
@@ -359,7 +359,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-beside-a-parked-queue",
-        "operate/as_left.py",
+        "operate/replay/as_left.py",
         "            found.append(queue)\n",
         "",
         "a change is replayed although it has been parked meanwhile",
@@ -367,7 +367,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-shows-the-old-image",
-        "operate/replayable.py",
+        "operate/replay/replayable.py",
         "    if looks_back or change.old is None:\n",
         "    if looks_back or change.old is not change.new:\n",
         "a result that follows from an old image is written for an item that came back (P5)",
@@ -375,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-adds-once-more",
-        "operate/replayable.py",
+        "operate/replay/replayable.py",
         "    if any(isinstance(effect, Add | Accumulate) for effect in effects):\n",
         "    if False:\n",
         "a handler that does not say that it adds counts old changes once more (P7)",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-ends-where-no-more-is-read",
-        "operate/replay_run.py",
+        "operate/replay/run.py",
         "            if is_reached(reader.position, await self.live.read(shard)):\n",
         "            if is_reached(reader.position, None and await self.live.read(shard)):\n",
         "a replay ends before what the app has done meanwhile, and targets stay behind",
@@ -391,7 +391,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-to-the-end-without-a-rate",
-        "operate/replay_run.py",
+        "operate/replay/run.py",
         "Committer(*target) if rate is None else PacedCommitter(rate, *target)",
         "Committer(*target)",
         "a replay to the end takes all of the table's capacity, whatever --max-wcu says",
@@ -399,7 +399,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-without-a-rate",
-        "operate/replayer.py",
+        "operate/replay/replayer.py",
         "        if self.parts.rate is not None:\n",
         "        if self.parts.rate is not None and self.wish.to_end:\n",
         "a replay takes all of the table's capacity, whatever --max-wcu says",
@@ -407,7 +407,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-refuses-a-new-shard",
-        "operate/past.py",
+        "operate/past/past.py",
         "            while known is None and (parent := self.shards.parents.get(line)) is not None:\n",
         "            while known is not None and (parent := self.shards.parents.get(line)) is not None:\n",
         "a shard that appeared while no worker ran is said to be trimmed",
@@ -415,7 +415,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-of-an-emptied-chain",
-        "operate/past.py",
+        "operate/past/past.py",
         "        if known is not None and known.position != START:\n",
         "        if known is not None and known.position == START:\n",
         "a shard whose links were removed is replayed as if it had never had a change",
@@ -423,7 +423,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-of-a-child-beside-its-parent",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "                await ended[one].wait()\n",
         "                pass\n",
         "the changes of an item run out of order where its shard has rolled over",
@@ -431,7 +431,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-goes-round-a-shard-that-stays",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "            fits = left.isdisjoint(earlier) and await run(shard)\n",
         "            fits = await run(shard)\n",
         "changes run although one before them, of the parent shard, has failed and stays",
@@ -439,7 +439,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-stopped-by-a-mirror",
-        "operate/replayable.py",
+        "operate/replay/replayable.py",
         "        if result is DEFER and large is not None:\n",
         "        if result is DEFER and large is None:\n",
         "a mirror with many copies stops a replay half way, where nothing gets it on",
@@ -447,7 +447,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-is-ended-by-whoever-is-left",
-        "operate/replay_to_end.py",
+        "operate/replay/to_end.py",
         "        await self._erase(begun)\n",
         "        await self._erase(await newest_generation(self.own) or begun)\n",
         "a process that stood still ends a replay with which another one goes on",
@@ -455,7 +455,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-does-not-see-what-is-half-done",
-        "operate/replay_run.py",
+        "operate/replay/run.py",
         "    upto = max(begun, default=live.position)\n",
         "    upto = live.position\n",
         "a replay ends before a change of which the app has done the handler already",
@@ -463,7 +463,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-goes-on-with-other-keys",
-        "operate/replay_report.py",
+        "operate/replay/report.py",
         "    if not wish.keys:\n",
         "    if wish.handlers:\n",
         "a replay of some items goes on as one of other items, and is taken for ended",
@@ -495,7 +495,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample-of-first-images",
-        "operate/archive_sample.py",
+        "operate/past/archive_sample.py",
         "            self.latest[ref] = record\n            return\n",
         "            return\n",
         "a verification compares an item's first image with the table",
@@ -503,7 +503,7 @@ MUTANTS = (
     ),
     Mutant(
         "sample-by-its-own-clock",
-        "operate/archive_sample.py",
+        "operate/past/archive_sample.py",
         "        read = await past.writer.time(past.clock)",
         "        read = past.clock.time()",
         "on a machine whose clock is ahead, a change during the comparison is a difference",
@@ -511,7 +511,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-above-whatever-is-there",
-        "operate/restore_target.py",
+        "operate/restore/target.py",
         "            reasons.append(str(error))\n",
         "            wanted.tell(str(error))\n",
         "an export of another table, or a part of one, is a base: items are missing, and nobody learns of it",
@@ -519,7 +519,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-above-a-part-of-an-export",
-        "operate/restore_base.py",
+        "operate/restore/beginning.py",
         "    if missing:\n",
         "    if missing == export.files:\n",
         "a restore writes the half of a table before it finds that a file of its base is missing",
@@ -535,7 +535,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-of-a-chain-that-breaks-off",
-        "operate/history.py",
+        "operate/past/history.py",
         '        if kind != "end" and ends < upto:\n',
         '        if kind != "end" and ends < upto and self.gaps:\n',
         "the history of an item is said to be whole although the end of a chain, or all of it, is missing",
@@ -543,7 +543,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-takes-a-hole-of-unknown-age-for-an-old-one",
-        "operate/past.py",
+        "operate/past/past.py",
         '            if link.kind == "hole" and (not link.until or link.until >= after):  # 0: not known\n',
         '            if link.kind == "hole" and link.until >= after:\n',
         "a hole up to a shard's end has no time, and a restore is silently wrong",
@@ -559,7 +559,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-gives-up-the-stream-behind-a-damaged-object",
-        "operate/past.py",
+        "operate/past/past.py",
         "                return (await self.again(chain, begun, BEYOND, text, after))[::-1], begun\n",
         "                self._lose(text)\n                return [], begun\n",
         "behind a damaged last object nothing is read, although the stream has all of it",
@@ -567,7 +567,7 @@ MUTANTS = (
     ),
     Mutant(
         "command-waits-for-a-shard-that-nobody-has",
-        "operate/past.py",
+        "operate/past/past.py",
         "        if position == START and await self.shards.is_gone(shard):\n",
         "        if position == BEYOND and await self.shards.is_gone(shard):\n",
         "a command waits for what no writer will ever say, and no option gets it on",
@@ -575,7 +575,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-misses-what-ended-before",
-        "operate/past.py",
+        "operate/past/past.py",
         "        if not positions and await self.shards.ended_before(chain.shard, after):\n",
         "        if positions and await self.shards.ended_before(chain.shard, after):\n",
         "a restore above the table is refused for shards that ended long before its moment",
@@ -599,7 +599,7 @@ MUTANTS = (
     ),
     Mutant(
         "command-looks-for-the-tip-without-a-pause",
-        "operate/past_reading.py",
+        "operate/past/reading.py",
         "                await sleep(_EMPTY_SECONDS)\n",
         "                await sleep(0.0)\n",
         "a command takes the calls of a shard from the workers that read it",
@@ -607,7 +607,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-overlooks-a-shard-without-lineage",
-        "operate/past.py",
+        "operate/past/past.py",
         "        if missing:\n",
         "        if missing and shard in self.losses:\n",
         "a restore is silently wrong where a whole shard is missing with its lineage",
@@ -615,7 +615,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-overlooks-a-shard-without-lineage",
-        "operate/history.py",
+        "operate/past/history.py",
         "        self._noted += (not began) + len(lacking)\n",
         "        self._noted += not began\n",
         "the history of an item is said to be whole although a whole shard is missing with its lineage",
@@ -639,7 +639,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-reads-no-shard-that-only-cursors-know",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "            parents[name] = self._written[name].parent\n",
         "            continue\n",
         "a restore is silently wrong where a shard was removed that no child names",
@@ -647,7 +647,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-above-altered-files",
-        "operate/restore_base.py",
+        "operate/restore/beginning.py",
         "    if wanted not in (None, b64encode(digest.digest()).decode()):\n",
         "    if wanted == b64encode(digest.digest()):\n",
         "a restore puts items into a table that the export did not have",
@@ -655,7 +655,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-counts-while-it-writes",
-        "operate/restore_base.py",
+        "operate/restore/beginning.py",
         "        async for _ in lines:\n            pass  # they are counted: nothing may have been written when one is missing\n",
         "        del lines\n",
         "a file with too few items is found only when the items before it are in the target",
@@ -671,7 +671,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-makes-a-table-before-it-looks",
-        "operate/restore.py",
+        "operate/restore/restore.py",
         "        export = await check_wish(past, tables.table, tables.table, wanted)  # makes nothing\n"
         '        request = _copied((await aws.dynamodb.describe_table(TableName=app.table))["Table"])\n'
         "        await local.dynamodb.create_table(**request)\n",
@@ -683,7 +683,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-undoes-a-parent-beside-its-children",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "                children[parent].append(shard)\n",
         "                children[parent] = [shard]\n",
         "what a shard undoes is undone again by one that descends from it and was read later",
@@ -691,7 +691,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-writes-beside-itself",
-        "operate/restore.py",
+        "operate/restore/restore.py",
         "        async with self._turn:\n            await self._apply()\n",
         "        await self._apply()\n",
         "an older image of an item is written behind a newer one, which was written faster",
@@ -699,7 +699,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-reads-one-shard-at-a-time",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "anyio.Semaphore(_AT_ONCE)\n",
         "anyio.Semaphore(1)\n",
         "a restore waits for the tip of each open shard by itself",
@@ -707,7 +707,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-of-keys-in-one-order",
-        "operate/history.py",
+        "operate/past/history.py",
         "record.key_of(self.pk) == self.key",
         "record.item_key == self.key",
         "a history misses the changes whose records name the sort key first",
@@ -715,7 +715,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-of-keys-in-one-order",
-        "operate/replay_parts.py",
+        "operate/replay/parts.py",
         "key = record.key_of(self.tables.table.pk).pk",
         "key = record.item_key.pk",
         "a replay to the end of some items passes over those whose records name the sort key first",
@@ -723,7 +723,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-of-keys-as-texts",
-        "operate/replay_parts.py",
+        "operate/replay/parts.py",
         '    if schema.pk_type == "S":\n',
         '    if schema.pk_type != "B":\n',
         "a replay of some items of a table with number keys runs nothing, and says nothing",
@@ -731,7 +731,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-without-late-children",
-        "operate/past_shards.py",
+        "operate/past/shards.py",
         "            if not (late and found.enabled):\n",
         "            if not (late and found.enabled and not found.shards):\n",
         "a restore above the table keeps a later change, because its shard was not listed yet",
@@ -771,7 +771,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-does-not-ask-for-the-middle",
-        "operate/past.py",
+        "operate/past/past.py",
         "                yield (await self.again(chain, step.begin, step.ends, step.text, after))[::-1]\n",
         "                self._lose(step.text)\n",
         "a restore names a loss of what the stream still has",
@@ -779,7 +779,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-does-not-ask-for-what-is-missing",
-        "operate/past.py",
+        "operate/past/past.py",
         '                yield (await self.again(chain, step.missing, newer, "", after))[::-1]\n',
         "                self._lose(step.missing)\n",
         "a restore names a loss of what was removed from the archive alone",
@@ -787,7 +787,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-does-not-ask-the-stream",
-        "operate/history.py",
+        "operate/past/history.py",
         "                yield await self.past.again(chain, step.begin, step.ends, step.text)\n",
         "                self._noted += 1\n",
         "a history is not whole although the stream has what a damaged object had",
@@ -835,7 +835,7 @@ MUTANTS = (
     ),
     Mutant(
         "history-without-the-streams-rest",
-        "operate/history.py",
+        "operate/past/history.py",
         "self._noted += not await is_followed(self.past.still, chain.shard, ends)",
         "pass",
         "a history is called whole, although what followed was forgotten before it was archived",
@@ -843,7 +843,7 @@ MUTANTS = (
     ),
     Mutant(
         "tip-only-in-silence",
-        "operate/past_reading.py",
+        "operate/past/reading.py",
         "                if page.records[-1].created_at > begun + STAMP_SECONDS:\n                    return\n",
         "",
         "a restore and a replay to the end never end beside a worker, which writes its heartbeats",

@@ -10,7 +10,7 @@ _LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedu
 MUTANTS = (
     Mutant(
         "replay-of-no-such-key",
-        "operate/replay_parts.py",
+        "operate/replay/parts.py",
         "            self._seen.add(key)\n",
         "            self._seen.update(self.keys)\n",
         "a replay of a key that was mistyped ends as if all had run",
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "replay-by-the-machines-clock",
-        "operate/replay.py",
+        "operate/replay/replay.py",
         "        machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong\n",
         "",
         "a machine whose clock is behind refuses the changes of the last hours",

@@ -24,8 +24,8 @@ from streamkit import (
     absent,
     became,
 )
-from streamkit.operate.replay import replay
-from streamkit.operate.replay_report import ReplayWish
+from streamkit.operate.replay.replay import replay
+from streamkit.operate.replay.report import ReplayWish
 from streamkit.testing import Harness
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.recording import Recorder

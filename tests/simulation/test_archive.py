@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from streamkit import Add, App, Inserted
 from streamkit.errors import ConfigurationError
-from streamkit.operate.archives import verify_archive
 from streamkit.operate.inspection import inspect_app
+from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from streamkit.archive.link import BEYOND
-from streamkit.operate.archives import verify_archive
+from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.status import read_status
 from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.archives import MemoryArchive

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamkit.operate import archive_sample
-from streamkit.operate.archives import verify_archive
+from streamkit.operate.past import archive_sample
+from streamkit.operate.past.archives import verify_archive
 from streamkit.progress.clock import CorrectedClock
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, Note, app_of, put

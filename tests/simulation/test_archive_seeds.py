@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streamkit import Add, Inserted
-from streamkit.operate.archives import verify_archive
+from streamkit.operate.past.archives import verify_archive
 from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.faults import Faults
 from tests.seeds import seeds

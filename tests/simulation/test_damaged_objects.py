@@ -6,8 +6,8 @@ import pytest
 
 from streamkit.archive.link import Link
 from streamkit.errors import RetentionLost
-from streamkit.operate.past import open_past
-from streamkit.operate.restore_target import TABLE
+from streamkit.operate.past.past import open_past
+from streamkit.operate.restore.target import TABLE
 from streamkit.operate.rewind import RewindRefused
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, app_of, copied

@@ -8,9 +8,9 @@ from streamkit.archive.long_pages import NotDecided
 from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
-from streamkit.operate import past_shards
-from streamkit.operate.archives import verify_archive
-from streamkit.operate.restore_target import TABLE
+from streamkit.operate.past import shards as past_shards
+from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.restore.target import TABLE
 from streamkit.stream.listing import Listing, list_shards
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, app_of, links, put, rare_notes

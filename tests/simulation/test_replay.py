@@ -4,10 +4,10 @@ import anyio
 import pytest
 
 from streamkit.errors import RetentionLost
-from streamkit.operate import as_left
-from streamkit.operate.as_left import CHANGED, PARKED
-from streamkit.operate.replay_report import ReplayRefused
-from streamkit.operate.replayable import LOOKS_BACK
+from streamkit.operate.replay import as_left
+from streamkit.operate.replay.as_left import CHANGED, PARKED
+from streamkit.operate.replay.replayable import LOOKS_BACK
+from streamkit.operate.replay.report import ReplayRefused
 from streamkit.testing import every_crash, every_freeze
 from tests.simulation.archived import RARELY
 from tests.simulation.replays import (

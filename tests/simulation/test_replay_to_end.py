@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from streamkit import Inserted
-from streamkit.operate import replay_run, replay_to_end
 from streamkit.operate.consumers import list_consumers
 from streamkit.operate.deletion import delete_consumer
-from streamkit.operate.past import PastChanges
+from streamkit.operate.past.past import PastChanges
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
-from streamkit.operate.replay import replay
-from streamkit.operate.replay_report import ReplayRefused
-from streamkit.operate.replayer import TOO_MANY
+from streamkit.operate.replay import run as replay_run
+from streamkit.operate.replay import to_end as replay_to_end
+from streamkit.operate.replay.replay import replay
+from streamkit.operate.replay.replayer import TOO_MANY
+from streamkit.operate.replay.report import ReplayRefused
 from streamkit.operate.status import read_status
 from streamkit.stream.decode.pages import read_record
 from streamkit.testing import every_crash, every_freeze

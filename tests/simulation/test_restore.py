@@ -17,12 +17,12 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
-from streamkit.operate import restore, restore_target
-from streamkit.operate.archives import verify_archive
-from streamkit.operate.replay import replay
-from streamkit.operate.replay_report import ReplayWish
-from streamkit.operate.restore import restore_into_engine, restore_table
-from streamkit.operate.restore_target import TABLE, RestoreRefused, RestoreWish
+from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.replay.replay import replay
+from streamkit.operate.replay.report import ReplayWish
+from streamkit.operate.restore import target as restore_target
+from streamkit.operate.restore.restore import restore, restore_into_engine, restore_table
+from streamkit.operate.restore.target import TABLE, RestoreRefused, RestoreWish
 from streamkit.progress.actions import item_ref
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze

@@ -37,7 +37,10 @@ ORDER = """
 also inside of functions. A name stands for all modules of a package. `local` and `testing` are
 beside the order."""
 
-ORDER_INSIDE = {"migrate": "book items sending moving run plan verify operate"}
+ORDER_INSIDE = {
+    "migrate": "book items sending moving run plan verify operate",
+    "operate": "past replay restore permissions moves status_page",
+}
 """The same of the packages inside of a package."""
 
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
@@ -67,7 +70,7 @@ RECORDS = {
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
     "migrate.book.tallies.Tally": "numbers that count",
     "migrate.run.sampling.Part": "what is read of a segment, page after page",
-    "operate.replay_report.HandlerReplay": "numbers that count",
+    "operate.replay.report.HandlerReplay": "numbers that count",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
     "core.failures.DispatchCounts": "numbers that count",
     "core.outcome.Outcome": "what one run of a handler came to, run after run",

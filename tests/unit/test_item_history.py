@@ -9,8 +9,8 @@ from streamkit.archive.completeness import check
 from streamkit.archive.link import BEYOND, Lines
 from streamkit.archive.shards import ArchivedShards
 from streamkit.changes import ItemKey
-from streamkit.operate.history import ItemHistory
-from streamkit.operate.past import PastChanges
+from streamkit.operate.past.history import ItemHistory
+from streamkit.operate.past.past import PastChanges
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 from streamkit.stream.decode.envelope import StreamRecord

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.operate.past_shards import PastShards
+from streamkit.operate.past.shards import PastShards
 
 
 def past_of(*lineages):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.operate.replay_report import ReplayWish, asked_for
-from streamkit.operate.replay_run import is_reached
+from streamkit.operate.replay.report import ReplayWish, asked_for
+from streamkit.operate.replay.run import is_reached
 from streamkit.progress.control import START, Cursor
 
 HALF = Cursor("s", position="5", done=frozenset({"7:labels"}))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.model.schema import TableSchema
-from streamkit.operate.replay_parts import ReplayParts, keys_of
-from streamkit.operate.replay_report import ReplayRefused
+from streamkit.operate.replay.parts import ReplayParts, keys_of
+from streamkit.operate.replay.report import ReplayRefused
 from streamkit.stream.decode import Record
 from streamkit.stream.decode.envelope import StreamRecord
 

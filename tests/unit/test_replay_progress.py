@@ -1,6 +1,6 @@
 """How often a replay says how far it is, and what it says."""
 
-from streamkit.operate.replay_progress import ProgressTeller
+from streamkit.operate.replay.progress import ProgressTeller
 
 
 class Clock:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.model.schema import TableSchema
-from streamkit.operate.restore_target import RestoreRefused, RestoreWish, check_wish
+from streamkit.operate.restore.target import RestoreRefused, RestoreWish, check_wish
 from tests.exports import export
 
 SCHEMA = TableSchema("Notes", "PK", "SK", "S", "S", {})

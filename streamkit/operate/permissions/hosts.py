@@ -37,7 +37,7 @@ from streamkit.operate.permissions.sinks import (
     keys_statements,
     sink_statement,
 )
-from streamkit.operate.replay_report import replay_name
+from streamkit.operate.replay.report import replay_name
 from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 
 Host = Literal["worker", "lambda", "migrate", "operator"]

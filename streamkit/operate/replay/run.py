@@ -29,11 +29,11 @@ from streamkit.core.stage import CommitStage
 from streamkit.fleet.generation import Generation, same_consumer
 from streamkit.fleet.members import new_worker_name
 from streamkit.model.conditions import Attr
-from streamkit.operate.past import PastChanges
-from streamkit.operate.replay_parts import ReplayParts
-from streamkit.operate.replay_progress import ProgressTeller
-from streamkit.operate.replay_report import Replayed
-from streamkit.operate.replayer import TOO_MANY
+from streamkit.operate.past.past import PastChanges
+from streamkit.operate.replay.parts import ReplayParts
+from streamkit.operate.replay.progress import ProgressTeller
+from streamkit.operate.replay.replayer import TOO_MANY
+from streamkit.operate.replay.report import Replayed
 from streamkit.progress.actions import Verb
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import START, Cursor

@@ -13,8 +13,8 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.migrate.run.exports import Export
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
-from streamkit.operate.past import PastChanges
-from streamkit.operate.restore_base import open_base
+from streamkit.operate.past.past import PastChanges
+from streamkit.operate.restore.beginning import open_base
 from streamkit.progress.actions import OURS, Action, ItemRef, Verb, item_ref
 from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace

@@ -29,8 +29,8 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.operate.past_reading import PastReading
-from streamkit.operate.past_shards import PastShards
+from streamkit.operate.past.reading import PastReading
+from streamkit.operate.past.shards import PastShards
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.stream.decode import Page, Record

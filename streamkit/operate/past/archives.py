@@ -18,8 +18,8 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
-from streamkit.operate.archive_sample import compare_sample
-from streamkit.operate.past import open_past
+from streamkit.operate.past.archive_sample import compare_sample
+from streamkit.operate.past.past import open_past
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 

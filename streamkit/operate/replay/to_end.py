@@ -13,7 +13,7 @@ must not be given up half way (model `old_changes`): the consumer stays until th
 right, as long as it gets to the end.
 
 In: handlers that say what is to be, and an app that workers run, in this version. Out: counts. On
-failure: see `replay_run`, which runs the changes. Only two kinds of changes are passed over:
+failure: see `run`, which runs the changes. Only two kinds of changes are passed over:
 records that cannot be read, and mirrors' changes with too many copies, which mirrors do not need
 to be right.
 """
@@ -33,10 +33,10 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import DELETING, REPLAYING, WORKERS
 from streamkit.fleet.rewinding import finish_rewind
 from streamkit.operate.deletion import erase_consumer
-from streamkit.operate.past import PastChanges
-from streamkit.operate.replay_parts import ReplayParts
-from streamkit.operate.replay_report import Replayed, ReplayRefused, asked_for, replay_name
-from streamkit.operate.replay_run import ReplayRun
+from streamkit.operate.past.past import PastChanges
+from streamkit.operate.replay.parts import ReplayParts
+from streamkit.operate.replay.report import Replayed, ReplayRefused, asked_for, replay_name
+from streamkit.operate.replay.run import ReplayRun
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import said_of

@@ -17,7 +17,7 @@ from streamkit.core.tables import AppTables
 from streamkit.core.writes import entity_of
 from streamkit.effects import Effect, Send
 from streamkit.fleet.lag import listeners
-from streamkit.operate.replayer import made_of
+from streamkit.operate.replay.replayer import made_of
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.own_effects import Accumulate
 from streamkit.stream.decode import Record

@@ -17,7 +17,7 @@ import anyio
 
 from streamkit.core.tables import AppTables
 from streamkit.model.codec import decode, decode_image, key_digest
-from streamkit.operate.past import PastChanges
+from streamkit.operate.past.past import PastChanges
 from streamkit.progress.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
 from streamkit.progress.fetch import fetch_all
 from streamkit.stream.decode import Record

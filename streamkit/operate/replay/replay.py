@@ -1,7 +1,7 @@
 """Replay: run handlers again for the changes of some time, from an archive, into the live table.
 
     bounded      `replayer`: some changes, each IF its item is still as the change left it
-    to the end   `replay_to_end`: all changes since a moment, in order, until it has done all that
+    to the end   `to_end`: all changes since a moment, in order, until it has done all that
                  the app has done; beside the live handlers
 
 In: an app with an archive, handlers, a range of time. Out: counts, and a list of what was passed
@@ -21,12 +21,12 @@ from streamkit.core.tables import AppTables
 from streamkit.core.tracing import Tracing
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
-from streamkit.operate.past import open_past
-from streamkit.operate.replay_parts import ReplayParts, keys_of
-from streamkit.operate.replay_report import Replayed, ReplayRefused, ReplayWish, replay_name
-from streamkit.operate.replay_to_end import ReplayToEnd
-from streamkit.operate.replayable import not_replayed
-from streamkit.operate.replayer import Replayer
+from streamkit.operate.past.past import open_past
+from streamkit.operate.replay.parts import ReplayParts, keys_of
+from streamkit.operate.replay.replayable import not_replayed
+from streamkit.operate.replay.replayer import Replayer
+from streamkit.operate.replay.report import Replayed, ReplayRefused, ReplayWish, replay_name
+from streamkit.operate.replay.to_end import ReplayToEnd
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.machine import Machine

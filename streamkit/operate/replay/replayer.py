@@ -29,17 +29,24 @@ from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import Uncommitted
 from streamkit.core.shadow import differences
-from streamkit.operate.as_left import ATTRIBUTES_MAX, CHANGED, PARKED, TOO_LARGE, AsLeft, Image
-from streamkit.operate.past import PastChanges
-from streamkit.operate.replay_parts import ReplayParts
-from streamkit.operate.replay_progress import ProgressTeller
-from streamkit.operate.replay_report import Replayed
-from streamkit.operate.replayable import (
+from streamkit.operate.past.past import PastChanges
+from streamkit.operate.replay.as_left import (
+    ATTRIBUTES_MAX,
+    CHANGED,
+    PARKED,
+    TOO_LARGE,
+    AsLeft,
+    Image,
+)
+from streamkit.operate.replay.parts import ReplayParts
+from streamkit.operate.replay.progress import ProgressTeller
+from streamkit.operate.replay.replayable import (
     LOOKS_BACK,
     AddsUp,
     AudienceTooLarge,
     LooksBack,
 )
+from streamkit.operate.replay.report import Replayed
 from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
 from streamkit.progress.fetch import fetch_all
 from streamkit.progress.pacing import Pace, Pacing

@@ -15,8 +15,8 @@ from streamkit.core.runs import Tools
 from streamkit.core.tables import AppTables
 from streamkit.model.codec import decode_number
 from streamkit.model.schema import TableSchema
-from streamkit.operate.replay_report import HandlerReplay, Replayed, ReplayRefused, ReplayWish
-from streamkit.operate.replayable import NoteLarge, replayed
+from streamkit.operate.replay.replayable import NoteLarge, replayed
+from streamkit.operate.replay.report import HandlerReplay, Replayed, ReplayRefused, ReplayWish
 from streamkit.progress.machine import Machine
 from streamkit.progress.paced import CommitRate
 from streamkit.stream.decode import Record

@@ -18,7 +18,7 @@ from streamkit.aws import Aws
 from streamkit.changes import ItemKey
 from streamkit.core.tables import AppTables
 from streamkit.fleet.cursors import every_cursor
-from streamkit.operate.past import PastChanges, past_of
+from streamkit.operate.past.past import PastChanges, past_of
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 

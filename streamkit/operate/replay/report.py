@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.core.shadow import digest_of
-from streamkit.operate.replay_progress import Tell
+from streamkit.operate.replay.progress import Tell
 from streamkit.progress.actions import Action
 from streamkit.progress.clock import utc
 from streamkit.progress.operation import Refusal
