@@ -9,6 +9,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Put
 from streamkit.core.parking import Parked
+from streamkit.fleet.directory import Halt
 from streamkit.migrate.operate.status import Line
 from streamkit.operate.explanation import Explanation, Listening, Waiting
 from streamkit.operate.fan_outs import FanOutStatus
@@ -184,6 +185,14 @@ def test_what_an_operator_has_to_see_is_on_the_page():
     ):
         assert shown in text
     assert "$1.57" in text, "a day, by the prices of what was used"
+
+
+def test_a_consumer_that_halted_at_its_start_is_on_the_page_with_since_when_and_why():
+    found = status(halts=(Halt("deals.ship", 1_790_000_000, "records of 2 hours are gone"),))
+    text = page(view(found))
+    said = "deals.ship does not run: it halted at its start, at 2026-09-21 14:13:20 UTC:"
+    assert f'<p class="bad">{said} records of 2 hours are gone</p>' in text
+    assert "does not run" not in page(view(status()))
 
 
 def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():

@@ -8,6 +8,7 @@ is part of the page's address.
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from streamkit.operate.explanation import Explanation
 from streamkit.operate.remaining import catches_up_in
@@ -90,6 +91,10 @@ def _consumer(view: ConsumerView, asked: Asked) -> Markup:
     ]
     if view.trouble:
         parts.append(element("p", f"The table could not be read: {view.trouble}.", class_="bad"))
+    for one in (status and status.halts) or ():
+        at = datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        text = f"{one.consumer} does not run: it halted at its start, at {at}: {one.why}"
+        parts.append(element("p", text, class_="bad"))
     if view.copies:
         parts.append(_archive(report))
     if status is not None:
