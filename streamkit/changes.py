@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -22,8 +22,11 @@ E_co = TypeVar("E_co", bound=Entity, covariant=True)
 KeyValue = str | bytes | int | Decimal
 
 
-class Kind(Enum):
-    """The kind of a change."""
+class Kind(StrEnum):
+    """The kind of a change.
+
+    It is text for its hash, which C computes: each change is looked up by it several times.
+    """
 
     INSERTED = "inserted"
     MODIFIED = "modified"
