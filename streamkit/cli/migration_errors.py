@@ -17,6 +17,7 @@ from streamkit.cli.running import exit_with, with_aws
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.migrate.book.errors import ItemError
     from streamkit.migrate.book.state import State
@@ -132,10 +133,10 @@ def retry(
     from streamkit.migrate.verify.mending import chosen, list_errors, retry_errors
 
     _require_kind(kind)
-    names = _names(items, key)
-    if take is not None and not names:
+    if take is not None and not (items or key):
         raise typer.BadParameter("--take decides about items that you name, by ITEM or --key")
     loaded = app_with_migrations(app)
+    names = _names(loaded, number, items, key)
 
     async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int, int, State]":
         failed = chosen(await list_errors(loaded, aws, number), names, kind)
@@ -183,10 +184,10 @@ def waive(
     from streamkit.migrate.verify.mending import chosen, list_errors, waive_errors
 
     _require_kind(kind)
-    named = _names(items, key)
-    if every == bool(named or kind):
+    if every == bool(items or key or kind):
         raise typer.BadParameter("name items as `errors list` does, or say --all, --kind or --key")
     loaded = app_with_migrations(app)
+    named = _names(loaded, number, items, key)
 
     async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int]":
         failed = chosen(await list_errors(loaded, aws, number), named, kind)
@@ -240,16 +241,18 @@ def _side(decision: Decision | None) -> "Take":
     return "old" if decision is Decision.OLD else "new"
 
 
-def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:
+def _names(
+    loaded: "App", number: str, items: list[str] | None, keys: list[str] | None
+) -> set[str] | None:
     """Return the names of the items that are named, or whose keys are given; None for all.
 
     Raises:
         BadParameter: a key is not a JSON object of strings and numbers.
     """
-    from streamkit.migrate.book.errors import error_id
+    from streamkit.migrate.verify.mending import names_of
     from streamkit.model.codec import encode
 
-    found = {*(items or ())}
+    read, found = [], {*(items or ())}
     for text in keys or ():
         try:
             given = json.loads(text, parse_float=Decimal)
@@ -257,5 +260,7 @@ def _names(items: list[str] | None, keys: list[str] | None) -> set[str] | None:
         except (ValueError, TypeError, AttributeError):
             said = f'--key {text}: not an object as in {{"PK": "ORDER#1"}}'
             raise typer.BadParameter(said) from None
-        found.add(error_id(key))
+        read.append(key)
+    if read:
+        found |= with_aws(lambda aws: names_of(loaded, aws, number, read))
     return found or None

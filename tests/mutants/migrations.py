@@ -920,4 +920,12 @@ MUTANTS = (
         "the rest of a canary that was blocked is migrated, in a phase called verifying",
         test="tests/unit/migrate/test_migration_mending.py::test_a_canary_that_was_blocked_before_its_first_items_were_done_pauses_after_these",
     ),
+    Mutant(
+        "error-of-one-source",
+        "migrate/verify/mending.py",
+        "found.add(error_id(sources.family(key)))",
+        "found.add(error_id(key))",
+        "the error of several items that become one is found by the key of the first one alone",
+        test="tests/unit/migrate/test_migration_mending.py::test_an_item_is_named_by_its_key_and_one_of_several_that_become_one_as_they_all",
+    ),
 )

@@ -5,7 +5,7 @@ right now. A waived item stays as it is, and verifications ignore it; the audit 
 what, and the record why.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -15,18 +15,20 @@ from streamkit.aws import Aws, AwsError
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.errors import DECIDED, ErrorBook, ItemError
+from streamkit.migrate.book.errors import DECIDED, ErrorBook, ItemError, error_id
 from streamkit.migrate.book.limits import Share, UnitLimits
 from streamkit.migrate.book.order import migration_of
 from streamkit.migrate.book.refusals import require_begun, require_latest, require_records
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.items.sources import Sources
 from streamkit.migrate.moving.settlement import Take
-from streamkit.migrate.run.opening import Opened, open_migration
+from streamkit.migrate.run.opening import Opened, open_migration, survey_for
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.view import MigrationView, Place
+from streamkit.progress.actions import Wire
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
@@ -40,6 +42,25 @@ async def list_errors(app: App, aws: Aws, number: str) -> list[ItemError]:
     """Return the items that a migration could not bring into the new shape."""
     book = await open_book(app, aws)
     return await ErrorBook(book.store, migration_of(app, number).id).all()
+
+
+async def names_of(app: App, aws: Aws, number: str, keys: Iterable[Mapping[str, Wire]]) -> set[str]:
+    """Return the names that items with these keys have among the errors.
+
+    Of several items that become one, each has the name of them all.
+
+    Raises:
+        ConfigurationError: one is not a key of the table.
+    """
+    _, schemas = await survey_for(app, aws, migration_of(app, number))
+    table = schemas.source
+    sources, found = Sources(migration_of(app, number), table, schemas.entities), set[str]()
+    for key in keys:
+        if key.keys() != table.key_attributes:
+            own = ", ".join(sorted(table.key_attributes))
+            raise ConfigurationError(f"the key of an item of table {table.name} is {own}")
+        found.add(error_id(sources.family(key)))
+    return found
 
 
 async def retry_errors(

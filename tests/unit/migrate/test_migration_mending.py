@@ -8,13 +8,14 @@ import pytest
 
 from streamkit import App, Item, Set
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.book.errors import groups_of
+from streamkit.migrate.book.errors import error_id, groups_of
 from streamkit.migrate.items.rewrites import visible
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.running import Runner
 from streamkit.migrate.verify import mending
 from streamkit.model.copies import PAIR
+from tests.simulation.merging import Billing, Customer, Prefs, Profile, apart, together
 from tests.unit.migrate import test_migration_order
 from tests.unit.migrate.test_migration_order import Order, labelled
 
@@ -317,3 +318,18 @@ def test_an_aggregate_has_no_canary():
             await site.begin("0001", limit=commands.Limit(first=40))
 
     at_orders(test, 3, app)
+
+
+def test_an_item_is_named_by_its_key_and_one_of_several_that_become_one_as_they_all():
+    app = App("shop", table="Shop", entities=[Profile, Prefs, Billing, Customer])
+    app.migration("0001", Profile, mode="merge", reverse=apart)(together)
+
+    async def test(site):
+        key = {"PK": {"S": "CUSTOMER#ada"}}
+        wanted = [key | {"SK": {"S": name}} for name in ("PROFILE", "PREFS")]
+        names = [await mending.names_of(site.app, site.aws, "0001", [one]) for one in wanted]
+        assert names[0] == names[1] == {error_id(wanted[0])}
+        with pytest.raises(ConfigurationError, match="the key of an item of table Shop is PK, SK"):
+            await mending.names_of(site.app, site.aws, "0001", [{"pk": {"S": "CUSTOMER#ada"}}])
+
+    test_migration_order.at_table(test, app)
