@@ -13,6 +13,7 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parked.queues import parked_queues, read_queues
 from streamkit.core.parking import queue_name
 from streamkit.core.tables import survey
+from streamkit.errors import Unavailable
 from streamkit.kinds.injection import injector
 from streamkit.local.transport import Response
 from streamkit.progress.control import QueuedKey
@@ -365,6 +366,29 @@ def test_a_table_that_does_not_answer_slows_retries_and_ends_nothing(code):
             assert held == {}
 
     run_virtually(test)
+
+
+@virtually
+async def test_a_redrive_that_cannot_read_just_now_is_delayed_and_ends_nothing():
+    async with opened() as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        retries, held, tries = shop.retries(), await shop.held(), []
+        redrive = retries._redriver.redrive
+
+        async def unread(queue):
+            tries.append(queue)
+            if len(tries) < 3:
+                raise Unavailable("the table cannot be read just now")
+            return await redrive(queue)
+
+        retries._redriver.redrive = unread
+        watching(retries, held)
+        shop.down = False
+        async with running(retries):
+            await anyio.sleep(400)
+        assert len(tries) == 3
+        assert shop.total() == 1
 
 
 @virtually

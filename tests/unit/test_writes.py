@@ -76,6 +76,13 @@ def test_only_an_annotation_of_none_says_that_there_are_no_effects():
     assert read_writes(Any).effects
 
 
+def test_only_an_annotation_that_names_all_its_effects_says_that_none_is_a_send():
+    assert not read_writes(Put[Notice] | None).sends
+    assert read_writes(Put[Notice] | Send).sends
+    assert read_writes(list[Effect]).sends
+    assert read_writes(Any).sends
+
+
 def app():
     return App("test", table="t")
 
