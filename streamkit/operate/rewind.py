@@ -120,7 +120,7 @@ async def rewind(
     app, now = await joined_app(app, store), clock.time()
     newest = await _unless_paused(store)
     begins: frozenset[str] = frozenset()
-    reasons = [*_too_far(app, to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
+    reasons = [*_too_far(app, newest, to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
     if newest is None or reasons:
         raise RewindRefused(reasons)
     # Functions do not say in what generation they park.
@@ -208,15 +208,22 @@ async def _in_archive(
     return found.begins
 
 
-def _too_far(app: App, to: datetime | None, now: float) -> Iterator[str]:
+def _too_far(app: App, newest: Generation | None, to: datetime | None, now: float) -> Iterator[str]:
     if to is None:
         return
     if to.tzinfo is None:
         yield f"{to.isoformat()} has no time zone; add one, as in +00:00"
     elif int(to.timestamp()) > now:
         yield f"{to.isoformat()} is in the future"
-    elif now - to.timestamp() > REACH_SECONDS and app.archive is None:
-        yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
+    elif now - to.timestamp() > REACH_SECONDS:
+        text = f"{to.isoformat()} is more than 23 hours ago"
+        if app.archive is None:
+            yield f"{text}; trim-horizon is all that is left"
+        elif newest is not None and newest.host == LAMBDA:
+            yield (
+                f"{text}, and functions read no archive: let workers run it"
+                " (`streamkit consumers to-workers`), and rewind it then"
+            )
 
 
 def _of_code(app: App, newest: Generation | None) -> Iterator[str]:

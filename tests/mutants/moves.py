@@ -312,6 +312,22 @@ MUTANTS = (
         test="tests/simulation/test_kcl_import.py::test_what_the_newest_kcl_keeps_beside_its_leases_is_no_lease",
     ),
     Mutant(
+        "moved-out-of-the-archive",
+        "operate/moves/to_lambda.py",
+        "            if not (c.finished and c.name in followed)\n",
+        "            if not c.finished\n",
+        "functions go on behind what a consumer has still to read in its archive",
+        test="tests/simulation/test_moving_to_lambda.py::test_a_consumer_that_reads_an_archive_is_not_moved_before_it_has_come_to_the_stream",
+    ),
+    Mutant(
+        "functions-rewound-into-the-archive",
+        "operate/rewind.py",
+        "        elif newest is not None and newest.host == LAMBDA:\n",
+        "        elif newest is None:\n",
+        "functions are rewound to a moment of which no mapping delivers the changes",
+        test="tests/simulation/test_lambda_operations.py::test_functions_are_not_rewound_to_what_only_an_archive_has",
+    ),
+    Mutant(
         "checkpoint-comes-again",
         "operate/moves/leases.py",
         "position=checkpoint.zfill(POSITION_DIGITS)",

@@ -15,6 +15,7 @@ from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.rewind import Despite, RewindRefused, rewind
 from streamkit.operate.starts import start_findings
 from streamkit.progress.clock import CorrectedClock
+from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (
@@ -207,6 +208,26 @@ def test_a_rewind_is_refused_if_its_pause_ends_before_it_is_decided(again):
                     await pause_consumer(app, environment.aws, clock=world.clock)
                 operator.goes_on.set()
         assert "try again" in outcome[0]
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("archive", [None, MemoryArchive()])
+def test_functions_are_not_rewound_to_what_only_an_archive_has(archive):
+    async def main():
+        app = app_of(archive=archive)
+        world = world_of(app)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            moment = datetime.fromtimestamp(world.clock.time(), UTC)
+            await process_batch(environment, event(Stream(world, TABLE).traffic()))
+            await anyio.sleep(30 * 3600)
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(100)
+            said = "all that is left" if archive is None else "functions read no archive"
+            with pytest.raises(RewindRefused, match=said):
+                await rewound(app, environment.aws, world.clock, moment)
+            assert (await rewound(app, environment.aws, world.clock)).host == "lambda"
 
     simulated(main)
 

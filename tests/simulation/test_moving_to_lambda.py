@@ -12,14 +12,17 @@ import pytest
 from streamkit import Aggregate, App, Count, Entity, Key, Policy
 from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.core.tables import survey
-from streamkit.fleet.hosting import TO_LAMBDA, WORKERS
+from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
 from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.operate.moves import MoveRefused, move_to_lambda
 from streamkit.operate.redrive import redrive
+from streamkit.testing.archives import MemoryArchive
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.archived import SELDOM, app_of, copied, rare_notes
 from tests.simulation.lambdas import own_items
 from tests.simulation.movers import Mover, Slow, run_functions
+from tests.simulation.test_archive import erase, rewound
 from tests.simulation.test_moving_rivals import (
     TABLE,
     make_app,
@@ -299,3 +302,27 @@ def test_a_queue_for_which_functions_have_no_place_left_ends_the_move_with_what_
             await to_lambda(world, app, mover)
 
     simulated(main)
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_consumer_that_reads_an_archive_is_not_moved_before_it_has_come_to_the_stream(
+    harness_of, seconds
+):
+    """The mapping begins at the oldest record of the stream, and functions read no archive."""
+    harness = harness_of(app_of(MemoryArchive()), shards=1, settings=SELDOM)
+    moments = rare_notes(harness, 6)
+    erase(harness)
+    harness.settle()
+    rewound(harness, moments[1] - 60)
+    if seconds:  # it ends between a shard and its child
+        harness.worker.ensure()
+        harness.advance(seconds)
+        harness.crash()
+        harness.advance("3h")
+    move = lambda aws: move_to_lambda(harness.app, aws, clock=harness.world.clock)  # noqa: E731
+    with pytest.raises(MoveRefused, match="the mapping would miss what is trimmed"):
+        harness.operate(move)
+    harness.settle()
+    harness.stop()
+    assert copied(harness) == [1, 2, 3, 4, 5]
+    assert harness.operate(move).host == LAMBDA

@@ -136,13 +136,22 @@ class _MoveToLambda:
         )
 
     async def _late(self) -> list[str]:
-        """Return what the mapping would miss, because it will be trimmed before."""
+        """Return what the mapping would miss, because it will be trimmed before.
+
+        That is also what follows a shard that has ended, where no cursor follows it yet: a consumer
+        reads an archive so, shard by shard. There a shard may not have been read at all; then
+        `since` says from when on it is to be.
+        """
         now, cursors = self.clock.time(), await every_cursor(self.store)
+        followed = {c.parent for c in cursors.values()}
+        last = {c.name: max(c.seen, c.since) for c in cursors.values()}
         return [
-            f"shard {c.name} was last read to its tip {(now - c.seen) / 3600:.0f} hours ago, and"
-            " the mapping would miss what is trimmed"
+            f"shard {c.name} was last read to its tip {(now - last[c.name]) / 3600:.0f} hours ago,"
+            " and the mapping would miss what is trimmed"
             for c in cursors.values()
-            if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
+            if not (c.finished and c.name in followed)
+            and last[c.name]
+            and now - last[c.name] > _BEHIND_SECONDS
         ]
 
     async def _joining(self) -> list[str]:
