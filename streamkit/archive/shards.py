@@ -5,6 +5,7 @@ TABLE/LABEL/shards/SHARD/POSITION.jsonl.gz            the links of a shard
 TABLE/LABEL/lineage/PARENT/SHARD                      empty; PARENT is `root` if there is none
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from streamkit.stream.start import created_of
 
 ROOT = "root"
 
+_NAME = re.compile(r"[0-9A-Za-z-]+")
+"""Matches the names of shards, and not those of what other programs leave in a directory."""
 _NEW_SECONDS = 900.0
 """A stream that is so young has lost nothing when its shards are found unread for too long."""
 
@@ -150,14 +153,14 @@ class ArchivedShards:
         return await self._recorded("")
 
     async def _recorded(self, parent: str) -> list[Shard]:
-        """Return the recorded shards whose names begin so; other names, as of folders, are not."""
+        """Return the recorded shards whose names begin so; folders and other files are none."""
         prefix = f"{self.stream}/lineage/"
         found = await all_names(self.objects, prefix + parent)
         pairs = [name.removeprefix(prefix).split("/") for name in found]
         return [
             Shard(pair[1], None if pair[0] == ROOT else pair[0])
             for pair in pairs
-            if len(pair) == 2 and all(pair)
+            if len(pair) == 2 and all(map(_NAME.fullmatch, pair))
         ]
 
     async def begins(self, since: float) -> frozenset[str]:

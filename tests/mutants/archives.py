@@ -12,6 +12,14 @@ MUTANTS = (
         test="tests/unit/archive/test_links.py::test_every_altered_byte_is_found",
     ),
     Mutant(
+        "archive-stray-files-are-shards",
+        "archive/shards.py",
+        "            if len(pair) == 2 and all(map(_NAME.fullmatch, pair))\n",
+        "            if len(pair) == 2 and all(pair)\n",
+        "a file that another program leaves in the lineage is a shard that never ends",
+        test="tests/unit/archive/test_archived_shards.py::test_folders_and_what_else_lies_in_the_lineage_are_no_shards",
+    ),
+    Mutant(
         "archive-key-taken-for-mine",
         "archive/chain.py",
         "                return self._opened(link.after, stored.body)[0]\n",
