@@ -7,7 +7,6 @@ a shard is younger than the shard's entry in the lineage, and than every object 
 """
 
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
@@ -15,15 +14,13 @@ from typing import Any
 
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink, Link, key_of
-from streamkit.archive.shards import ArchivedShards
+from streamkit.archive.shards import ArchivedShards, born
 from streamkit.archive.still_streamed import StillStreamed
 from streamkit.archive.walk import walk
 from streamkit.progress.clock import utc
 from streamkit.progress.control import Cursor
 from streamkit.stream.start import REACH_SECONDS
 
-_NAMED = re.compile(r"shardId-(\d{20})-")
-"""Matches the name of a shard; the number is when it was created, in milliseconds."""
 NOTHING: Mapping[str, Cursor] = MappingProxyType({})
 _FORGOTTEN = "its archive ends there, and the stream does not reach back to that"
 
@@ -179,7 +176,7 @@ async def is_followed(still: StillStreamed, shard: str, end: str) -> bool:
 
     Of a shard that is younger than the stream's day nothing was forgotten yet.
     """
-    if end == ORIGIN and still.clock.time() - _created(shard) < REACH_SECONDS:
+    if end == ORIGIN and still.clock.time() - born(shard) < REACH_SECONDS:
         return True
     return await still.has(shard, end)
 
@@ -208,21 +205,15 @@ def unknown(
 
 
 def orphans(parents: Mapping[str, str | None], since: float) -> dict[str, str]:
-    """Return the shards whose parents had changes since a moment, and are not known; say so."""
-    found: dict[str, str] = {}
-    for shard, parent in parents.items():
-        if parent is not None and parent not in parents and _created(shard) > since:
-            found[shard] = f"its parent {parent} is not archived"
-    return found
-
-
-def _created(shard: str) -> float:
-    """Return when a shard was created, as its name says; a name of another form is always new.
+    """Return the shards whose parents had changes since a moment, and are not known; say so.
 
     A shard that was created before a moment needs no parent since then.
     """
-    found = _NAMED.match(shard)
-    return int(found[1]) / 1000 if found else math.inf
+    found: dict[str, str] = {}
+    for shard, parent in parents.items():
+        if parent is not None and parent not in parents and born(shard) > since:
+            found[shard] = f"its parent {parent} is not archived"
+    return found
 
 
 async def shards_since(

@@ -5,6 +5,7 @@ TABLE/LABEL/shards/SHARD/POSITION.jsonl.gz            the links of a shard
 TABLE/LABEL/lineage/PARENT/SHARD                      empty; PARENT is `root` if there is none
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ ROOT = "root"
 
 _NAME = re.compile(r"[0-9A-Za-z-]+")
 """Matches the names of shards, and not those of what other programs leave in a directory."""
+_DATED = re.compile(r"shardId-(\d{20})-")
+"""Matches the name of a shard; the number is when it was created, in milliseconds."""
 _NEW_SECONDS = 900.0
 """A stream that is so young has lost nothing when its shards are found unread for too long."""
 
@@ -36,6 +39,12 @@ class _About(msgspec.Struct):
     format: Any = None
     codec: Any = None
     began: float | None = None
+
+
+def born(shard: str) -> float:
+    """Return when a shard was created, as its name says; a name of another form is always new."""
+    found = _DATED.match(shard)
+    return int(found[1]) / 1000 if found else math.inf
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,27 @@ class ArchivedShards:
         Raises:
             DamagedArchive: what was written of it cannot be read.
         """
+        said = await self._said()
+        return said and max(said, await self._expired())
+
+    async def _said(self) -> float | None:
+        """Return the moment that was written at the beginning, or else of the oldest record."""
         there = await self._read_about()
         if there is not None:
             return there.began
         return await self._oldest() or None  # a rule of the bucket may have removed it
+
+    async def _expired(self) -> float:
+        """Return up to when a rule that removes what is old has removed shards; 0 if it has not.
+
+        It removes shards from the oldest on, with what says which shard descends from which. So a
+        parent that is missing and older than all that is left has expired; another is a gap.
+        """
+        parents = {shard.id: shard.parent for shard in await self.shards()}
+        oldest = min(map(born, parents), default=0.0)
+        gone = {s for s, parent in parents.items() if parent and parent not in parents}
+        expired = [born(s) for s in gone if born(parents[s] or "") < oldest]
+        return max((moment for moment in expired if moment < math.inf), default=0.0)
 
     async def began_if_known(self) -> float:
         """Return `began`; 0 if nothing is archived, or if what was written of it is damaged."""

@@ -12,12 +12,20 @@ MUTANTS = (
         test="tests/unit/archive/test_links.py::test_every_altered_byte_is_found",
     ),
     Mutant(
-        "archive-stray-files-are-shards",
+        "archive-expired-shards-are-gaps",
         "archive/shards.py",
-        "            if len(pair) == 2 and all(map(_NAME.fullmatch, pair))\n",
-        "            if len(pair) == 2 and all(pair)\n",
-        "a file that another program leaves in the lineage is a shard that never ends",
-        test="tests/unit/archive/test_archived_shards.py::test_folders_and_what_else_lies_in_the_lineage_are_no_shards",
+        "        return said and max(said, await self._expired())\n",
+        "        return said\n",
+        "an archive with a lifecycle rule has a gap for ever",
+        test="tests/simulation/test_past_gaps.py::test_what_a_rule_has_removed_day_by_day_is_no_gap_and_the_archive_begins_later",
+    ),
+    Mutant(
+        "archive-missing-shards-are-expired",
+        "archive/shards.py",
+        ' if born(parents[s] or "") < oldest]\n',
+        "]\n",
+        "a shard that is missing in the middle of an archive is not named",
+        test="tests/simulation/test_past_gaps.py::test_a_shard_that_is_missing_with_its_lineage_is_a_loss",
     ),
     Mutant(
         "archive-key-taken-for-mine",
@@ -86,9 +94,9 @@ MUTANTS = (
     Mutant(
         "archive-folder-is-a-shard",
         "archive/shards.py",
+        "            if len(pair) == 2 and all(map(_NAME.fullmatch, pair))\n",
         "            if len(pair) == 2 and all(pair)\n",
-        "            if len(pair) == 2\n",
-        "a folder that somebody has made in a bucket is a shard without a name",
+        "a file that another program leaves in the lineage is a shard that never ends",
         test="tests/unit/archive/test_archived_shards.py::test_folders_and_what_else_lies_in_the_lineage_are_no_shards",
     ),
     Mutant(

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "start-with-a-shard-missing",
         "archive/completeness.py",
-        "        if parent is not None and parent not in parents and _created(shard) > since:\n",
+        "        if parent is not None and parent not in parents and born(shard) > since:\n",
         "        if parent is not None and parent not in parents and not since:\n",
         "what descends from a shard that was removed is read before its ancestors, and nobody is told",
         test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",

@@ -10,7 +10,7 @@ from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
 from streamkit.operate.past import shards as past_shards
 from streamkit.operate.past.archives import verify_archive
-from streamkit.operate.restore.target import TABLE
+from streamkit.operate.restore.target import TABLE, RestoreRefused
 from streamkit.stream.listing import Listing, list_shards
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import SELDOM, app_of, links, put, rare_notes
@@ -245,3 +245,31 @@ def test_what_was_trimmed_before_it_was_archived_is_a_gap(harness_of):
     (gap,) = verified().gaps
     assert "the stream does not reach back to that" in gap.text
     assert not history(harness, 1).whole
+
+
+def aged(harness, made):
+    """Remove what is older than three days, as a rule of the bucket does; `made` has the ages."""
+    archive, moment = harness.archive(), now(harness)
+    for name in list(archive.objects):
+        if made.setdefault(name, moment) < moment - 3 * 86_400:
+            archive.remove(name)
+
+
+def test_what_a_rule_has_removed_day_by_day_is_no_gap_and_the_archive_begins_later(harness_of):
+    harness = harness_of(app_of(MemoryArchive()), shards=2, settings=SELDOM, others=[TARGET])
+    made, began, clock = {}, [], harness.world.clock
+    for number in range(16):
+        write(harness, number % 3, str(number))
+        harness.settle()
+        for _ in range(2):
+            harness.advance("6h")
+            aged(harness, made)
+        found = harness.operate(lambda aws: verify_archive(harness.app, aws, clock=clock))
+        assert found.whole
+        began.append(found.began)
+    assert began == sorted(began)
+    assert now(harness) - 4 * 86_400 < began[-1] < now(harness) - 2 * 86_400
+    assert restored(harness, now(harness) - 3600).losses == []
+    assert there(harness) == there(harness, "Notes")
+    with pytest.raises(RestoreRefused, match="the archive begins at"):
+        restored(harness, began[-1] - 3600)

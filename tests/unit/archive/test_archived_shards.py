@@ -34,7 +34,8 @@ async def archive():
 
 
 @pytest.mark.parametrize(
-    "folder", ["", "root/", "p/", "p/a/", "p/a/b", "p/.DS_Store", "root/.nfs0001", ".git/a", "p/note.txt"]
+    "folder",
+    ["", "root/", "p/", "p/a/", "p/a/b", "p/.DS_Store", "root/.nfs0001", ".git/a", "p/note.txt"],
 )
 async def test_folders_and_what_else_lies_in_the_lineage_are_no_shards(archive, folder):
     archive.objects.objects[f"T/now/lineage/{folder}"] = b""
