@@ -107,4 +107,20 @@ MUTANTS = (
         "D12",
         test=_ROLL_OUTS,
     ),
+    Mutant(
+        "replay-from-within-a-second",
+        "operate/replay/replay.py",
+        "        wish = replace(wish, since=int(wish.since))  # changes are stamped to the second\n",
+        "",
+        "a replay leaves out the changes of the second in which it begins",
+        test="tests/simulation/test_replay.py::test_a_moment_within_a_second_is_the_whole_second_as_changes_are_stamped",
+    ),
+    Mutant(
+        "replay-hides-what-cannot-be-read",
+        "operate/replay/replayer.py",
+        "                for unit in self._units:\n                    self.report.pass_over(unit.",
+        "                for unit in ():\n                    self.report.pass_over(unit.",
+        "a replay says nothing of changes that it could not read",
+        test="tests/simulation/test_replay.py::test_a_change_that_cannot_be_read_is_passed_over_and_counted",
+    ),
 )

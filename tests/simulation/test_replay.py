@@ -1,15 +1,19 @@
 """Old changes run again in a table that has gone on: rows P1 to P20 of the archive's model."""
 
 import anyio
+import msgspec
 import pytest
 
 from streamkit.errors import RetentionLost
-from streamkit.operate.replay import as_left
+from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.past.past import PastChanges
 from streamkit.operate.replay.as_left import CHANGED, PARKED
+from streamkit.operate.replay.replay import as_left
 from streamkit.operate.replay.replayable import LOOKS_BACK
 from streamkit.operate.replay.report import ReplayRefused
+from streamkit.stream.decode import Record
 from streamkit.testing import every_crash, every_freeze
-from tests.simulation.archived import RARELY
+from tests.simulation.archived import RARELY, links
 from tests.simulation.replays import (
     STATE,
     Copy,
@@ -25,6 +29,7 @@ from tests.simulation.replays import (
     replayed,
     rig,
 )
+from tests.simulation.test_replay_to_end import unreadable
 
 
 @pytest.fixture
@@ -362,3 +367,37 @@ def test_a_replay_from_the_future_is_refused(harness):
 def test_handlers_that_are_not_there_are_named(harness):
     with pytest.raises(ReplayRefused, match="there is no handler 'labls'"):
         replayed(harness, "labls")
+
+
+def no_number(record):
+    """Return a record whose image has a number that is none."""
+    text = record.to_bytes().replace(b'"number":{"N":"1"}', b'"number":{"N":"one"}')
+    return msgspec.json.decode(text, type=Record)
+
+
+@pytest.mark.parametrize("flaw", [unreadable, no_number])
+@pytest.mark.parametrize("mode", ["write", "dry-run"])
+def test_a_change_that_cannot_be_read_is_passed_over_and_counted(harness, monkeypatch, flaw, mode):
+    buggy(harness, (1, "PLACED"), (2, "PLACED"))
+    reading = PastChanges.read
+
+    async def read(self, reader):
+        async for page in reading(self, reader):
+            mine = [flaw(r) if r.item_key.pk == "ORDER#1" else r for r in page.records]
+            yield msgspec.structs.replace(page, records=tuple(mine))
+
+    monkeypatch.setattr(PastChanges, "read", read)
+    report = replayed(harness, "labels", mode=mode)
+    assert report.handlers["labels"].passed == {"it cannot be read": 1}
+    assert [row["reason"] for row in report.listed] == ["it cannot be read"]
+    assert report.handlers["labels"].ran == 1
+
+
+def test_a_moment_within_a_second_is_the_whole_second_as_changes_are_stamped(harness):
+    buggy(harness, (1, "PLACED"))
+    clock, app = harness.world.clock, harness.app
+    (first,) = {link.first for link in links(harness.archive()) if link.count and link.first}
+    report = replayed(harness, "labels", since=first + 0.9, allow_loss=True)
+    assert report.handlers["labels"].ran == 1
+    found = harness.operate(lambda aws: verify_archive(app, aws, first + 0.9, clock=clock))
+    assert found.records > 0

@@ -104,6 +104,7 @@ async def verify_archive(
         tables, written = await survey(app, aws), await written_cursors(app, aws)
         time = await tables.store(app.writer, aws).clock(clock or SystemClock())
         still = StillStreamed(aws, tables.table.stream_arn or "", archive, time)
+        since = int(since)  # changes are stamped to the second
         found = await check(still, place, since, began, written)
     found.note_beginning(began, since)
     if sample:

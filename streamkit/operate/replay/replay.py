@@ -68,7 +68,8 @@ async def replay(
         machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong
         now = machine.clock.time()
         wish = replace(wish, until=now) if wish.until == math.inf else wish
-        if int(wish.since) > now:  # the table tells whole seconds
+        wish = replace(wish, since=int(wish.since))  # changes are stamped to the second
+        if wish.since > now:
             raise ReplayRefused([f"{utc(wish.since).isoformat()} is in the future"])
         if wish.since < past.began and not wish.allow_loss:
             raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])

@@ -54,6 +54,7 @@ from streamkit.stream.decode import Page, Record
 
 _AT_ONCE = 16
 """Items of a page whose changes run at once."""
+UNREADABLE = "it cannot be read"
 TOO_MANY = "its recipients do not fit in one transaction"
 _PASSED = {
     LooksBack.__name__: LOOKS_BACK,
@@ -115,8 +116,11 @@ class Replayer:
         self.report.note_read(len(records))
         items: dict[ItemKey, list[Record]] = {}
         for record in records:
-            wanted = not record.flaw and self.parts.wants(record)
-            if wanted and any(u.dispatcher.wants(record) for u in self._units):
+            if record.flaw:
+                for unit in self._units:
+                    self.report.pass_over(unit.handler.name, record, UNREADABLE)
+                continue
+            if self.parts.wants(record) and any(u.dispatcher.wants(record) for u in self._units):
                 items.setdefault(record.item_key, []).append(record)
         now = await self._read([found[0] for found in items.values()])
         async with anyio.create_task_group() as group:
@@ -149,7 +153,11 @@ class Replayer:
         """Run a handler for a change, if its item is still as the change left it."""
         counts, image, overtaken = self.report.handlers[unit.handler.name], None, False
         if unit.checked:
-            image = Image.of(record, unit.handler.entity)
+            try:
+                image = Image.of(record, unit.handler.entity)
+            except ValueError:
+                self.report.pass_over(unit.handler.name, record, UNREADABLE)
+                return
             reason = self._passed(image, item) or await self._queued(unit, record)
             if reason and not self.wish.to_end:
                 self.report.pass_over(unit.handler.name, record, reason)

@@ -32,7 +32,7 @@ from streamkit.model.conditions import Attr
 from streamkit.operate.past.past import PastChanges
 from streamkit.operate.replay.parts import ReplayParts
 from streamkit.operate.replay.progress import ProgressTeller
-from streamkit.operate.replay.replayer import TOO_MANY
+from streamkit.operate.replay.replayer import TOO_MANY, UNREADABLE
 from streamkit.operate.replay.report import Replayed
 from streamkit.progress.actions import Verb
 from streamkit.progress.commit import Committer
@@ -43,7 +43,6 @@ from streamkit.progress.paced import PacedCommitter
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 from streamkit.stream.decode import Page, Record
 
-UNREADABLE = "it cannot be read"
 _PAUSE_SECONDS = 0.5
 
 
