@@ -170,10 +170,14 @@ def _unless_missing(error: OSError) -> None:
 def _written(folder: Path, body: bytes) -> Path:
     """Write a file that no reader sees, and make it durable; the umask says who may read it."""
     path = folder / f"{_UNFINISHED}{secrets.token_hex(8)}"
-    with path.open("xb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("xb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # it would take what is left of a disk that is full, at each try
+        path.unlink(missing_ok=True)
+        raise
     return path
 
 

@@ -166,6 +166,18 @@ async def test_a_file_that_was_not_finished_is_no_object(tmp_path):
         assert await all_names(objects, "a/") == ["a/whole"]
 
 
+async def test_nothing_stays_of_a_file_for_which_the_disk_has_no_room(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        await objects.create("a/before", b"")
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(ConfigurationError, match="No space left on device"):
+            await objects.create("a/b", b"half")
+        assert [path.name for path in (tmp_path / "a").iterdir()] == ["before"]
+
+
 async def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):
     def refuse(self, target):
         raise PermissionError(1, "Operation not permitted")
