@@ -97,7 +97,7 @@ MUTANTS = (
         "        if parent is not None and parent not in parents and born(shard) > since:\n",
         "        if parent is not None and parent not in parents and not since:\n",
         "what descends from a shard that was removed is read before its ancestors, and nobody is told",
-        test="tests/simulation/test_handler_starts.py::test_a_start_with_a_whole_shard_missing_is_refused",
+        test="tests/simulation/test_past_gaps.py::test_a_shard_that_is_missing_with_its_lineage_is_a_loss",
     ),
     Mutant(
         "start-with-an-end-missing",
