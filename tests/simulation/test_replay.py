@@ -7,8 +7,8 @@ import pytest
 from streamkit.errors import RetentionLost
 from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.past.past import PastChanges
-from streamkit.operate.replay.as_left import CHANGED, PARKED
 from streamkit.operate.replay import as_left
+from streamkit.operate.replay.as_left import CHANGED, PARKED
 from streamkit.operate.replay.replayable import LOOKS_BACK
 from streamkit.operate.replay.report import ReplayRefused
 from streamkit.stream.decode import Record

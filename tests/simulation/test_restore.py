@@ -20,8 +20,8 @@ from streamkit.model.schema import TableSchema
 from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.replay.replay import replay
 from streamkit.operate.replay.report import ReplayWish
-from streamkit.operate.restore import target as restore_target
 from streamkit.operate.restore import restore
+from streamkit.operate.restore import target as restore_target
 from streamkit.operate.restore.restore import restore_into_engine, restore_table
 from streamkit.operate.restore.target import TABLE, RestoreRefused, RestoreWish
 from streamkit.progress.actions import item_ref
