@@ -75,6 +75,15 @@ MUTANTS = (
         "test_an_update_of_a_part_of_a_key_is_refused_and_says_what_else_it_needs",
     ),
     Mutant(
+        "set-of-a-migration-changes-the-key",
+        "migrate/items/set_indexes.py",
+        "        return any(value != after[name] for name, value in decode_item(key).items())\n",
+        "        return False\n",
+        "a migration sets a field of the key, and no item is found under what it says any more",
+        test="tests/unit/migrate/test_transform.py::"
+        "test_a_field_of_the_key_is_set_only_to_what_the_key_says",
+    ),
+    Mutant(
         "set-of-a-migration-leaves-index-keys",
         "migrate/items/transform.py",
         "                reads |= self._follow(shown, sets, removes)\n",

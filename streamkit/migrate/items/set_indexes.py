@@ -2,16 +2,21 @@
 
 A function that returns `Set(status=...)` leaves the rest of the item, and a key like
 `STATUS#{status}` has to follow. It becomes what a put of the item would store, unless the function
-sets the attribute itself.
+sets the attribute itself. The item's own key cannot follow: a field in it may only become what the
+key says.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.entity import Entity, attribute_names, built_key, spec_of
+from streamkit.errors import DecodeError
 from streamkit.migrate.items.rewrites import Image, wire
+from streamkit.migrate.items.sources import TransformError
 from streamkit.model.codec import decode_item
 from streamkit.model.index_keys import decided_by, templates_of
+from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
 
 
@@ -35,8 +40,13 @@ def follow_indexes(
 
     Raises:
         DecodeError: the item, as it will be, does not fit the entity.
+        TransformError: a field of the item's key becomes another one.
     """
     names, written = attribute_names(entity), sets.keys() | removes
+    changed = [n for n in spec_of(entity).key_names if _is_changed(names[n], shown, sets)]
+    if changed and _moves(entity, schema, read, {**shown, **sets}):
+        told = ", ".join(f"{name}=" for name in changed)
+        raise TransformError(f"Set({told}...): the item's key changes; that is mode='rekey'")
     decides = frozenset[str]()
     for index in spec_of(entity).indexes.values():
         halves = [half for half in templates_of(index, schema) if half[1] not in written]
@@ -54,3 +64,20 @@ def follow_indexes(
             else:
                 removes.add(name)
     return decides
+
+
+def _is_changed(name: str, shown: Image, sets: Image) -> bool:
+    return name in sets and (name not in shown or sets[name] != shown[name])
+
+
+def _moves(
+    entity: type[Entity],
+    schema: TableSchema,
+    read: Callable[[Mapping[str, Any]], Entity],
+    after: Image,
+) -> bool:
+    """Return whether the fields of an item build another key than it has."""
+    with suppress(DecodeError):  # nobody can read it, so nobody finds another item in it
+        key = wire_key(schema, entity, *built_key(read(wire(after))))
+        return any(value != after[name] for name, value in decode_item(key).items())
+    return False

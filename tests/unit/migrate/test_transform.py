@@ -105,6 +105,21 @@ def test_an_item_whose_fields_build_another_key_is_changed_in_its_place():
         transform(moved).of(here)
 
 
+def test_a_field_of_the_key_is_set_only_to_what_the_key_says():
+    def makes(value):
+        def function(item: Item) -> Set[Order]:
+            return Set(order_id=value)
+
+        return transform(function)
+
+    assert not makes("1").of(order()).changes_item
+    assert makes("1").of(order() | {"order_id": "2"}).sets["order_id"] == "1"
+    with pytest.raises(TransformError, match=r"Set\(order_id=.+ the item's key changes; .+'rekey'"):
+        makes("2").of(order())
+    with pytest.raises(TransformError, match="key changes"):
+        makes("2").of({n: v for n, v in order().items() if n != "order_id"})
+
+
 def test_an_attribute_that_is_set_to_none_is_removed_only_if_it_is_there():
     def without(status: str) -> Set[Order]:
         return Set(status_day=None, old_name=None)
