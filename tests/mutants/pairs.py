@@ -84,6 +84,15 @@ MUTANTS = (
         test="tests/simulation/test_migration_old_writers.py::test_of_two_writers_none_wins_until_a_person_decides",
     ),
     Mutant(
+        "default-that-is-left-out-stays-unseen",
+        "migrate/plans.py",
+        "            unseen -= {f for f in unseen - base_new.keys() if base_old[f] == read.get(f)}\n",
+        "",
+        "once new code has left out a default, old code's next write of the item is a conflict",
+        test="tests/simulation/test_migration_left_out_defaults.py::"
+        "test_what_old_code_writes_after_new_code_has_left_out_a_default_is_carried",
+    ),
+    Mutant(
         "base-takes-up-all",
         "migrate/moving/plans.py",
         "        if family.record is not None and (record.left or not shapes.mirrors):\n",

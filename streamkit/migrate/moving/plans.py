@@ -159,12 +159,14 @@ class Plans:
         if family.record is not None and (record.left or not shapes.mirrors):
             base_new = taken_up(sides.old, sides.new, settled, take)
         else:  # what `reverse=` does not bring back is not seen by old code
+            read = shapes.with_defaults(new)
             unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}
+            unseen -= {f for f in unseen - base_new.keys() if base_old[f] == read.get(f)}
             base_new = {f: d for f, d in base_new.items() if f not in unseen}
             base_new |= {f: d for f, d in sides.new.base.items() if f in unseen}
-        agreed = replace(record, base_old=base_old, base_new=base_new)
+        after = replace(record, base_old=base_old, base_new=base_new)
         gone = not base_old and not any(new.values())
-        return self._plan(family, old, new, None if gone else agreed)
+        return self._plan(family, old, new, None if gone else after)
 
     def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
         seen = [one.item for one in sides.targets.values()]

@@ -102,6 +102,17 @@ class BothShapes:
         """Return the digests of the fields of what is to be."""
         return self.view({place: one.item for place, one in targets.items()})
 
+    def with_defaults(self, items: Mapping[str, WireItem | None]) -> dict[Field, str]:
+        """Return the digests of new items as their entities read them.
+
+        `reverse=` has seen a default where a field is left out, so old items have it.
+        """
+        read = {place: self._entity(one) for place, one in items.items() if one is not None}
+        schema = self.transform.target
+        return self.view(
+            {p: None if one is None else one.attributes(schema) for p, one in read.items()}
+        )
+
     def known(self, old: Items) -> dict[Field, str]:
         """Return which of several old items are there, as fields."""
         return {(OLD, place): "+" for place, one in old.items() if one} if self.is_merge else {}
