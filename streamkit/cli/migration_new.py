@@ -54,6 +54,7 @@ def new(
     loaded = app_with_migrations(app)
     chosen: Any = mode
     lines = None
+    left = False
     if autogenerate:
         found = with_aws(
             lambda aws: compare_entities(
@@ -64,9 +65,12 @@ def new(
         if first is None:
             return
         entity, lines = first.entity.__name__, first.lines
-        chosen = "rekey" if first.moves else chosen
+        chosen = first.mode if mode == "in_place" else mode
+        left = first.moves and chosen == "in_place"
     path = write_migration(loaded, app, name, entity=entity, mode=chosen, named=named, draft=lines)
     say(f"wrote {path}")
+    if left:
+        say("once it is done, --autogenerate writes another one, for the items with another key")
 
 
 def _most_to_do(found: "list[EntityDraft]") -> "EntityDraft | None":

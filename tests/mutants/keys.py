@@ -75,6 +75,24 @@ MUTANTS = (
         "test_an_update_of_a_part_of_a_key_is_refused_and_says_what_else_it_needs",
     ),
     Mutant(
+        "draft-of-a-move-keeps-the-key",
+        "migrate/scaffold.py",
+        '        result=f"{entity.__name__}(**dict(item))" if mode == "rekey" else "item",\n',
+        '        result="item",\n',
+        "the migration that is written for items under another key is done, and has moved none",
+        test="tests/unit/migrate/test_migration_drafts.py::"
+        "test_drafts_bring_what_is_missing_first_and_then_move_what_has_another_key",
+    ),
+    Mutant(
+        "draft-of-a-move-comes-first",
+        "migrate/drafting.py",
+        '        return "rekey" if self.moves and not self.changes else "in_place"\n',
+        '        return "rekey" if self.moves else "in_place"\n',
+        "items whose key is right keep what is missing, because one item's key is wrong",
+        test="tests/unit/migrate/test_migration_drafts.py::"
+        "test_drafts_bring_what_is_missing_first_and_then_move_what_has_another_key",
+    ),
+    Mutant(
         "set-of-a-migration-changes-the-key",
         "migrate/items/set_indexes.py",
         "        return any(value != after[name] for name, value in decode_item(key).items())\n",

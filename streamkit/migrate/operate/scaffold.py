@@ -85,7 +85,7 @@ _DRAFT = '''
 @app.migration("{number}", {entity}{mode})
 def {name}(item: {entity}) -> {entity}:
     """It is stored as a put would store it today; change it first where that is not enough."""
-    return item
+    return {result}
 '''
 
 
@@ -207,6 +207,8 @@ def _text(
         what=_WHAT.get(mode, ""),
         more=_keys(entity, "#MORE"),
         merged=_keys(entity, "#MERGED"),
+        # An item that was read keeps its key; one that is made has the key that its fields build.
+        result=f"{entity.__name__}(**dict(item))" if mode == "rekey" else "item",
     )
     seen = "".join(f"\n    {line}" for line in draft or ())
     shown = f"\nA sample of the table has shown\n{seen}\n" if seen else ""

@@ -18,7 +18,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.entity import Entity, spec_of
-from streamkit.kinds.migration import Migration, MigrationOptions
+from streamkit.kinds.migration import Migration, MigrationOptions, Mode
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.items.rewrites import Image, plain
 from streamkit.migrate.items.transform import Transform
@@ -27,7 +27,7 @@ from streamkit.migrate.sending.failing import describe
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire, is_own
-from streamkit.stream.decode.keyed import trouble_of_key
+from streamkit.stream.decode.keyed import ANOTHER_KEY, trouble_of_key
 
 _LARGER = (1, 8, 64)
 """How much larger than asked for a sample becomes: after a rebuild nearly all items of a small
@@ -38,14 +38,16 @@ table are streamkit's own."""
 class EntityDraft:
     """What items of an entity in a sample lack, in words, each with its number of items.
 
-    `notes` are of the table. `moves` says that items are to get another key. Of the items that were
-    `scanned`, `looked_at` are not streamkit's own, and `items` are the entity's.
+    `notes` are of the table. `changes` says that items change in their places, `moves` that some
+    are to get another key. Of the items that were `scanned`, `looked_at` are not streamkit's own,
+    and `items` are the entity's.
     """
 
     entity: type[Entity]
     items: int = 0
     found: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
+    changes: bool = False
     moves: bool = False
     looked_at: int = 0
     scanned: int = 0
@@ -55,6 +57,11 @@ class EntityDraft:
         """The findings, the most frequent first."""
         counts = self.found.most_common()
         return [*self.notes, *(f"{count} of {self.items} items: {text}" for text, count in counts)]
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the draft: a move leaves items alone whose key is right, so it comes last."""
+        return "rekey" if self.moves and not self.changes else "in_place"
 
     def add(self, transform: Transform, item: dict[str, Wire], schema: TableSchema) -> None:
         """Compare one more item with what a put of today would store."""
@@ -66,9 +73,12 @@ class EntityDraft:
         except Exception as error:  # noqa: BLE001 - the application's model may raise anything
             self.found[f"cannot be read as {self.entity.__name__}: {describe(error)}"] += 1
             return
-        if trouble is not None:
+        if trouble == ANOTHER_KEY:
             self.moves = True
             self.found["the key is another one than the fields build (mode rekey)"] += 1
+        elif trouble is not None:
+            self.found[trouble] += 1
+        self.changes |= rewrite.changes_item
         for name, value in rewrite.sets.items():
             self.found[_difference(name, value, image)] += 1
         for name in rewrite.removes:

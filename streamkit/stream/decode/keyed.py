@@ -22,6 +22,11 @@ from streamkit.model.parts import without_suffix
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import item_ref
 
+ANOTHER_KEY = (
+    "have fields that build another key: updates go to the item that is there, reads by fields do"
+    " not find it"
+)
+
 
 class KeyedFields:
     """Knows which fields of one entity the keys of one table hold.
@@ -93,10 +98,7 @@ def trouble_of_key(item: Entity, schema: TableSchema) -> str | None:
     if item_ref(schema, wire_key(schema, type(item), pk, sk)) != item_ref(
         schema, wire_key(schema, type(item), *stored[:2])
     ):
-        return (
-            "have fields that build another key: updates go to the item that is there, reads by"
-            " fields do not find it"
-        )
+        return ANOTHER_KEY
     literals = [text for t in (spec.pk, spec.sk) if t is not None for text in t.shape]
     separators = {char for text in literals for char in text if not char.isalnum()}
     values = [value for name in stored[2] if isinstance(value := getattr(item, name), str)]

@@ -106,7 +106,45 @@ def test_items_under_another_key_than_their_fields_build_are_to_move(tmp_path, m
     moved = order(1) | {"number": {"N": "2"}}
     (found,) = drafted([moved], test, tmp_path, monkeypatch)
     assert found.moves
+    assert found.mode == "in_place", "the keys of its index are missing, too"
     assert any("mode rekey" in line for line in found.lines)
+
+
+def test_drafts_bring_what_is_missing_first_and_then_move_what_has_another_key(
+    tmp_path, monkeypatch
+):
+    async def brought(site, name):
+        first, *_ = await compared(site)
+        where = f"{NAME}:app"
+        entity, lines = first.entity.__name__, first.lines
+        write_migration(site.app, where, name, entity=entity, mode=first.mode, draft=lines)
+        discover(site.app)
+        await site.apply(max(site.app.migrations))
+        return first.mode
+
+    async def test(site):
+        modes = [await brought(site, name) for name in ("first", "then")]
+        request = {"TableName": "Shop", "ConsistentRead": True}
+        reply = await site.aws.dynamodb.scan(**request)
+        keys = {item["PK"]["S"]: item for item in reply["Items"] if "number" in item}
+        return modes, keys
+
+    misplaced = order(1) | {"number": {"N": "2"}}
+    modes, found = drafted([misplaced, order(3)], test, tmp_path, monkeypatch)
+    assert modes == ["in_place", "rekey"]
+    assert found.keys() == {"ORDER#1", "ORDER#2", "ORDER#3"}, "the old one goes with contract"
+    assert all(item["total"] == {"N": "0"} for item in found.values())
+
+
+def test_a_field_that_no_key_can_hold_moves_nothing(tmp_path, monkeypatch):
+    async def test(site):
+        return await compared(site, "User")
+
+    item = {"PK": {"S": "USER#x"}, "SK": {"S": "USER"}, "name": {"S": ""}, "city": {"S": "Rome"}}
+    (found,) = drafted([item], test, tmp_path, monkeypatch)
+    assert found.mode == "in_place"
+    (line,) = found.lines
+    assert line.startswith("1 of 1 items: have fields that cannot be part of their key: ")
 
 
 def test_the_sample_grows_until_it_holds_enough_items_of_the_app(tmp_path, monkeypatch):
