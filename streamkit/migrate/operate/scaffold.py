@@ -10,7 +10,8 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 from streamkit.app import App
 from streamkit.entity import Entity, attribute_names, spec_of
@@ -253,4 +254,6 @@ def _first_field(entity: type[Entity]) -> tuple[str, str]:
 
 
 def _kind(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    """Return a type as text, without what it is annotated with, such as functions of pydantic."""
+    bare = get_type_hints(SimpleNamespace(__annotations__={"kind": annotation}))["kind"]
+    return bare.__name__ if isinstance(bare, type) else str(bare)

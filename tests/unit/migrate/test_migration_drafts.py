@@ -20,7 +20,7 @@ APP = """
 from decimal import Decimal
 from typing import ClassVar
 
-from streamkit import App, Entity, Index
+from streamkit import App, Entity, EpochSeconds, Index
 
 app = App("shop", table="Shop")
 
@@ -29,6 +29,8 @@ class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
     number: int
     status: str = "NEW"
     total: Decimal = Decimal(0)
+    until: EpochSeconds | None = None
+    seen: set[str] = set()
     by_status: ClassVar = Index("ByStatus", pk="STATUS#{status}", sk="{number:06d}")
 
 
@@ -85,6 +87,8 @@ def test_a_draft_names_what_is_missing_and_of_another_type_and_brings_it(tmp_pat
     assert "1 of 2 items: total is stored as S, not as N" in first.lines
     assert sum("is missing" in line and "2 of 2" in line for line in first.lines) == 2, "the index"
     assert "1 of 2 items: total is missing" in text
+    assert "    total: Decimal\n    until: " in text
+    assert "<function" not in text, "which differs from run to run"
     assert (after.items, after.lines) == (2, [])
 
 
