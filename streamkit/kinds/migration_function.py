@@ -60,6 +60,9 @@ def read_migration(
     )
     for problem in _problems(migration):
         raise DeclarationError(f"{declared}: {problem}")
+    if options.reverse is not None and options.mode in ("in_place", "touch"):
+        # A rollback runs it as a migration, and is no moment to find out that it does not fit.
+        read_migration(id, entity, options.reverse, MigrationOptions(mode=options.mode))
     return migration
 
 

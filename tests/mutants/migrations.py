@@ -311,6 +311,14 @@ MUTANTS = (
         test="tests/acceptance/test_cli_migrations.py::test_errors_of_a_kind_or_an_item_that_does_not_exist_are_no_success",
     ),
     Mutant(
+        "reverse-is-read-by-a-rollback",
+        "kinds/migration_function.py",
+        '    if options.reverse is not None and options.mode in ("in_place", "touch"):\n',
+        "    if False:\n",
+        "a reverse= that does not fit is noticed when a rollback is under way and cannot go on",
+        test="tests/unit/migrate/test_transform.py::test_declarations_that_do_not_fit_are_refused_at_once",
+    ),
+    Mutant(
         "split-undone-by-anything",
         "kinds/migration_function.py",
         "        inspect.signature(migration.reverse).bind(None, None)\n",

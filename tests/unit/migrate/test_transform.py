@@ -261,6 +261,8 @@ COLLECT, SOURCE = r"collect=lambda order: Part\.query", r"source=lambda part: Or
         ("0001", parts, {"mode": "split", "reverse": whole}, f"add {COLLECT}.*, {SOURCE}"),
         ("0001", parts, UNDONE | {"reverse": whole, "source": None}, f"add {SOURCE}"),
         ("0001", parts, UNDONE | {"reverse": good}, r"list of its parts, .*parts: list\[Part\]"),
+        ("0001", good, {"reverse": no_such_field}, "has no field colour"),
+        ("0001", good, {"reverse": waits, "mode": "touch"}, "use def"),
         ("0001", good, {"owner": "x"}, "goes with mode='derive'"),
         ("0001", good, {"mode": "rekey", "conflict": "keep"}, "is for mode='derive'"),
         ("0001", good, {"to": "Other"}, "another table goes with"),
