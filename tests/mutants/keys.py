@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "draft-of-a-move-keeps-the-key",
-        "migrate/scaffold.py",
+        "migrate/operate/scaffold.py",
         '        result=f"{entity.__name__}(**dict(item))" if mode == "rekey" else "item",\n',
         '        result="item",\n',
         "the migration that is written for items under another key is done, and has moved none",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "draft-of-a-move-comes-first",
-        "migrate/drafting.py",
+        "migrate/plan/drafting.py",
         '        return "rekey" if self.moves and not self.changes else "in_place"\n',
         '        return "rekey" if self.moves else "in_place"\n',
         "items whose key is right keep what is missing, because one item's key is wrong",

@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "default-that-is-left-out-stays-unseen",
-        "migrate/plans.py",
+        "migrate/moving/plans.py",
         "            unseen -= {f for f in unseen - base_new.keys() if base_old[f] == read.get(f)}\n",
         "",
         "once new code has left out a default, old code's next write of the item is a conflict",
