@@ -88,6 +88,10 @@ class ArchivedShards:
         created = created_of(self.stream.rpartition("/")[2])
         return created if now - created <= _NEW_SECONDS else 0.0
 
+    async def answer(self) -> None:
+        """Ask for the beginning: it returns as soon as the archive answers."""
+        await self.objects.read(self._about)
+
     async def began(self) -> float | None:
         """Return the moment from which on every change is archived; None if nothing is archived.
 

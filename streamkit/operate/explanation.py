@@ -27,8 +27,8 @@ from streamkit.model.json_fields import JsonFields
 from streamkit.model.origin import written_by
 from streamkit.model.schema import TableSchema
 from streamkit.operate.groups import Group, groups_of
-from streamkit.operate.past.archives import open_archive
 from streamkit.operate.past.history import history_of
+from streamkit.operate.past.past import open_archive
 from streamkit.operate.replay.dry_runs import DryRuns
 from streamkit.operate.sightings import (
     ItemView,

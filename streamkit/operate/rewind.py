@@ -42,7 +42,8 @@ from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
 from streamkit.model.json_fields import JsonFields
-from streamkit.operate.past.archives import open_archive, written_cursors
+from streamkit.operate.past.archives import written_cursors
+from streamkit.operate.past.past import open_archive
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of

@@ -27,7 +27,7 @@ from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.usage import Usage
 from streamkit.operate.fan_outs import Audiences, FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations
-from streamkit.operate.past.archives import open_archive
+from streamkit.operate.past.past import open_archive
 from streamkit.operate.shards import (
     ShardStatus,
     by_handler,
@@ -186,7 +186,7 @@ async def _archive_of(app: App, aws: Aws) -> AsyncIterator[Archived | None]:
     if app.archive is None or app.copies:
         yield None
         return
-    async with open_archive(app, aws) as shards:
+    async with open_archive(app, aws, patient=True) as shards:
         store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app.writer))
         yield Archived(shards, ArchiveWriter(store.read))
 

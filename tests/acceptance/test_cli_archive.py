@@ -13,6 +13,7 @@ from streamkit.cli.loading import _part
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.past.past import open_past
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.testing.archives import MemoryArchive
 from tests.simulation.archived import app_of as notes
@@ -99,6 +100,10 @@ def test_check_says_that_an_archive_cannot_be_read(harness_of, monkeypatch):
     monkeypatch.setattr(MemoryArchive, "read", silent)
     (finding,) = [one for one in found() if "archive" in one.text]
     assert "does not answer within 20 s" in finding.text
+    with pytest.raises(ConfigurationError, match=r"in memory does not answer within 20 s: check"):
+        harness.operate(lambda aws: verify_archive(harness.app, aws))
+    with pytest.raises(ConfigurationError, match=r"in memory does not answer within 20 s: check"):
+        harness.operate(lambda aws: open_past(harness.app, aws).__aenter__())
 
 
 def test_check_says_that_an_archive_cannot_be_written(harness_of, monkeypatch):

@@ -865,4 +865,28 @@ MUTANTS = (
         "a restore and a replay to the end never end beside a worker, which writes its heartbeats",
         test="tests/simulation/test_restore.py::test_a_restore_a_replay_and_a_sample_end_beside_a_worker_that_is_alive",
     ),
+    Mutant(
+        "archive-full-disk-ends-all",
+        "archive/directory.py",
+        'getattr(error.__cause__, "errno", None) not in _FULL',
+        'getattr(error.__cause__, "errno", None) != errno.EDQUOT',
+        "a full disk of the archive ends the process, and the app's handlers with it",
+        test="tests/unit/archive/test_chain.py::test_a_write_waits_for_room_on_the_disk_and_leaves_nothing_there_meanwhile",
+    ),
+    Mutant(
+        "archive-that-is-silent-is-waited-for",
+        "operate/past/past.py",
+        "        if not patient:\n",
+        "        if patient:\n",
+        "a command waits for ever for an archive that does not answer",
+        test="tests/acceptance/test_cli_archive.py::test_check_says_that_an_archive_cannot_be_read",
+    ),
+    Mutant(
+        "list-that-is-silent-is-waited-for",
+        "archive/answers.py",
+        '    if source.startswith("s3://"):\n',
+        '    if source.startswith("s4://"):\n',
+        "`migrate begin --keys-from s3://` never ends if S3 does not answer",
+        test="tests/unit/migrate/test_migration_keys.py::test_a_command_does_not_wait_for_ever_for_an_s3_that_does_not_answer",
+    ),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.app import App
+from streamkit.archive.answers import require_answer
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
@@ -133,6 +134,7 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         require_free(await book.read(migration.id), again=again, repeat=migration.repeat)
         table = (await survey(app, aws)).table
         calls = Calls(aws.dynamodb, Rate(clock), (table,))
+        await require_answer(keys_from)
         async with open_chosen(keys_from, migration, table, calls) as chosen:
             await chosen.pages.check(clock.time())
             given |= {"keys_tag": chosen.tag, "since": chosen.since}

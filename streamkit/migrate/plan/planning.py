@@ -9,6 +9,7 @@ taken or that two items would both become. Numbers from a sample have an error.
 import random
 
 from streamkit.app import App
+from streamkit.archive.answers import require_answer
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
@@ -79,6 +80,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
         keys_from=keys_from,
     )
     if keys_from:
+        await require_answer(keys_from)
         async with open_chosen(keys_from, migration, schemas.source, calls) as chosen:
             await chosen.pages.check(clock.time())
             taken = await chosen.pages.sample(sample, rng)

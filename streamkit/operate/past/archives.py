@@ -4,14 +4,13 @@ In: an app with an archive. Out: what is there, and every gap; see `streamkit.ar
 On failure: an app without an archive is a `ConfigurationError`.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import anyio
 
 from streamkit.app import App
+from streamkit.archive.answers import ANSWER_SECONDS
 from streamkit.archive.completeness import ArchiveCheck, check
-from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws, AwsError, code_of
 from streamkit.core.tables import survey
@@ -19,30 +18,12 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
 from streamkit.operate.past.archive_sample import compare_sample
-from streamkit.operate.past.past import open_past
+from streamkit.operate.past.past import open_archive, open_past
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 
-_ANSWER_SECONDS = 20.0
 _MARKER = "writable"
 """The name of the empty object that `check` leaves in a bucket, beside `archive.json`."""
-
-
-@asynccontextmanager
-async def open_archive(app: App, aws: Aws) -> AsyncIterator[ArchivedShards]:
-    """Open what an app's archive has of its table's stream.
-
-    Raises:
-        ConfigurationError: the app has no archive, or its table has no stream.
-    """
-    if app.archive is None:
-        raise ConfigurationError(
-            f"{app.declared} has no archive=: declare one, such as BucketArchive('s3://BUCKET')"
-        )
-    tables = await survey(app, aws)
-    label = tables.space(app.writer).label
-    async with app.archive.opened() as objects:
-        yield ArchivedShards(objects, f"{app.table}/{label}")
 
 
 async def written_cursors(app: App, aws: Aws) -> Mapping[str, Cursor]:
@@ -55,9 +36,9 @@ async def archive_findings(app: App, aws: Aws) -> list[Finding]:
     if app.archive is None:
         return []
     text, verb = f"{app.declared}: the archive in {app.archive.place} ", "read"
-    with anyio.move_on_after(_ANSWER_SECONDS):
+    with anyio.move_on_after(ANSWER_SECONDS):
         try:
-            async with open_archive(app, aws) as archive:
+            async with open_archive(app, aws, patient=True) as archive:
                 await archive.objects.names(f"{archive.stream}/lineage/")
                 await archive.began()
                 verb = "written"
@@ -68,7 +49,7 @@ async def archive_findings(app: App, aws: Aws) -> list[Finding]:
             todo = "check its name and Region, and the permissions that `streamkit iam` prints"
             return [Finding("error", f"{text}cannot be {verb}: {code_of(error)}; {todo}")]
         return []
-    return [Finding("error", f"{text}does not answer within {_ANSWER_SECONDS:.0f} s")]
+    return [Finding("error", f"{text}does not answer within {ANSWER_SECONDS:.0f} s")]
 
 
 async def verify_archive(

@@ -20,6 +20,7 @@ from functools import partial
 import msgspec
 
 from streamkit.app import App
+from streamkit.archive.answers import answered
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.long_pages import ArchiveWriter, LongPages
@@ -185,21 +186,42 @@ async def past_of(app: App, aws: Aws, tables: AppTables, archive: ArchivedShards
 
 
 @asynccontextmanager
+async def open_archive(
+    app: App, aws: Aws, *, patient: bool = False
+) -> AsyncIterator[ArchivedShards]:
+    """Open what an app's archive has of its table's stream.
+
+    Unless the caller is `patient`, the archive has to answer within some seconds.
+
+    Raises:
+        ConfigurationError: the app has no archive, it does not answer, or its table has no stream.
+    """
+    if app.archive is None:
+        raise ConfigurationError(
+            f"{app.declared} has no archive=: declare one, such as BucketArchive('s3://BUCKET')"
+        )
+    tables = await survey(app, aws)
+    label = tables.space(app.writer).label
+    async with app.archive.opened() as objects:
+        archive = ArchivedShards(objects, f"{app.table}/{label}")
+        if not patient:
+            await answered(f"the archive in {app.archive.place}", archive.answer)
+        yield archive
+
+
+@asynccontextmanager
 async def open_past(
     app: App, aws: Aws, clock: Clock | None = None, *, allow_loss: bool = False
 ) -> AsyncIterator[tuple[PastChanges, AppTables]]:
     """Open what an app's archive and its table's stream have of the past.
 
     Raises:
-        ConfigurationError: the app has no archive, it was never written, or the table is missing or
-            has no stream.
+        ConfigurationError: the app has no archive, it does not answer, it was never written, or the
+            table is missing or has no stream.
     """
-    if app.archive is None:
-        raise ConfigurationError(f"{app.declared} has no archive=")
     tables = await survey(app, aws)
     store = tables.store(app.writer, aws)
-    async with app.archive.opened() as objects:
-        archive = ArchivedShards(objects, f"{app.table}/{store.space.label}")
+    async with open_archive(app, aws) as archive:
         began = await archive.began()
         if began is None:
             raise ConfigurationError(f"the archive of {app.name} was never written")

@@ -7,6 +7,7 @@ import shutil
 import anyio
 import msgspec
 import pytest
+import structlog
 
 from streamkit.archive import DirectoryArchive, directory
 from streamkit.archive.chain import Chain
@@ -166,16 +167,33 @@ async def test_a_file_that_was_not_finished_is_no_object(tmp_path):
         assert await all_names(objects, "a/") == ["a/whole"]
 
 
-async def test_nothing_stays_of_a_file_for_which_the_disk_has_no_room(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+async def test_a_write_waits_for_room_on_the_disk_and_leaves_nothing_there_meanwhile(
+    tmp_path, monkeypatch
+):
+    real, tries, waited = os.fsync, [], []
+
+    def full(descriptor):
+        tries.append(descriptor)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor)
+
+    async def wait(seconds):
+        waited.append(seconds)
+        assert [path.name for path in (tmp_path / "a").iterdir()] == ["before"]
 
     async with DirectoryArchive(tmp_path).opened() as objects:
         await objects.create("a/before", b"")
         monkeypatch.setattr(os, "fsync", full)
+        monkeypatch.setattr(anyio, "sleep", wait)
+        with structlog.testing.capture_logs() as logs:
+            assert await objects.create("a/b", b"whole")
+        assert waited == [10.0, 10.0]
+        assert [log["event"] for log in logs if log["log_level"] == "error"] == ["archive.full"]
+        assert (await objects.read("a/b")).body == b"whole"
+        tries.clear()
         with pytest.raises(ConfigurationError, match="No space left on device"):
-            await objects.create("a/b", b"half")
-        assert [path.name for path in (tmp_path / "a").iterdir()] == ["before"]
+            await objects.try_writing("a/writable")  # `check` says it at once
 
 
 async def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):

@@ -299,6 +299,24 @@ def test_what_was_begun_is_not_begun_again_whatever_has_become_of_its_list(tmp_p
     at(test)
 
 
+def test_a_command_does_not_wait_for_ever_for_an_s3_that_does_not_answer(bucket, monkeypatch):
+    async def silent(**_):
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(bucket, "head_object", silent)
+    source, said = "s3://lists/a/keys.jsonl", "keys.jsonl does not answer within 20 s: check"
+
+    async def test(place):
+        about = place.app, place.aws, place.migration
+        with pytest.raises(ConfigurationError, match=said):
+            await plan_migration(*about, keys_from=source, clock=place.world.clock)
+        with pytest.raises(ConfigurationError, match=said):
+            await commands.begin(*about, keys_from=source, clock=place.world.clock)
+        assert (await place.state()).phase == "new"
+
+    at(test)
+
+
 @pytest.mark.parametrize("begun", ["index:ByState", ""])
 def test_another_source_than_that_of_the_beginning_is_refused(begun):
     state = State("0001", phase="ready", keys_from=begun)
