@@ -219,9 +219,9 @@ async def open_past(
         ConfigurationError: the app has no archive, it does not answer, it was never written, or the
             table is missing or has no stream.
     """
-    tables = await survey(app, aws)
-    store = tables.store(app.writer, aws)
     async with open_archive(app, aws) as archive:
+        tables = await survey(app, aws)
+        store = tables.store(app.writer, aws)
         began = await archive.began()
         if began is None:
             raise ConfigurationError(f"the archive of {app.name} was never written")
