@@ -110,7 +110,7 @@ def _describe(found: "Explanation", *, history: bool) -> None:
 def _row(one: "Listening") -> tuple[str, ...]:
     return (
         f"{one.consumer}/{one.handler}",
-        "|".join(one.kinds),
+        "|".join(one.kinds) or "not any more",
         one.when or "-",
         one.queue,
         f"{one.state} for {', '.join(one.waits_for)}" if one.waits_for else one.state,

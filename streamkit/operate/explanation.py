@@ -6,16 +6,13 @@ aggregates that it counts in, and, if asked for, its changes that the stream sti
 written. The item's own values are returned only if asked for; groups are shown as hashes.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import msgspec
 
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
-from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import item_part
 from streamkit.core.parking import queue_name
 from streamkit.core.tables import AppTables, survey
@@ -35,6 +32,7 @@ from streamkit.operate.sightings import (
     ShardLook,
     Sighting,
     carriers_of,
+    record_of,
     sighting_of,
     view_item,
 )
@@ -59,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A handler that listens to the item's entity.
+    """A handler that listens to the item's entity; `kinds` are none if only its queue is left.
 
     `queue` names the item's queue for it, as `parked` and logs do; if the order of its changes does
     not matter, each has a queue, and this is the first one's. `due` is when one is tried next
@@ -188,7 +186,7 @@ class _Looking:
             )
         )
         item: dict[str, Any] | None = reply.get("Item")
-        record = _record(self.wire, item)
+        record = record_of(self.wire, item)
         entity = self.route(record)
         key = record.item_key
         known = entity if isinstance(entity, type) else None
@@ -213,7 +211,7 @@ class _Looking:
             attributes=tuple(sorted(item or ())),
             written_by=writer,
             hops=hops,
-            listening=tuple(_listening_of(v, h, carriers) for v in views for h in v.handlers),
+            listening=tuple(one for v in views for one in _listening_of(v, carriers)),
             groups=counted,
             problem=problem,
             shards=sum(shard.ending is None for shard in shards),
@@ -273,28 +271,21 @@ class _Looking:
                 yield f"{consumer.name}/{handler.name}"
 
 
-def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
-    """Return a record of the item as it is, for the code that routes records."""
-    image = {} if item is None else {"NewImage": item}
-    inner = {"Keys": wire, "SequenceNumber": "0", "ApproximateCreationDateTime": 0.0, **image}
-    record = {"eventID": "-", "eventName": "MODIFY", "dynamodb": inner}
-    return Record.from_bytes(msgspec.json.encode(record))
-
-
-def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[str]]) -> Listening:
-    name = queue_name(handler.name, view.key)
-    state, waits_for = view.state_of(handler, carriers)
-    queues = view.queues_of(handler)
-    held = [p for p in view.parked if item_part(p.queue) == name]
-    return Listening(
-        consumer=view.consumer,
-        handler=handler.name,
-        kinds=tuple(sorted(kind.value for kind in handler.kinds)),
-        when=handler.when.text if handler.when else None,
-        declared=str(handler.declared),
-        queue=held[0].queue if held else name,
-        state=state,
-        due=min((queue.due for queue in queues if not queue.stuck), default=None),
-        parked=tuple(Waiting(p.position, p.error, p.attempts, p.at, p.queue) for p in held),
-        waits_for=waits_for,
-    )
+def _listening_of(view: ItemView, carriers: Sequence[Sequence[str]]) -> Iterator[Listening]:
+    for name, handler in view.named.items():
+        first = queue_name(name, view.key)
+        state, waits_for = view.state_of(name, carriers)
+        queues = view.queues_of(name)
+        held = [p for p in view.parked if item_part(p.queue) == first]
+        yield Listening(
+            consumer=view.consumer,
+            handler=name,
+            kinds=tuple(sorted(kind.value for kind in handler.kinds)) if handler else (),
+            when=handler.when.text if handler and handler.when else None,
+            declared=str(handler.declared) if handler else "",
+            queue=held[0].queue if held else first,
+            state=state,
+            due=min((queue.due for queue in queues if not queue.stuck), default=None),
+            parked=tuple(Waiting(p.position, p.error, p.attempts, p.at, p.queue) for p in held),
+            waits_for=waits_for,
+        )

@@ -8,6 +8,9 @@ done by functions: this is looked up. What cannot be found out is `unknown`.
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
@@ -82,18 +85,25 @@ class ItemView:
     paused: int
     mark: HighWaterMark
 
-    def queues_of(self, handler: Handler) -> list[ParkedQueue]:
+    @property
+    def named(self) -> dict[str, Handler | None]:
+        """Return its handlers by name, and None for those that only have changes parked of it."""
+        former = dict.fromkeys(sorted(queue.handler for queue in self.queues.values()))
+        mine: dict[str, Handler | None] = {handler.name: handler for handler in self.handlers}
+        return mine | {name: None for name in former if name not in mine}
+
+    def queues_of(self, handler: str) -> list[ParkedQueue]:
         """Return the item's queues for a handler: several if its changes do not wait in order."""
-        name = queue_name(handler.name, self.key)
+        name = queue_name(handler, self.key)
         return [queue for queue in self.queues.values() if item_part(queue.name) == name]
 
     def state_of(
-        self, handler: Handler, carriers: Sequence[Sequence[str]]
+        self, handler: str, carriers: Sequence[Sequence[str]]
     ) -> tuple[str, tuple[str, ...]]:
         """Return the state that the item's next change finds, and what its shard waits for.
 
         Args:
-            handler: a handler of this consumer.
+            handler: the name of a handler of this consumer.
             carriers: the shards that may carry the change, each with its parents.
         """
         queues = self.queues_of(handler)
@@ -144,10 +154,12 @@ async def view_item(
 ) -> ItemView:
     """Read what an app's consumer stores of an item, to which its `handlers` listen."""
     cursors = await every_cursor(store)
-    names = {queue_name(handler.name, key) for handler in handlers}
+    # A queue's name shows its item only to those who know its handler, which another version of the
+    # app may have had; a recipient's queue has a name of its own, which does not show it at all.
+    listed = await parked_queues(store, cursors)
+    known = {handler.name for handler in handlers} | {queue.handler for queue in listed}
+    names = {queue_name(name, key) for name in known}
     fanned = {handler.name for handler in handlers if handler.broadcast is not None}
-    # A recipient's queue has a name of its own, which does not show the item.
-    listed = await parked_queues(store, cursors, None if fanned else names)
     own = {queue.name: queue for queue in listed if item_part(queue.name) in names}
     own |= {queue.name: queue for queue in await read_queues(store, names - own.keys())}
     parked = await list_parked(store, list(own.values()))
@@ -202,6 +214,14 @@ def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
         line.append(name)
         name = parents.get(name)
     return line
+
+
+def record_of(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
+    """Return a record of the item as it is, for the code that routes records."""
+    image = {} if item is None else {"NewImage": item}
+    inner = {"Keys": wire, "SequenceNumber": "0", "ApproximateCreationDateTime": 0.0, **image}
+    record = {"eventID": "-", "eventName": "MODIFY", "dynamodb": inner}
+    return Record.from_bytes(msgspec.json.encode(record))
 
 
 def sighting_of(

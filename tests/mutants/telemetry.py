@@ -52,6 +52,14 @@ MUTANTS = (
         test="tests/unit/test_observe.py::test_data_is_dropped_by_what_it_is_whatever_it_is_called",
     ),
     Mutant(
+        "explained-without-former-handlers",
+        "operate/sightings.py",
+        "    known = {handler.name for handler in handlers} | {queue.handler for queue in listed}\n",
+        "    known = {handler.name for handler in handlers}\n",
+        "explain shows nothing of an item whose changes are parked for a handler that was removed",
+        test="tests/simulation/test_explanation.py::test_a_handler_that_the_app_has_no_more_shows_what_is_parked_for_it",
+    ),
+    Mutant(
         "parked-is-done",
         "operate/sightings.py",
         "            if names:\n",

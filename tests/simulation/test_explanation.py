@@ -360,3 +360,29 @@ def test_of_functions_the_items_own_mark_says_what_is_done():
         found = run_virtually(main)
     assert states(found) == ["done", "to come"]
     assert states(found, "shop.search") == ["unknown"] * 2, "it has never run"
+
+
+def test_a_handler_that_the_app_has_no_more_shows_what_is_parked_for_it(shop):
+    app = App("shop", table="Shop")
+
+    @app.on
+    def shipped_anew(change: Modified[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    found = shop._run(explain_item(app, shop._aws, "ORDER#13", "ORDER"))
+    assert set(by_handler(found)) == {"shop/shipped_anew", "shop/shipped"}
+    (left,) = found.waiting
+    assert (left.handler, left.kinds, left.state, left.declared) == ("shipped", (), "stuck", "")
+    assert {held.error for held in left.parked} == {"PoisonChange"}
+    assert after_explanation(found) == ("parked show", "--queue", left.queue)
+
+
+def test_a_handler_that_the_app_has_no_more_is_not_named_for_items_without_parked_changes(shop):
+    app = App("shop", table="Shop")
+
+    @app.on
+    def shipped_anew(change: Modified[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    found = shop._run(explain_item(app, shop._aws, "ORDER#7", "ORDER"))
+    assert set(by_handler(found)) == {"shop/shipped_anew"}

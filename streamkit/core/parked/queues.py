@@ -6,7 +6,7 @@ by following a queue from its head; all reads are gets, never a scan. Changes ma
 missed or be gone.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,23 +124,20 @@ async def read_queues(store: CursorStore, names: Iterable[str]) -> list[ParkedQu
 
 
 async def parked_queues(
-    store: CursorStore,
-    cursors: Mapping[str, Cursor] | None = None,
-    items: Collection[str] | None = None,
+    store: CursorStore, cursors: Mapping[str, Cursor] | None = None
 ) -> list[ParkedQueue]:
     """Return every parked queue, the oldest first.
 
     Args:
         store: the consumer's control items.
         cursors: all its cursors, if they were read already.
-        items: only queues of these items and handlers, by `queue_name`.
     """
     if cursors is None:
         cursors = await store.read_all()
     chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.chunks)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
-    queues = await read_queues(store, [n for n in names if items is None or item_part(n) in items])
+    queues = await read_queues(store, names)
     return sorted(queues, key=lambda queue: (queue.since, queue.handler, queue.name))
 
 
