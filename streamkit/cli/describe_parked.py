@@ -52,7 +52,8 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
         )
     failed = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
     said = ", ".join(f"{count} of {name}" for name, count in failed.most_common())
-    say(f"{len(rows)} parked in {len({change.queue for change in parked})} queues: {said}")
+    held = len({change.queue for change in parked})
+    say(f"{len(rows)} parked in {held} queues: {said or 'none of them has been tried yet'}")
 
 
 def _next_try(change: Parked, queue: ParkedQueue | None) -> tuple[str, str]:
@@ -90,16 +91,10 @@ def call_of(handler: Handler | None) -> str | None:
     return f"{handler.declared.name}{_QUALIFIED.sub('', str(signature))} ({place})"
 
 
-def describe_reports(reports: Sequence[QueueReport], verb: str) -> None:
-    """Print the results for parked queues."""
-    if not reports:
-        say("no such change is parked")
-    for report in reports:
-        say(f"queue {report.queue} ({report.handler}): {report.done} {verb}")
-        if report.failure is not None:
-            say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
-            say(
-                "  it is stuck"
-                if report.due is None
-                else f"  it is due {moment(int(report.due))} UTC"
-            )
+def describe_report(report: QueueReport, verb: str) -> None:
+    """Print the result for one parked queue."""
+    say(f"queue {report.queue} ({report.handler}): {report.done} {verb}")
+    if report.failure is not None:
+        say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
+        stuck = report.due is None
+        say("  it is stuck" if stuck else f"  it is due {moment(int(report.due or 0))} UTC")

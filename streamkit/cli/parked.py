@@ -12,7 +12,7 @@ from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
-    from streamkit.operate.redrive import QueueReport
+    from streamkit.operate.redrive import QueueReport, Told
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -184,16 +184,13 @@ def redrive(
     A parked queue is redriven in order until it is empty, or until a change fails again, which then
     stays first. Exits with 5 if a change failed, or if there is no queue with the name in --queue.
     """
-    from streamkit.cli.describe_parked import describe_reports
     from streamkit.operate.redrive import redrive as redrive_queues
 
     chosen = _selection(filters, required=True, every=every)
-    loaded = app_named(app, listener)
-    reports = with_aws(lambda aws: redrive_queues(loaded, aws, chosen))
-    if json:
-        print_json([report.to_dict() for report in reports])
-    else:
-        describe_reports(reports, "redriven")
+    loaded, told = app_named(app, listener), _telling("redriven", json=json)
+    reports = with_aws(lambda aws: redrive_queues(loaded, aws, chosen, told=told))
+    _conclude(reports, json=json)
+    if not json:
         failed = [report.queue for report in reports if report.failed]
         say_next(app, ("parked show", "--queue", failed[0]) if failed else (), listener)
     if _missing(filters, reports) or any(report.failed for report in reports):
@@ -221,22 +218,34 @@ def discard(
     the copies of a mirror, or derived items, is printed. Exits with 5 if there is no queue with the
     name in --queue.
     """
-    from streamkit.cli.describe_parked import describe_reports
     from streamkit.cli.following import after_discard
     from streamkit.operate.redrive import discard as discard_queues
 
     chosen = _selection(filters, required=True, every=every)
-    loaded = app_named(app, listener)
-    reports = with_aws(lambda aws: discard_queues(loaded, aws, chosen, whole=whole))
-    if json:
-        print_json([report.to_dict() for report in reports])
-    else:
-        describe_reports(reports, "discarded")
+    loaded, told = app_named(app, listener), _telling("discarded", json=json)
+    reports = with_aws(lambda aws: discard_queues(loaded, aws, chosen, whole=whole, told=told))
+    _conclude(reports, json=json)
+    if not json:
         for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):
             say(text, **WARN)
             say_next(app, words, listener)
     if _missing(filters, reports):
         exit_with(ExitCode.PROBLEMS)
+
+
+def _telling(verb: str, *, json: bool) -> "Told":
+    """Return what prints each report at once: an interrupt or an error leaves what was done."""
+    from streamkit.cli.describe_parked import describe_report
+    from streamkit.operate.redrive import no_one
+
+    return no_one if json else lambda report: describe_report(report, verb)
+
+
+def _conclude(reports: "list[QueueReport]", *, json: bool) -> None:
+    if json:
+        print_json([report.to_dict() for report in reports])
+    elif not reports:
+        say("no such change is parked")
 
 
 def _missing(filters: dict[str, Any], reports: "list[QueueReport]") -> bool:

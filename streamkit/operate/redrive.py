@@ -6,7 +6,7 @@ failed again and stays first. Workers do the same automatically, when queues are
 """
 
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -44,6 +44,11 @@ __all__ = [
 
 ALL = Selection()
 """Every parked queue."""
+Told = Callable[[QueueReport], object]
+
+
+def no_one(report: QueueReport) -> None:
+    """Tell no one of a report before all are there."""
 
 
 async def redrive(
@@ -53,6 +58,7 @@ async def redrive(
     *,
     rng: random.Random | None = None,
     clock: Clock | None = None,
+    told: Told = no_one,
 ) -> list[QueueReport]:
     """Redrive parked queues, due or stuck, each until it is empty or its first change fails.
 
@@ -62,13 +68,17 @@ async def redrive(
         chosen: which queues; every one without it.
         rng: jitter, for simulations.
         clock: time, for simulations.
+        told: is called with each report, as soon as its queue is left.
 
     Raises:
         ConfigurationError: the app does not fit its table, or may not use it.
     """
+    reports: list[QueueReport] = []
     async with open_redriver(app, aws, rng=rng, clock=clock) as redriver:
-        queues = await chosen.choose(redriver.store)
-        return [await redriver.redrive(queue.name) for queue in queues]
+        for queue in await chosen.choose(redriver.store):
+            reports.append(await redriver.redrive(queue.name))
+            told(reports[-1])
+    return reports
 
 
 async def discard(
@@ -79,6 +89,7 @@ async def discard(
     whole: bool = False,
     rng: random.Random | None = None,
     clock: Clock | None = None,
+    told: Told = no_one,
 ) -> list[QueueReport]:
     """Drop the first change of queues without running anything; the next one is then due at once.
 
@@ -89,16 +100,20 @@ async def discard(
         whole: also drop the changes behind the first one, as long as the age filter takes them.
         rng: jitter, for simulations.
         clock: time, for simulations.
+        told: is called with each report, as soon as its queue is left.
     """
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
     approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
-    return [
-        await discard_queue(
-            store, queue, rng, clock, chosen.parked_before, whole=whole, approximate=approximate
+    before, reports = chosen.parked_before, list[QueueReport]()
+    for queue in await chosen.choose(store):
+        reports.append(
+            await discard_queue(
+                store, queue, rng, clock, before, whole=whole, approximate=approximate
+            )
         )
-        for queue in await chosen.choose(store)
-    ]
+        told(reports[-1])
+    return reports
 
 
 @asynccontextmanager

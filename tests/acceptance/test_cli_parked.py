@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from streamkit.operate import redrive
+from streamkit.worker.redriver import Redriver
+
 
 @pytest.fixture
 def parked_shop(shop):
@@ -93,6 +96,48 @@ def test_discarding_an_aggregates_change_prints_the_rebuild_that_mends_it(shop):
     assert done.stdout.endswith("next: streamkit aggregate rebuild shop PerStatus\n")
     (state,) = shop.json("aggregate", "list", "shop")
     assert state["state"] == "needs rebuild"
+
+
+def test_a_redrive_that_is_interrupted_has_said_what_it_did_until_then(parked_shop, monkeypatch):
+    whole, begun = Redriver.redrive, []
+
+    async def interrupted(self, queue):
+        begun.append(queue)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return await whole(self, queue)
+
+    monkeypatch.setattr(Redriver, "redrive", interrupted)
+    done = parked_shop.run("parked", "redrive", "shop", "--all")
+    assert done.returncode == 130
+    left = {change["queue"] for change in listed(parked_shop)}
+    assert left == {begun[1]}
+    assert done.stdout.startswith(f"queue {begun[0]} (journal): ")
+    assert done.stdout.endswith(" redriven\n")
+
+
+def test_a_discard_that_is_interrupted_has_said_what_it_did_until_then(parked_shop, monkeypatch):
+    whole, begun = redrive.discard_queue, []
+
+    async def interrupted(store, queue, *rest, **options):
+        begun.append(queue.name)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return await whole(store, queue, *rest, **options)
+
+    monkeypatch.setattr(redrive, "discard_queue", interrupted)
+    done = parked_shop.run("parked", "discard", "shop", "--all", "--whole")
+    assert done.returncode == 130
+    assert {change["queue"] for change in listed(parked_shop)} == {begun[1]}
+    assert done.stdout.startswith(f"queue {begun[0]} (journal): ")
+    assert done.stdout.endswith(" discarded\n")
+
+
+def test_a_list_of_changes_that_nobody_has_tried_yet_says_so(parked_shop):
+    queue = queue_of(parked_shop, 3)
+    parked_shop.run("parked", "discard", "shop", "--queue", queue)
+    shown = parked_shop.run("parked", "list", "shop", "--queue", queue).stdout
+    assert "2 parked in 1 queues: none of them has been tried yet\n" in shown
 
 
 def test_show_prints_the_record_and_the_error(parked_shop):
