@@ -51,7 +51,7 @@ class WorkerStatus:
     """A worker that has a heartbeat item; a worker that was killed leaves its item behind.
 
     `throttled` counts calls that AWS has throttled since it began. `silent`: its last heartbeat is
-    older, by this process's clock, than four of the worker's leases, and than half a minute.
+    older, by the table's clock, than four of the worker's leases, and than half a minute.
     """
 
     name: str
@@ -131,7 +131,7 @@ async def read_status(
     Args:
         app: the app whose consumer is read.
         aws: open clients.
-        clock: the time by which ages are computed.
+        clock: goes on from the table's time, by which ages are computed.
         look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it is
             an upper bound that can be an hour too high on a quiet shard.
         audiences: of fan-outs, as earlier looks have counted them.
@@ -139,9 +139,9 @@ async def read_status(
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    clock = clock or SystemClock()
     app, tables = await app_as_run(app, aws), await survey(app, aws)
     store = tables.store(app, aws)
+    clock = await store.clock(clock or SystemClock())  # this machine's may be minutes wrong
     generation = await newest_generation(store)
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)

@@ -27,4 +27,12 @@ MUTANTS = (
         "status calls a worker silent that beats as seldom as it is set to",
         test="tests/simulation/test_odd_states.py::test_status_calls_a_worker_silent_by_the_lease_that_the_worker_has",
     ),
+    Mutant(
+        "status-by-its-own-clock",
+        "operate/status.py",
+        "    clock = await store.clock(clock or SystemClock())  # this machine's may be minutes wrong\n",
+        "    clock = clock or SystemClock()\n",
+        "status on a machine whose clock is wrong calls a worker alive that has long been silent, and a backlog none",
+        test="tests/simulation/test_odd_states.py::test_status_tells_lags_and_ages_by_the_tables_clock_where_its_own_is_wrong",
+    ),
 )

@@ -13,6 +13,7 @@ from streamkit.core.tables import open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.operate.status import read_status
+from streamkit.progress.clock import CorrectedClock
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -181,5 +182,25 @@ def test_status_calls_a_worker_silent_by_the_lease_that_the_worker_has(heartbeat
             (worker,) = (await read_status(app, aws, clock=world.clock)).workers
             assert worker.beat_age_seconds > 50
             assert worker.silent == silent
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_status_tells_lags_and_ages_by_the_tables_clock_where_its_own_is_wrong(minutes):
+    async def main():
+        app, world = make_app(), world_of(make_app())
+        process = Process("worker")
+        async with anyio.create_task_group() as group, world.clients() as aws:
+            group.start_soon(partial(world.run_worker, app, process=process, until_idle=False))
+            await anyio.sleep(5)
+            process.kill()
+            put(world, 1)
+            await anyio.sleep(90)
+            wrong = CorrectedClock(world.clock, minutes * 60)
+            status = await read_status(app, aws, clock=wrong)
+            assert 85 < status.lag_seconds < 95
+            (worker,) = status.workers  # whose clock may be wrong, too
+            assert abs(world.clock.time() - worker.last_beat - worker.beat_age_seconds) < 2
 
     simulated(main)
