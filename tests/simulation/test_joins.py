@@ -267,6 +267,11 @@ def test_workers_that_are_alive_are_named(harness_of):
     harness.settle()
     with pytest.raises(MoveRefused, match="workers are alive, stop them first"):
         join(harness)
+    harness.stop()
+    harness.app = harness.app.listeners["follow"]
+    harness.settle()
+    with pytest.raises(MoveRefused, match="workers are alive, stop them first"):
+        join(harness)
 
 
 def other_handler():

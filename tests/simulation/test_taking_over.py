@@ -2,12 +2,14 @@
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
 from streamkit import Add, Inserted
 from streamkit.errors import ConfigurationError
-from streamkit.operate.moves import MoveRefused
+from streamkit.fleet.generation import newest_generation, write_generation
+from streamkit.operate.moves import MoveRefused, taking_over
 from streamkit.operate.moves.taking_over import take_over
 from streamkit.operate.status import read_status
 from streamkit.testing import Harness, every_crash, every_freeze
@@ -53,6 +55,32 @@ def test_an_app_takes_a_handler_over_while_both_run(harness_of):
     deeds.all_done()
     deploy(harness, app_of("joined"))
     deeds.write(*range(8))
+    harness.settle()
+    deeds.all_done()
+
+
+def test_a_join_does_not_end_while_a_worker_of_an_earlier_generation_may_hold_a_shard(
+    harness_of, monkeypatch
+):
+    harness = harness_of(app_of(), shards=2, settings=OFTEN)
+    deeds = Deeds(harness)
+    deeds.write(*range(6))
+    harness.settle()
+    assert not begin(harness).ended
+    for _ in range(3):
+        deeds.write(*range(8))
+        harness.settle()
+        harness.advance("10s")
+
+    async def rolls_out(run):
+        newest = await newest_generation(run.store)
+        await write_generation(run.store, newest, replace(newest, number=newest.number + 1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(taking_over._Run, "begin", rolls_out)
+        found = begin(harness)
+    assert (found.taken, found.ended) == (found.shards, False)
+    assert until_taken(harness, deeds).ended
     harness.settle()
     deeds.all_done()
 

@@ -14,7 +14,7 @@ from streamkit.fleet import liveness
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.capture import capture
 from streamkit.fleet.claims import Claims
-from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.cursors import LISTER, drop_cursors
 from streamkit.fleet.founding import Founding
 from streamkit.fleet.generation import (
     Generation,
@@ -414,6 +414,23 @@ async def test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it(sto
     assert await store.names() == {"s"}
     assert await drop_cursors(store, below=3, send=send) == 1
     assert (await store.names(), await store.read("s")) == (set(), None)
+
+
+async def test_the_listers_cursor_is_dropped_before_all_others(store):
+    """Each commit of a lister needs it: so none creates a cursor behind those that were dropped."""
+    schemas, sent = {SCHEMA.name: SCHEMA}, []
+    for name in (LISTER, "s"):
+        actions = creation(store.space, Cursor(name, generation=2))
+        await transact(store.dynamodb, schemas, actions, random.Random(1))
+
+    async def send(actions, rng):
+        verdict = await transact(store.dynamodb, schemas, actions, rng)
+        sent.append((await store.read(LISTER), await store.read("s")))
+        return verdict
+
+    await drop_cursors(store, below=3, send=send)
+    assert [one is None for one in sent[0]] == [True, False]
+    assert sent[-1] == (None, None)
 
 
 async def test_a_rewind_that_is_finished_late_does_not_finish_the_one_after_it(store):

@@ -137,6 +137,7 @@ async def test_a_handler_that_is_ahead_is_taken_over_and_its_own_lease_ends(stor
     cursor, own = await store.read(SHARD), await own_store(store, "h").read(SHARD)
     assert (cursor.live, cursor.joined) == (MARKS, joined)
     assert (own.state, own.owner, own.position) == (HANDED_OVER, None, there.position)
+    assert own.epoch > owner.cursor.epoch
     with pytest.raises(LeaseLost):
         await owner.commit(Batch(replace(owner.cursor, position=at(9))))
     with pytest.raises(LeaseLost):
