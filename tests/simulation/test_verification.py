@@ -307,6 +307,34 @@ def test_a_group_that_is_written_between_the_two_readings_is_not_called_wrong(ha
     assert found.unsettled
 
 
+class Counting:
+    """Lets a group grow by one before each reading of the source, and after it, by itself."""
+
+    def __init__(self, harness):
+        self.harness = harness
+
+    async def intercept(self, call, apply):
+        if call.operation == "Scan":
+            change(self.harness, "PLAIN#a", "ADD sales :one", one={"N": "1"})
+        return apply()
+
+
+def test_a_group_that_is_written_while_its_items_rest_is_not_called_wrong(harness_of):
+    harness = harness_of(make_app(Plain), settings=QUICK)
+    harness.put(sale(1, 3))
+    harness.settle()
+
+    async def verified():
+        process = Process("verifier", faults=Counting(harness))
+        async with harness.world.clients(process) as aws:
+            about = harness.app, aws, "Plain"
+            return await verify_aggregate(*about, segments=1, clock=harness.world.clock)
+
+    found = harness._run(verified())
+    assert found.different == ()
+    assert [one.pk for one in found.unsettled] == ["PLAIN#a"]
+
+
 class Busy:
     """A table whose every reading takes a moment, and that is too busy for any for half a minute."""
 
