@@ -104,8 +104,8 @@ MUTANTS = (
     Mutant(
         "set-of-a-migration-leaves-index-keys",
         "migrate/items/transform.py",
-        "                reads |= self._follow(shown, sets, removes)\n",
-        "",
+        "            reads |= self._follow(shown, sets, removes)\n",
+        "            pass\n",
         "queries of an index find an item where it was before a migration has set its field",
         test="tests/unit/migrate/test_transform.py::"
         "test_an_item_that_is_set_has_the_index_keys_of_one_that_is_put",
@@ -367,5 +367,21 @@ MUTANTS = (
         "spec.sk is not None and schema.sk is not None else",
         "on Lambda the mapping drops changes of items whose sort key is a number",
         test="tests/unit/test_lambda_filters.py::test_sort_keys_that_are_numbers_or_bytes_are_not_filtered_as_strings",
+    ),
+    Mutant(
+        "remove-of-a-migration-leaves-index-keys",
+        "migrate/items/transform.py",
+        "isinstance(part, Set | Remove)",
+        "isinstance(part, Set)",
+        "queries of an index find an item by a field that a migration has removed",
+        test="tests/unit/migrate/test_transform.py::test_an_item_that_loses_a_field_has_the_index_keys_of_one_that_is_put_without_it",
+    ),
+    Mutant(
+        "last-of-two-effects-wins",
+        "migrate/items/rewrites.py",
+        "    if twice := twice | (sets.keys() & {*removes}):\n",
+        "    if twice := sets.keys() & {*removes}:\n",
+        "of two values that a migration's function sets, one is lost without a word",
+        test="tests/unit/migrate/test_transform.py::test_results_that_cannot_be_are_refused_and_say_why",
     ),
 )

@@ -4,7 +4,7 @@ In: items as they are stored, or their plain values. Out: the same in the other 
 two are alike. The errors say which limit of DynamoDB a result does not keep.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,20 @@ def wire(image: Mapping[str, Any]) -> dict[str, Wire]:
 def same(one: Any, other: Any) -> bool:
     """Return whether two plain values are stored alike: to Python, `True` equals 1."""
     return one == other and encode(one) == encode(other)
+
+
+def require_one_meaning(
+    declared: str, before: Image, sets: Image, removes: Collection[str]
+) -> None:
+    """Refuse effects that contradict each other; `before` is what those before the last one set.
+
+    Raises:
+        TransformError: an attribute is set to two values, or set and removed.
+    """
+    twice = {name for name, value in before.items() if not same(value, sets[name])}
+    if twice := twice | (sets.keys() & {*removes}):
+        names = ", ".join(sorted(twice))
+        raise TransformError(f"{declared}: its effects contradict each other about {names}")
 
 
 def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:

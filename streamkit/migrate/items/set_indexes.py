@@ -66,6 +66,12 @@ def follow_indexes(
     return decides
 
 
+def key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
+    """Return the type of each attribute that is an index's key, and the index's name."""
+    indexes = schema.indexes.values()
+    return {name: (kind, index.name) for index in indexes for name, kind in index.keys}
+
+
 def _is_changed(name: str, shown: Image, sets: Image) -> bool:
     return name in sets and (name not in shown or sets[name] != shown[name])
 

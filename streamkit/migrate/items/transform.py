@@ -25,11 +25,12 @@ from streamkit.migrate.items.rewrites import (
     is_oversized,
     is_too_large,
     plain,
+    require_one_meaning,
     same,
     visible,
     wire,
 )
-from streamkit.migrate.items.set_indexes import follow_indexes
+from streamkit.migrate.items.set_indexes import follow_indexes, key_types
 from streamkit.migrate.items.sources import Sources, TransformError
 from streamkit.migrate.items.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
@@ -71,7 +72,7 @@ class Transform:
         self._own = self.sources.own
         self._known = set(self._names) | set(self._names.values())
         self._follow = partial(follow_indexes, migration.entity, self.schema, self.entity)
-        self._key_types = _key_types(schema)
+        self._key_types = key_types(schema)
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Return whether an item, in wire form, is one of the migration's entity."""
@@ -171,7 +172,9 @@ class Transform:
         removes: set[str] = set()
         targets: list[Target] = []
         delete = False
-        for part in _parts(result, self.migration.declared):
+        parts = _parts(result, self.migration.declared)
+        for part in parts:
+            before = sets.copy()
             if isinstance(part, Entity | Put):
                 entity = part if isinstance(part, Entity) else part.entity
                 if self.migration.is_pairs:
@@ -180,7 +183,6 @@ class Transform:
                     self._reshape(entity, shown, sets, removes)
             elif isinstance(part, Set):
                 self._set(part, shown, sets, removes)
-                reads |= self._follow(shown, sets, removes)
             elif isinstance(part, Remove):
                 removes |= {self._names.get(name, name) for name in part.names}
             elif isinstance(part, Delete):
@@ -190,6 +192,9 @@ class Transform:
                     f"{self.migration.declared}: a migration returns entities, Set, Remove or"
                     f" Delete, not {type(part).__name__}"
                 )
+            require_one_meaning(str(self.migration.declared), before, sets, removes)
+        if any(isinstance(part, Set | Remove) for part in parts):
+            reads |= self._follow(shown, sets, removes)
         changed = {n: v for n, v in sets.items() if n not in shown or not same(v, shown[n])}
         gone = frozenset(name for name in removes if name in shown)
         if targets and self.migration.mode not in ("split", "derive"):
@@ -280,12 +285,6 @@ class Transform:
         keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
         if any(key in keys[:place] for place, key in enumerate(keys)):
             raise TransformError(f"{declared}: it returns two items with one key")
-
-
-def _key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
-    """Return the type of each attribute that is an index's key, and the index's name."""
-    indexes = schema.indexes.values()
-    return {name: (kind, index.name) for index in indexes for name, kind in index.keys}
 
 
 def _parts(result: Any, declared: Declaration) -> list[Any]:

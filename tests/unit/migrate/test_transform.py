@@ -166,6 +166,9 @@ def test_a_parameter_without_a_default_must_be_there():
         (Set(note="x" * 500_000), "larger than 400 KB"),
         ("text", "returned a str"),
         ([3], "not int"),
+        ([Set(total=1), Set(total=2)], "its effects contradict each other about total"),
+        ([Set(note="x"), Remove("note")], "its effects contradict each other about note"),
+        ([Order(user="ann", order_id="1"), Set(total=2)], "contradict each other about total"),
     ],
 )
 def test_results_that_cannot_be_are_refused_and_say_why(result, what):
@@ -328,6 +331,25 @@ def test_an_item_that_is_set_has_the_index_keys_of_one_that_is_put(before, field
     assert after == task(**before | fields)
     if rewrite.sets.keys() & {"GSI1PK", "GSI1SK"} or rewrite.removes:
         assert rewrite.reads >= {"status", "agent"}
+
+
+@pytest.mark.parametrize("effects", [list, lambda sets: [*sets, *sets]])
+def test_several_effects_on_an_item_are_one_and_its_index_keys_follow_them_all(effects):
+    def change(number: int) -> list[Set[Task]]:
+        return effects([Set(status="OPEN"), Set(agent="bob")])
+
+    shown = task(status="NEW", agent="ann")
+    rewrite = transform(change, entity=Task).of(shown)
+    assert {**shown, **rewrite.sets} == task(status="OPEN", agent="bob")
+
+
+def test_an_item_that_loses_a_field_has_the_index_keys_of_one_that_is_put_without_it():
+    def change(number: int) -> Remove[Task]:
+        return Remove("agent")
+
+    rewrite = transform(change, entity=Task).of(task(status="NEW", agent="ann"))
+    assert rewrite.removes == {"agent", "GSI1PK", "GSI1SK"}
+    assert rewrite.reads >= {"status", "agent"}
 
 
 def test_index_keys_that_the_function_sets_itself_are_left():
