@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from streamkit.cli.printing import moment, say, table
 from streamkit.migrate.book.errors import ErrorGroup, ItemError, groups_of
+from streamkit.migrate.book.state import SWITCHED
 from streamkit.migrate.verify.findings import Verified
 from streamkit.progress.scan.places import place_text
 
@@ -49,7 +50,10 @@ def describe_verified(found: Verified) -> None:
     if not found.compared:
         say("the old items are deleted, so nothing is left to which new ones could be compared")
     if found.orphans is False:
-        say("not all copies were checked for a missing source")
+        switched = found.phase in (*SWITCHED, "returning")
+        when = "once new items count" if switched else "in a sample" if found.sampled < 1 else ""
+        text = f"copies without a source are not looked for {when}"
+        say(text if when else "not all copies were checked for a missing source")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:
             say(f"{title}: {len(ones)} items")

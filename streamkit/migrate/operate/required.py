@@ -9,6 +9,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import rank
+from streamkit.migrate.book.absent import known_to
 from streamkit.migrate.book.discovery import discover
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state import State
@@ -37,9 +38,13 @@ async def missing_migrations(app: App, aws: Aws) -> str | None:
     if not missing:
         return None
     names = ", ".join(f"{one.id} ({one.phase})" for one in missing)
+    unknown = [one.id for one in missing if one.id not in known_to(head)]
+    todo = "`streamkit migrate apply` brings what is pending"
+    if unknown:
+        todo = f"this release has no file of {', '.join(unknown)}: check require_migrations="
     return (
         f"{head.declared}: require_migrations= names {', '.join(head.required)}, and table"
-        f" {head.table} has not had {names}; `streamkit migrate apply` brings what is pending"
+        f" {head.table} has not had {names}; {todo}"
     )
 
 

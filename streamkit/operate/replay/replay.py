@@ -72,7 +72,8 @@ async def replay(
         if wish.since > now:
             raise ReplayRefused([f"{utc(wish.since).isoformat()} is in the future"])
         if wish.since < past.began and not wish.allow_loss:
-            raise ReplayRefused([f"the archive begins at {utc(past.began).isoformat()}"])
+            begins = f"the archive begins at {utc(past.began).isoformat()}"
+            raise ReplayRefused([f"{begins}; --allow-loss replays what there is since then"])
         async with _opened(app, machine, tables, wish) as parts:
             if wish.to_end and wish.mode == "write":
                 return await ReplayToEnd(parts, past).run()
@@ -82,7 +83,12 @@ async def replay(
 def _refused(app: App, wish: ReplayWish) -> list[str]:
     known = {handler.name: handler for handler in app.handlers}
     unknown = {*wish.handlers, *wish.allow} - known.keys()
-    reasons = [f"there is no handler {name!r}" for name in sorted(unknown)]
+    reasons = [
+        f"{name} is a consumer of its own: say --listener {name}"
+        if name in app.listeners
+        else f"there is no handler {name!r}"
+        for name in sorted(unknown)
+    ]
     if not wish.handlers:
         reasons.append("name the handlers")
     if wish.since >= wish.until:

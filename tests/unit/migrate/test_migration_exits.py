@@ -76,3 +76,17 @@ def test_a_verification_calls_right_only_what_it_has_looked_at(facts, ok, last, 
     assert found.ok == ok
     describe_verified(found)
     assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"phase": "soaking"}, "copies without a source are not looked for once new items count"),
+        ({"sampled": 0.5}, "copies without a source are not looked for in a sample"),
+        ({}, "not all copies were checked for a missing source"),
+    ],
+    ids=str,
+)
+def test_a_verification_says_why_copies_were_not_checked(facts, said, capsys):
+    describe_verified(replace(RIGHT, orphans=False, **facts))
+    assert said in capsys.readouterr().out.splitlines()

@@ -223,6 +223,9 @@ def test_code_needs_all_lower_numbers_and_what_they_need():
         assert await missing_migrations(App("shop", table="Shop"), site.aws) is None
         missing = await missing_migrations(site.app, site.aws)
         assert "0001 (new), 0002 (new), 0003 (new), all_users (new)" in missing
+        assert "`streamkit migrate apply` brings what is pending" in missing
+        unknown = await missing_migrations(needing("0077"), site.aws)
+        assert "no file of 0077: check require_migrations=" in unknown
         await site.apply("0001")
         await site.apply("0002")
         await site.apply("all_users")
