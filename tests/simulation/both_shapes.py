@@ -34,7 +34,7 @@ from streamkit.testing.faults import Faults
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import CrashPoint, Process, World
-from tests.simulation.migrating import AT_ONCE, step_of
+from tests.simulation.stepping import AT_ONCE, step_of
 
 
 class OldOrder(Entity, pk="C#{user}", sk="ORDER#{order_id}"):

@@ -8,7 +8,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import steps
-from tests.simulation.migrating import step_of
+from tests.simulation.stepping import step_of
 from tests.simulation.test_migration_old_writers import DAY, new, nothing, old, play, rekey
 
 

@@ -28,7 +28,8 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
-from tests.simulation.migrating import AT_ONCE, Order, step_of
+from tests.simulation.migrating import Order
+from tests.simulation.stepping import AT_ONCE, step_of
 from tests.simulation.test_migration_rows import site_of
 
 DOCS = Path(__file__).parents[2].joinpath("docs", "migrations.md").read_text()

@@ -15,7 +15,7 @@ from streamkit.testing import every_crash, every_freeze
 from streamkit.testing.every import chosen
 from tests.rigs import Rig
 from tests.simulation.counting import COUNTER, KEYS, OldRoom, app_of
-from tests.simulation.migrating import AT_ONCE
+from tests.simulation.stepping import AT_ONCE
 from tests.simulation.test_migration_stops import SETTINGS, command, work
 
 ITEMS = 2

@@ -26,7 +26,8 @@ from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
-from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
+from tests.simulation.migrating import OldOrder, Order
+from tests.simulation.stepping import AT_ONCE, step_of
 
 ITEMS = 4
 

@@ -15,7 +15,8 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.world import Process
 from tests.simulation import migrating
-from tests.simulation.migrating import AT_ONCE, Profile, Stats
+from tests.simulation.migrating import Profile, Stats
+from tests.simulation.stepping import AT_ONCE
 from tests.simulation.test_migration_adversary import turned, work_of
 from tests.simulation.test_migration_old_writers import (
     DAY,

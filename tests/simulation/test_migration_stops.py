@@ -29,7 +29,8 @@ from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import Process
 from tests.rigs import Rig
 from tests.simulation import migrating, operators
-from tests.simulation.migrating import AT_ONCE, OldOrder, Order, step_of
+from tests.simulation.migrating import OldOrder, Order
+from tests.simulation.stepping import AT_ONCE, step_of
 
 ITEMS = 3
 SAMPLE = 2
