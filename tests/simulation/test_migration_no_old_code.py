@@ -14,9 +14,8 @@ from streamkit.migrate.book.state_book import StateBook, open_book
 from streamkit.migrate.book.tallies import Tally
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.world import Process
-from tests.simulation import migrating
 from tests.simulation.migrating import Profile, Stats
-from tests.simulation.stepping import AT_ONCE
+from tests.simulation.stepping import AT_ONCE, step_of
 from tests.simulation.test_migration_adversary import turned, work_of
 from tests.simulation.test_migration_old_writers import (
     DAY,
@@ -255,7 +254,7 @@ def test_fields_that_old_code_writes_again_after_a_split_wait_for_people():
 def test_no_old_code_and_another_release_anyway_are_not_said_together():
     async def then(site):
         with pytest.raises(ConfigurationError, match="say one"):
-            await migrating.step_of(AT_ONCE)(site.app, site.aws, "0001", anyway="so be it")
+            await step_of(AT_ONCE)(site.app, site.aws, "0001", anyway="so be it")
         await site.step("contract")
         with pytest.raises(ConfigurationError, match="leaves stubs"):
             await site.step(AT_ONCE)

@@ -28,5 +28,5 @@ def test_no_write_is_lost_and_no_mixed_page_comes_about(seed):
 
 def test_pages_that_are_merged_by_field_are_found(monkeypatch):
     monkeypatch.setattr(settlement, "_all_that_differs", lambda *_: frozenset())
-    site, _ = rolled_back(app_of(), seed=5, kind=Site, **FEW)
+    site, _ = rolled_back(app_of(), seed=10, kind=Site, **FEW)
     assert site.wholes.mixed
