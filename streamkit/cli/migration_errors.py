@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.book.errors import ItemError
     from streamkit.migrate.book.state import State
-    from streamkit.migrate.moving.settlement import Take
+    from streamkit.migrate.families.settlement import Take
 
 errors = typer.Typer(
     help="List, show, retry or waive items that could not be migrated.",

@@ -16,10 +16,10 @@ from streamkit.cli.program import program
 from streamkit.core.querying import query_request
 from streamkit.core.tables import survey
 from streamkit.kinds.preflight import findings
+from streamkit.migrate.families.family import Family, Rules, Views
+from streamkit.migrate.families.plans import Plans
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.moving.family import Family, Rules, Views
-from streamkit.migrate.moving.plans import Plans
-from streamkit.migrate.moving.shapes import BothShapes
 from streamkit.migrate.sending.attempts import Undecided
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.places import place_text

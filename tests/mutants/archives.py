@@ -535,7 +535,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-above-a-part-of-an-export",
-        "operate/restore/beginning.py",
+        "operate/restore/base_items.py",
         "    if missing:\n",
         "    if missing == export.files:\n",
         "a restore writes the half of a table before it finds that a file of its base is missing",
@@ -663,7 +663,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-above-altered-files",
-        "operate/restore/beginning.py",
+        "operate/restore/base_items.py",
         "    if wanted not in (None, b64encode(digest.digest()).decode()):\n",
         "    if wanted == b64encode(digest.digest()):\n",
         "a restore puts items into a table that the export did not have",
@@ -671,7 +671,7 @@ MUTANTS = (
     ),
     Mutant(
         "restore-counts-while-it-writes",
-        "operate/restore/beginning.py",
+        "operate/restore/base_items.py",
         "        async for _ in lines:\n            pass  # they are counted: nothing may have been written when one is missing\n",
         "        del lines\n",
         "a file with too few items is found only when the items before it are in the target",

@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "both-wrote-and-nobody-decides",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "        clash = frozenset(n for n in _both(old, new) - counted.keys() if _differ(old, new, n))\n",
         "        clash = frozenset[Field]()\n",
         "of two writes of one field one is lost",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "delete-merged-by-field",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "if n in changed or self.is_anew(n))",
         "if n in changed)",
         "a delete overwrites what the other side wrote meanwhile",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "default-that-is-left-out-stays-unseen",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "            unseen -= {f for f in unseen - base_new.keys() if base_old[f] == read.get(f)}\n",
         "",
         "once new code has left out a default, old code's next write of the item is a conflict",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "base-takes-up-all",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "        if family.record is not None and (record.left or not shapes.mirrors):\n",
         "        if family.record is not None and record.left:\n",
         "without reverse=, an old write overwrites a new one that it has not seen",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-unasked",
-        "migrate/moving/family_writes.py",
+        "migrate/families/family_writes.py",
         "            held = unchanged(schema, before, before.keys() | known)\n",
         "            held = as_it_was((PAIR,), plain(before))\n",
         "a write between a look and the transaction is lost",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-fields-unasked",
-        "migrate/moving/family_writes.py",
+        "migrate/families/family_writes.py",
         " and not carried:\n            rewrite = self.shapes.rewrite(before.old)\n"
         "            names = rewrite.reads | rewrite.removes | rewrite.sets.keys()\n",
         ":\n            names = frozenset[str]()\n",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-stub",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "            left = self._stubs(old)\n",
         "            left = dict.fromkeys(old)\n",
         "what is contracted looks as if old code had deleted it, and the new item goes",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-about-whatever-is-there",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "            if family.shown != shown:\n",
         "            if False:\n",
         "a decision overwrites what was written since it was shown",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "any-record-expects-an-old-item",
-        "migrate/moving/records.py",
+        "migrate/families/records.py",
         "        return place in several if several else bool(self.base_old)\n",
         "        return bool(self.base_old)\n",
         "one of several old items that the migration deletes counts as deleted by old code",
@@ -255,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-gone-right-after-a-write",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         '            stays = wrote and (step == "close" or not self.rules.stubs)\n',
         '            stays = wrote and step == "close"\n',
         "an old item goes although old code has just written it, and the migration is not stopped there",
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-put-carried",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "        if sides.targets and not self.rules.stubs:",
         "        if False:",
         "what new code has deleted comes back by a put of old code where no stub was left",
@@ -311,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-rest-looks-paired",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "_without(one, COPY, PAIR) for p, one in rest",
         "_without(one, COPY) for p, one in rest",
         "no pass looks at the rest of a split item, to which old code writes again",
@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "new-item-without-a-record",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "            places.add(place_text(new))\n",
         "            pass\n",
         "what new code puts is not there after a rollback",
@@ -351,7 +351,7 @@ MUTANTS = (
     ),
     Mutant(
         "stub-written-by-hand-is-none",
-        "migrate/moving/family.py",
+        "migrate/families/family.py",
         "        if not lost and not said:\n",
         "        if not lost:\n",
         "what old code updates at a stub is lost",
@@ -359,7 +359,7 @@ MUTANTS = (
     ),
     Mutant(
         "added-attribute-unasked",
-        "migrate/moving/family_writes.py",
+        "migrate/families/family_writes.py",
         "schema, before, before.keys() | known)",
         "schema, before, before.keys())",
         "what old code adds to a stub in the instant in which it goes is lost",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         "pair-made-too-late",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "            actions.append(self.records.gate(before.name, self.rules.gate))\n",
         "            pass\n",
         "a process that stood still leaves a copy after a rollback",
@@ -407,7 +407,7 @@ MUTANTS = (
     ),
     Mutant(
         "conflict-of-two-moments",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "                if await self.read(family.key, new) != family:\n",
         "                if False:\n",
         "a family that another process closes meanwhile is a conflict that nobody made",
@@ -415,7 +415,7 @@ MUTANTS = (
     ),
     Mutant(
         "base-takes-up-what-reverse-leaves-out",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "            unseen = {f for f in settled.to_old if base_old.get(f) != base_new.get(f)}\n",
         "            unseen = set[tuple[str, str]]()\n",
         "an old write overwrites a new one that reverse= has not brought back",
@@ -423,7 +423,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-of-what-the-pass-saw",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "            seen = None  # one of several items is no family\n",
         "            pass\n",
         "a new item is made of one of its sources at first, and most transactions are refused",
@@ -431,7 +431,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-spares-nothing",
-        "migrate/moving/shapes.py",
+        "migrate/families/shapes.py",
         "        return frozenset(kept - mixed)\n",
         "        return frozenset()\n",
         "a source that goes is in conflict with what new code wrote of another one",
@@ -439,7 +439,7 @@ MUTANTS = (
     ),
     Mutant(
         "default-taken-for-a-write",
-        "migrate/moving/defaults.py",
+        "migrate/families/defaults.py",
         "n: d for n, d in ours.fields.items() if n not in filled",
         "n: d for n, d in ours.fields.items() if n",
         "what new code wrote is in conflict with a default that old code knows nothing of",
@@ -447,7 +447,7 @@ MUTANTS = (
     ),
     Mutant(
         "write-taken-for-a-default",
-        "migrate/moving/defaults.py",
+        "migrate/families/defaults.py",
         "        return kept and after != old and ",
         "        return after != old and ",
         "what new code wrote overwrites what old code wrote in the attribute that holds both",
@@ -455,7 +455,7 @@ MUTANTS = (
     ),
     Mutant(
         "source-made-is-put-anew",
-        "migrate/moving/family.py",
+        "migrate/families/family.py",
         "(one or (OLD, place) in record.base_old)",
         "(one or item is not None or (OLD, place) in record.base_old)",
         "a decision about a source that old code has made takes fields of the other sources away",
@@ -463,7 +463,7 @@ MUTANTS = (
     ),
     Mutant(
         "item-made-is-put-anew",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "        there = (name[0], THERE) in self.base\n",
         "        there = True\n",
         "of a part that both sides have made, the fields that one of them lacks are in conflict",
@@ -471,7 +471,7 @@ MUTANTS = (
     ),
     Mutant(
         "source-answers-for-what-none-has",
-        "migrate/moving/shapes.py",
+        "migrate/families/shapes.py",
         "        kept |= {one for one, places in leads.items() if places and not places & lost}\n",
         "",
         "a source that goes is in conflict with a new field of another one",
@@ -479,7 +479,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-about-everything",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "    return found.clash | anew if found.clash & anew else found.clash\n",
         "    return found.clash | found.to_new | found.to_old\n",
         "a decision about one field takes away what was written of others",
@@ -487,7 +487,7 @@ MUTANTS = (
     ),
     Mutant(
         "decision-does-not-say-what-goes",
-        "migrate/moving/family.py",
+        "migrate/families/family.py",
         "for side, there in enumerate(values[::-1])]",
         "for side, there in enumerate(values)]",
         "a person takes fields away without having been told",
@@ -495,7 +495,7 @@ MUTANTS = (
     ),
     Mutant(
         "merge-does-not-know-its-sources",
-        "migrate/moving/shapes.py",
+        "migrate/families/shapes.py",
         "for place, one in old.items() if one} if self.is_merge else {}",
         "for place, one in old.items() if one} if False else {}",
         "a source that is deleted is taken for one that never was",
@@ -503,7 +503,7 @@ MUTANTS = (
     ),
     Mutant(
         "stubs-where-nothing-was",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "place_of(p) if one or not self.shapes.is_merge else None",
         "place_of(p)",
         "old code that creates a source IF it is absent is refused by a stub",
@@ -519,7 +519,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-item-taken-for-a-new-one",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         "            places -= old.keys()",
         "            places -= set()",
         "what old code puts is an error, because the keys of both shapes look alike",
@@ -527,7 +527,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-of-another-old-item",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         'return side == "old" and Family(',
         'return side == "never" and Family(',
         "an old item that application code has duplicated with its marks stays behind",
@@ -543,7 +543,7 @@ MUTANTS = (
     ),
     Mutant(
         "duplicate-of-the-family-it-names",
-        "migrate/moving/families.py",
+        "migrate/families/families.py",
         'if record is not None and (side != "new" or self._place(image or {}) in record.places):',
         "if record is not None:",
         "a duplicate of a new item is settled as if it were the item that it was made from",
@@ -567,7 +567,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-on-both-sides-for-ever",
-        "migrate/moving/shapes.py",
+        "migrate/families/shapes.py",
         "            if there is None or THERE in names:\n                return None\n            return {n: v for n, v in there.items() if n not in names}\n",
         "            if THERE in names:\n                return None\n            return {n: v for n, v in (there or {}).items() if n not in names}\n",
         "an item that both sides have deleted fails for ever, because of a field that was never agreed",

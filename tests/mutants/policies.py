@@ -8,7 +8,7 @@ _MODEL = "tests/models/test_policies.py::"
 MUTANTS = (
     Mutant(
         "whole-items-merged-by-field",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         '    if settle == "item":\n',
         "    if False:\n",
         "an item comes about that neither old nor new code has written",
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-decision-old-code-has-seen",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "    if settled.overruled:",
         "    if False:",
         "an old write is merged with a new item that old code has never seen",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "equal-counters-agree",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "is not None and new.added(name) is not None\n",
         "is not None and new.added(name) not in (None, added)\n",
         "of two increments by the same number one is lost",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "counters-put-alike-agree",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "    return value is not None and value.startswith(COUNTED) and name in",
         "    return False and name in",
         "two counters that were put anew count as one, because they are equal",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-removed-counter-is-a-difference",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         "        written = (before and not value) or ",
         "        written = ",
         "an increment of one side undoes that the other one has removed the counter",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-base-that-takes-up-the-counter",
-        "migrate/moving/settlement.py",
+        "migrate/families/settlement.py",
         " | decided) - settled.added.keys():\n",
         " | decided):\n",
         "without reverse= a delete takes what old code has never seen away",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "items-made-alike-are-a-pair",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         " or (counts and self.rules.makes_old):\n",
         ":\n",
         "old and new code make an item by adding 1, and one of both is lost",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-rollback-that-carries-what-was-overruled",
-        "migrate/moving/plans.py",
+        "migrate/families/plans.py",
         "            old = self._old_items(family, sides, now)\n",
         "            old = self._old_items(family, sides, sides.image)\n",
         "what a person has decided against is written all the same",

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
+from streamkit.migrate.families import settlement
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.moving import settlement
-from streamkit.migrate.moving.shapes import BothShapes
 from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema
 from tests.seeds import seeds

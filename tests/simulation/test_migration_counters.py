@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.migrate.moving import settlement
+from streamkit.migrate.families import settlement
 from tests.seeds import seeds
 from tests.simulation.both_shapes import contracted, rolled_back
 from tests.simulation.counting import POLICIES, Site, app_of

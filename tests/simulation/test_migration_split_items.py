@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.migrate.moving import settlement
+from streamkit.migrate.families import settlement
 from streamkit.model.copies import COPY
 from tests.seeds import seeds
 from tests.simulation.both_shapes import FIELDS, contracted, rolled_back

@@ -38,7 +38,7 @@ also inside of functions. A name stands for all modules of a package. `local` an
 beside the order."""
 
 ORDER_INSIDE = {
-    "migrate": "book items sending moving run plan verify operate",
+    "migrate": "book items sending families run plan verify operate",
     "operate": "past replay restore permissions moves status_page",
 }
 """The same of the packages inside of a package."""

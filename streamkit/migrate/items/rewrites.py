@@ -12,6 +12,7 @@ import msgspec
 
 from streamkit.migrate.items.sources import TransformError
 from streamkit.model.codec import decode_item, encode
+from streamkit.model.declaration import Declaration
 from streamkit.model.sizes import item_size, size_at_most
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 
@@ -91,7 +92,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def require_one_meaning(
-    declared: str, before: Image, sets: Image, removes: Collection[str]
+    declared: Declaration, before: Image, sets: Image, removes: Collection[str]
 ) -> None:
     """Refuse effects that contradict each other; `before` is what those before the last one set.
 

@@ -192,7 +192,7 @@ class Transform:
                     f"{self.migration.declared}: a migration returns entities, Set, Remove or"
                     f" Delete, not {type(part).__name__}"
                 )
-            require_one_meaning(str(self.migration.declared), before, sets, removes)
+            require_one_meaning(self.migration.declared, before, sets, removes)
         if any(isinstance(part, Set | Remove) for part in parts):
             reads |= self._follow(shown, sets, removes)
         changed = {n: v for n, v in sets.items() if n not in shown or not same(v, shown[n])}

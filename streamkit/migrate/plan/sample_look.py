@@ -17,9 +17,9 @@ from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.families.room import FamilyRoom
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain
-from streamkit.migrate.moving.room import FamilyRoom
 from streamkit.migrate.plan.diffs import Diff, diff_of
 from streamkit.migrate.plan.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.plan.estimates import Forecast, forecast

@@ -15,11 +15,11 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import SWITCHED, State
 from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.families.families import Families, Step
+from streamkit.migrate.families.family import Rules
 from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.items.transform import Transform, reversed_migration
 from streamkit.migrate.items.writes import delete, update, whole
-from streamkit.migrate.moving.families import Families, Step
-from streamkit.migrate.moving.family import Rules
 from streamkit.migrate.run.in_place import InPlace
 from streamkit.migrate.run.pairs import Pairs
 from streamkit.migrate.sending.calls import DONE, Calls

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from streamkit.migrate.book.errors import error_id, place_id
 from streamkit.migrate.book.state import SWITCHED
+from streamkit.migrate.families.family import FamilyPlan
+from streamkit.migrate.families.settlement import digest
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain, visible
-from streamkit.migrate.moving.family import FamilyPlan
-from streamkit.migrate.moving.settlement import digest
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.attempts import Undecided
 from streamkit.migrate.sending.failing import located

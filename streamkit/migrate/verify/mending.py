@@ -22,8 +22,8 @@ from streamkit.migrate.book.refusals import require_begun, require_latest, requi
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.items.sources import Sources
-from streamkit.migrate.moving.settlement import Take
 from streamkit.migrate.run.opening import Opened, open_migration, survey_for
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.rate import Rate

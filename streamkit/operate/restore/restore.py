@@ -30,7 +30,7 @@ from streamkit.model.codec import decode, encode, wire_image
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past.past import PastChanges, open_past
-from streamkit.operate.restore.beginning import exported, scanned
+from streamkit.operate.restore.base_items import exported, scanned
 from streamkit.operate.restore.target import (
     _MARK,
     TABLE,

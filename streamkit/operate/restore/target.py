@@ -14,7 +14,7 @@ from streamkit.migrate.run.exports import Export
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past.past import PastChanges
-from streamkit.operate.restore.beginning import open_base
+from streamkit.operate.restore.base_items import open_base
 from streamkit.progress.actions import OURS, Action, ItemRef, Verb, item_ref
 from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace

@@ -7,9 +7,7 @@ import pytest
 from streamkit import App, Entity
 from streamkit.errors import DeclarationError
 from streamkit.kinds import migration_function
-from streamkit.migrate.items.counters import Counters, added
-from streamkit.migrate.items.sources import TransformError
-from streamkit.migrate.moving.settlement import (
+from streamkit.migrate.families.settlement import (
     THERE,
     FamilySide,
     compare,
@@ -17,6 +15,8 @@ from streamkit.migrate.moving.settlement import (
     digest,
     taken_up,
 )
+from streamkit.migrate.items.counters import Counters, added
+from streamkit.migrate.items.sources import TransformError
 
 
 class OldPage(Entity, pk="PAGE#{page}", sk="PAGE"):

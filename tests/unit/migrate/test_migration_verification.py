@@ -12,7 +12,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state_book import open_book
-from streamkit.migrate.moving.family import Family
+from streamkit.migrate.families.family import Family
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.run.sampling import Wanted
 from streamkit.migrate.run.work import MigrationWork

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from streamkit.migrate.families.settlement import THERE, FamilySide, Field
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.rewrites import Target
-from streamkit.migrate.moving.settlement import THERE, FamilySide, Field
-from streamkit.migrate.moving.shapes import BothShapes
 
 
 def without_defaults(

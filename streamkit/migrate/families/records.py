@@ -13,8 +13,8 @@ from typing import Any, Literal
 from streamkit.effects import Guard
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.state import GATES
+from streamkit.migrate.families.settlement import OLD, Digests, Field
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.moving.settlement import OLD, Digests, Field
 from streamkit.migrate.sending.calls import Calls
 from streamkit.model.conditions import Attr, absent
 from streamkit.progress.actions import OURS, Action, Verb, own_attributes

@@ -15,10 +15,7 @@ is right.
 from dataclasses import dataclass, replace
 
 from streamkit.migrate.book.errors import place_id
-from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import Target
-from streamkit.migrate.items.writes import WireItem
-from streamkit.migrate.moving.family import (
+from streamkit.migrate.families.family import (
     Family,
     FamilyPlan,
     Only,
@@ -28,9 +25,12 @@ from streamkit.migrate.moving.family import (
     conflict,
     undecided,
 )
-from streamkit.migrate.moving.records import PairRecord
-from streamkit.migrate.moving.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
-from streamkit.migrate.moving.shapes import BothShapes, rewritten
+from streamkit.migrate.families.records import PairRecord
+from streamkit.migrate.families.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
+from streamkit.migrate.families.shapes import BothShapes, rewritten
+from streamkit.migrate.items.reverse import Items
+from streamkit.migrate.items.rewrites import Target
+from streamkit.migrate.items.writes import WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
 

@@ -6,11 +6,11 @@ In: a plan. Out: an `Action` for each item that it is about, of one transaction.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from streamkit.migrate.families.family import Family, FamilyPlan
+from streamkit.migrate.families.settlement import OLD, THERE
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.rewrites import plain, visible
 from streamkit.migrate.items.writes import Key, WireItem, delete, only_if, put, unchanged, update
-from streamkit.migrate.moving.family import Family, FamilyPlan
-from streamkit.migrate.moving.settlement import OLD, THERE
-from streamkit.migrate.moving.shapes import BothShapes
 from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import PAIR
 from streamkit.model.origin import ORIGIN

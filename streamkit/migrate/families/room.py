@@ -7,14 +7,14 @@ In: the old items of a family, as they are stored. Out: whether its writes can b
 that makes the new items and a later one, which knows the names of both sides.
 """
 
+from streamkit.migrate.families.family import Family, Rules, Views
+from streamkit.migrate.families.family_writes import FamilyWrites
+from streamkit.migrate.families.plans import Plans
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.sources import TransformError
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key
-from streamkit.migrate.moving.family import Family, Rules, Views
-from streamkit.migrate.moving.family_writes import FamilyWrites
-from streamkit.migrate.moving.plans import Plans
-from streamkit.migrate.moving.shapes import BothShapes
 
 
 class FamilyRoom:

@@ -14,12 +14,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from streamkit.migrate.book.errors import error_id
-from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import Target, plain, visible
-from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.moving.defaults import without_defaults
-from streamkit.migrate.moving.records import PairRecord
-from streamkit.migrate.moving.settlement import (
+from streamkit.migrate.families.defaults import without_defaults
+from streamkit.migrate.families.records import PairRecord
+from streamkit.migrate.families.settlement import (
     OLD,
     THERE,
     Digests,
@@ -29,7 +26,10 @@ from streamkit.migrate.moving.settlement import (
     digest,
     in_question,
 )
-from streamkit.migrate.moving.shapes import BothShapes
+from streamkit.migrate.families.shapes import BothShapes
+from streamkit.migrate.items.reverse import Items
+from streamkit.migrate.items.rewrites import Target, plain, visible
+from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.attempts import Undecided
 from streamkit.model.copies import PAIR
 from streamkit.progress.scan.places import place_of

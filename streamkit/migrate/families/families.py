@@ -27,14 +27,14 @@ import anyio
 from streamkit.core.querying import query_request
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.tallies import Tally
+from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
+from streamkit.migrate.families.family_writes import FamilyWrites
+from streamkit.migrate.families.plans import Plans
+from streamkit.migrate.families.records import PairRecords
+from streamkit.migrate.families.settlement import Take
+from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.moving.family import Family, FamilyPlan, Rules, Views
-from streamkit.migrate.moving.family_writes import FamilyWrites
-from streamkit.migrate.moving.plans import Plans
-from streamkit.migrate.moving.records import PairRecords
-from streamkit.migrate.moving.settlement import Take
-from streamkit.migrate.moving.shapes import BothShapes
 from streamkit.migrate.sending.attempts import Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.migrate.sending.failing import FailedItems

@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
+from streamkit.migrate.families.settlement import OLD, THERE, Field, counter, digest
 from streamkit.migrate.items.counters import Counters, added
 from streamkit.migrate.items.reverse import EMPTY, Items, Reverse
 from streamkit.migrate.items.rewrites import (
@@ -27,7 +28,6 @@ from streamkit.migrate.items.rewrites import (
 from streamkit.migrate.items.sources import TransformError
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import WireItem
-from streamkit.migrate.moving.settlement import OLD, THERE, Field, counter, digest
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
 
