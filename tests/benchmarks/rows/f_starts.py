@@ -3,7 +3,8 @@
 Imports run in processes of their own, with byte code that an earlier round has compiled. A warm
 batch of 100 changes of as many items runs on the local engine, through the function's own runtime
 and the real client; the time within calls of the client is taken away, and what is left is
-streamkit's and the handlers'.
+streamkit's and the handlers'. The same batch is also taken as it runs, with streamkit's short way
+of a call, and set beside a function that would make the same calls through the SDK and do no more.
 """
 
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +38,7 @@ BATCH = 100
 ROUNDS = 15
 SDK = "the import of the SDK"
 CALLS = "its calls"
+SDK_CALLS = "its calls, by the SDK alone"
 
 # The SDK takes httpx, and that rich, where they are installed for something else.
 WITHOUT_HTTPX = "import sys; sys.modules['httpx'] = None\n"
@@ -157,12 +160,21 @@ def batch_of(arn: str, number: int) -> dict[str, Any]:
 
 
 class Spent:
-    """Adds up the CPU time within the calls of a client."""
+    """Adds up the CPU time within the calls of a client, without what the engine spends."""
 
-    def __init__(self, client: Any) -> None:
-        self.seconds = 0.0
+    def __init__(self, client: Any, engine: Engine) -> None:
+        self.seconds = self.engine = 0.0
+        self._answer = engine.call
+        engine.call = self._answered  # type: ignore[method-assign]
         for name in ("transact_write_items", "batch_get_item", "get_item", "update_item"):
             setattr(client, name, self._timed(getattr(client, name)))
+
+    def _answered(self, *request: Any) -> Any:
+        began = time.process_time()
+        try:
+            return self._answer(*request)
+        finally:
+            self.engine += time.process_time() - began
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
         async def timed(**request: Any) -> Any:
@@ -175,51 +187,95 @@ class Spent:
         return timed
 
 
-async def spent_of(environment: Environment) -> tuple[Spent, str | None]:
-    return Spent(environment.aws.dynamodb), environment.tables.table.stream_arn
-
-
-def warm_batches(app: App) -> Figure:
-    """Return the milliseconds of a batch beyond its calls, and their ratio to those of the calls."""
+def batches(app: App, way: Callable[[], AbstractContextManager[None]]) -> tuple[float, ...]:
+    """Return the milliseconds of a batch beyond its calls, within them, and within the engine."""
     engine = Engine(clock=time.time, rng=random.Random(1), shards=1)
     engine.call("dynamodb", "CreateTable", streamed("Shop", "PK", "SK"))
     connected = partial(connect, http_session=session_class(engine))
     opened = partial(open_environment, connect_with=connected)
+
+    async def spent_of(environment: Environment) -> tuple[Spent, str | None]:
+        return Spent(environment.aws.dynamodb, engine), environment.tables.table.stream_arn
+
     rounds = []
     with (
-        botocores_way(),  # else the yardstick would become shorter with the clients' calls
+        way(),
         mock.patch.object(runtime, "open_environment", opened),
         mock.patch.object(runtime.Logger, "prepare", None),
     ):
         function = runtime.Runtime(app)
         calls, arn = function.run(spent_of)
         for number in range(1, ROUNDS + 2):
-            event, calls.seconds, began = batch_of(str(arn), number), 0.0, time.process_time()
+            event, calls.seconds, calls.engine = batch_of(str(arn), number), 0.0, 0.0
+            began = time.process_time()
             response = function.run(lambda env: process_batch(env, event))  # noqa: B023 - at once
             whole = time.process_time() - began
             assert response == {"batchItemFailures": []}
-            rounds.append((whole - calls.seconds, calls.seconds))
-    beyond, within = (statistics.median(values) for values in zip(*rounds[1:], strict=True))
-    return Figure(beyond * 1000, beyond / within)
+            rounds.append((whole - calls.seconds, calls.seconds, calls.engine))
+    middle = (statistics.median(values) for values in zip(*rounds[1:], strict=True))
+    return tuple(1000 * value for value in middle)
+
+
+def warm_batches(app: App) -> Figure:
+    """Return the milliseconds of a batch beyond its calls, and their ratio to those of the calls.
+
+    The calls go the SDK's way: else the yardstick would become shorter with the calls.
+    """
+    beyond, within, _ = batches(app, botocores_way)
+    return Figure(beyond, beyond / within)
+
+
+def whole_batches(app: App) -> Figure:
+    """Return the milliseconds of a whole batch beyond its calls through the SDK, and the ratio."""
+    beyond, within, engine = batches(app, nullcontext)
+    _, sdk, answered = batches(app, botocores_way)
+    whole, calls = beyond + within - engine, sdk - answered
+    return Figure(whole - calls, whole / calls)
+
+
+def with_an_aggregate() -> App:
+    app = App("shop", table="Shop")
+    app.aggregate(Sales)
+    return app
+
+
+def with_puts() -> App:
+    app = App("shop", table="Shop", entities=[Receipt])
+    app.on(receipt)
+    return app
+
+
+def with_both() -> App:
+    app = with_puts()
+    app.aggregate(Sales)
+    return app
 
 
 @row("Lambda: warm batch of 100, aggregate", unit="ms", of=CALLS, bar=0.65, less=True)
 def warm_aggregate() -> Figure:
-    app = App("shop", table="Shop")
-    app.aggregate(Sales)
-    return warm_batches(app)
+    return warm_batches(with_an_aggregate())
 
 
 @row("Lambda: warm batch of 100, one Put each", unit="ms", of=CALLS, bar=0.7, less=True)
 def warm_puts() -> Figure:
-    app = App("shop", table="Shop", entities=[Receipt])
-    app.on(receipt)
-    return warm_batches(app)
+    return warm_batches(with_puts())
 
 
 @row("Lambda: warm batch of 100, both handlers", unit="ms", of=CALLS, bar=0.8, less=True)
 def warm_both() -> Figure:
-    app = App("shop", table="Shop", entities=[Receipt])
-    app.aggregate(Sales)
-    app.on(receipt)
-    return warm_batches(app)
+    return warm_batches(with_both())
+
+
+@row("Lambda: a whole warm batch, aggregate", unit="ms more", of=SDK_CALLS, bar=0.95, less=True)
+def whole_aggregate() -> Figure:
+    return whole_batches(with_an_aggregate())
+
+
+@row("Lambda: a whole warm batch, one Put each", unit="ms more", of=SDK_CALLS, bar=1.15, less=True)
+def whole_puts() -> Figure:
+    return whole_batches(with_puts())
+
+
+@row("Lambda: a whole warm batch, both handlers", unit="ms more", of=SDK_CALLS, bar=1.35, less=True)
+def whole_both() -> Figure:
+    return whole_batches(with_both())
