@@ -234,7 +234,7 @@ class Dispatcher:
     def _run_pure(self, change: PendingChange, shard_id: str) -> list[Run]:
         later = []
         for outcome in change.outcomes:
-            if outcome.failure is not None or not outcome.waiting:
+            if not outcome.waiting:
                 continue
             if outcome.handler.is_async:
                 if change.key is not None:
