@@ -5,13 +5,13 @@ A handler's annotation says which changes it wants: `Inserted[Deal]`, a union of
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from streamkit.entity import Entity
 from streamkit.model.codec import key_digest
@@ -194,10 +194,6 @@ class Change(_Lazy, Generic[E_co]):
         failure = getattr(self, "_failure", None)  # a change that was made by hand has none
         if failure is not None:
             raise failure
-
-    def for_handler(self, name: str) -> Self:
-        """Return the same change with the idempotency key of another handler."""
-        return replace(self, handler=name)
 
     def changed(self, *fields: str) -> bool:
         """Return whether any of the fields (or any at all, without arguments) differs.

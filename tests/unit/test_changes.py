@@ -88,7 +88,7 @@ def test_the_idempotency_key_is_the_changes_and_the_handlers() -> None:
     other = Change.of(Source(Record(Kind.INSERTED, event_id="e2"), None, NEW), handler="a")
     assert change.idempotency_key == again.idempotency_key
     assert change.idempotency_key != other.idempotency_key
-    assert change.idempotency_key != change.for_handler("b").idempotency_key
+    assert change.idempotency_key != replace(change, handler="b").idempotency_key
 
 
 def test_the_digest_of_a_record_is_that_of_the_entitys_key() -> None:

@@ -8,7 +8,7 @@ so that a sorted partition can be searched by bisection. `key_condition` builds 
 by attribute; both the expression and the older KeyConditions parameter come down to that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -60,13 +60,6 @@ class KeyCondition:
     def exact(self) -> bool:
         """Whether it asks for one value of the sort key."""
         return self.lower is not None and self.lower == self.upper
-
-    @property
-    def range_matches(self) -> Callable[[AttributeValue], bool] | None:
-        """Whether a sort key is in the range; None when the query asks nothing of it."""
-        if not self.ranged:
-            return None
-        return lambda value: self.holds((sort_token(value),))
 
     def holds(self, entry: Sequence[Any]) -> bool:
         """Return whether a sort key whose tokens begin an entry is in the range."""

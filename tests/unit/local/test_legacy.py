@@ -11,6 +11,7 @@ from streamkit.local.legacy import (
     key_conditions,
     reject_mixture,
 )
+from streamkit.local.values import sort_token
 
 PREFIX = "One or more parameter values were invalid: "
 OPERATORS = (
@@ -217,8 +218,8 @@ def test_key_conditions_select_a_range():
     conditions = {"pk": compared("EQ", s("p")), "sk": compared("BETWEEN", s("b"), s("d"))}
     condition = key_conditions(conditions, ["pk"], ["sk"], types={"pk": "S", "sk": "S"})
     assert condition.hash_values == (s("p"),)
-    assert [key for key in "abcde" if condition.range_matches(s(key))] == ["b", "c", "d"]
-    assert key_conditions({"pk": compared("EQ", s("p"))}, ["pk"], ["sk"]).range_matches is None
+    assert [key for key in "abcde" if condition.holds((sort_token(s(key)),))] == ["b", "c", "d"]
+    assert key_conditions({"pk": compared("EQ", s("p"))}, ["pk"], ["sk"]).ranged is False
 
 
 @pytest.mark.parametrize(
