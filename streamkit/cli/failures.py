@@ -15,7 +15,7 @@ from streamkit.archive.long_pages import NotDecided
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
-from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
+from streamkit.errors import ConfigurationError, NotBegun, RetentionLost, UnknownName
 from streamkit.progress.operation import Refusal
 
 _OURS = str(Path(__file__).parents[1])
@@ -99,6 +99,9 @@ def report(error: Exception) -> ExitCode:
         return ExitCode.NOT_BEGUN
     if isinstance(inner, Refusal):
         _say("\n".join(f"refused: {reason}" for reason in inner.reasons))
+        return ExitCode.PROBLEMS
+    if isinstance(inner, UnknownName):
+        _say(f"error: {inner}")
         return ExitCode.PROBLEMS
     if isinstance(inner, ConfigurationError):
         cause = inner.__cause__

@@ -6,6 +6,7 @@ the user's frames only.
 """
 
 import importlib
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -18,6 +19,9 @@ from streamkit.errors import DeclarationError
 
 _REFUSING = (str(Path(__file__).parents[1]), str(Path(pydantic.__file__).parent), "<string>")
 """Code in these places refuses wrong declarations; the code of dataclasses has no file."""
+
+
+_DECLARED = re.compile(r"^(\w+) *(?::.*)?= *(?:streamkit\.)?App\(", re.MULTILINE)
 
 
 class AppNotLoaded(Exception):
@@ -40,9 +44,7 @@ def load_app(name: str) -> App:
     if isinstance(found, App):
         return found
     what = "nothing" if found is None else f"a {type(found).__name__}"
-    raise AppNotLoaded(
-        f"error: {name} names {what}, not an App;{_offer(module_name, _apps(module))}"
-    )
+    raise AppNotLoaded(f"error: {name} names {what}, not an App;{_offer(module, _apps(module))}")
 
 
 def with_attribute(name: str) -> str:
@@ -120,17 +122,24 @@ def _only_app(module: ModuleType) -> App:
     if len(set(map(id, apps.values()))) == 1:
         return next(iter(apps.values()))
     found = "no App" if not apps else f"{len(apps)} Apps"
-    raise AppNotLoaded(f"error: {module.__name__} has {found};{_offer(module.__name__, apps)}")
+    raise AppNotLoaded(f"error: {module.__name__} has {found};{_offer(module, apps)}")
 
 
 def _apps(module: ModuleType) -> dict[str, App]:
     return {name: value for name, value in vars(module).items() if isinstance(value, App)}
 
 
-def _offer(module: str, apps: dict[str, App]) -> str:
-    if not apps:
-        return f" create one in {module}, as in app = App('name', table='table')"
-    return " use " + " or ".join(f"{module}:{name}" for name in sorted(apps))
+def _offer(module: ModuleType, apps: dict[str, App]) -> str:
+    """Say which apps there are, in the module or in those of the package that it is."""
+    named = [f"{module.__name__}:{name}" for name in sorted(apps)] or [
+        f"{module.__name__}.{path.stem}:{name}"
+        for folder in getattr(module, "__path__", ())
+        for path in sorted(Path(folder).glob("*.py"))
+        for name in _DECLARED.findall(path.read_text("utf-8", "replace"))
+    ]
+    if not named:
+        return f" create one in {module.__name__}, as in app = App('name', table='table')"
+    return " use " + " or ".join(named)
 
 
 def _user_traceback(name: str, error: Exception) -> str:

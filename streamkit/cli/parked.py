@@ -1,6 +1,7 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from streamkit.cli.printing import WARN, print_json, say, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
+    from streamkit.core.consumer import Consumer
     from streamkit.core.parked.queues import Selection
     from streamkit.operate.redrive import QueueReport, Told
 
@@ -123,7 +125,7 @@ def list_(
         if found:
             say_next(app, ("parked show", "--queue", found[0].queue), listener)
             say_next(app, ("parked redrive", "--all"), listener)
-    if found and exit_code:
+    if _unknown(loaded, filters, queues) or (found and exit_code):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -193,7 +195,7 @@ def redrive(
     if not json:
         failed = [report.queue for report in reports if report.failed]
         say_next(app, ("parked show", "--queue", failed[0]) if failed else (), listener)
-    if _missing(filters, reports) or any(report.failed for report in reports):
+    if _missing(loaded, filters, reports) or any(report.failed for report in reports):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -229,7 +231,7 @@ def discard(
         for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):
             say(text, **WARN)
             say_next(app, words, listener)
-    if _missing(filters, reports):
+    if _missing(loaded, filters, reports):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -248,9 +250,25 @@ def _conclude(reports: "list[QueueReport]", *, json: bool) -> None:
         say("no such change is parked")
 
 
-def _missing(filters: dict[str, Any], reports: "list[QueueReport]") -> bool:
-    """Name on stderr the queues that --queue named and that had nothing to do; True if any."""
+def _missing(app: "Consumer", filters: dict[str, Any], reports: "list[QueueReport]") -> bool:
+    """Name on stderr what was named and had nothing to do; return whether there is such a name."""
     missing = sorted({*(filters["queue"] or ())} - {report.queue for report in reports})
     for queue in missing:
         typer.echo(f"queue {queue}: no such change is parked there (any more)", err=True)
-    return bool(missing)
+    return _unknown(app, filters, reports) or bool(missing)
+
+
+def _unknown(app: "Consumer", filters: dict[str, Any], found: Sequence[Any]) -> bool:
+    """Say on stderr that a name fits nothing that is parked, nor the app; return whether it is so.
+
+    A name that only the parked changes have is that of a handler or an entity of an older version.
+    """
+    known = {
+        "handler": {handler.name for handler in app.handlers},
+        "entity": {entity.__name__ for entity in app.known},
+    }
+    unknown = [what for what, names in known.items() if filters[what] not in (None, *names)]
+    for what in () if found else unknown:
+        names = ", ".join(sorted(known[what])) or "none"
+        typer.echo(f"{app.name} has no {what} {filters[what]!r}; it has {names}", err=True)
+    return bool(unknown) and not found

@@ -75,6 +75,16 @@ def test_what_is_not_an_app_is_answered_with_what_is(shop, text, name, said):
     assert said in done.stderr
 
 
+def test_an_app_in_a_module_of_the_package_that_was_named_is_offered(shop):
+    (shop.folder / "store").mkdir()
+    write(shop, "store/__init__.py", "")
+    write(shop, "store/main.py", "from streamkit import App\n\napp: App = App('a', table='t')\n")
+    for name in ("store", "store:app"):
+        done = shop.run("check", name)
+        assert done.returncode == 3
+        assert "use store.main:app" in done.stderr
+
+
 def test_the_app_may_come_from_the_environment(shop):
     assert shop.run("check", STREAMKIT_APP="shop:app").returncode == 0
     none = shop.run("check")

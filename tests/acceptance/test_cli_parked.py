@@ -183,7 +183,7 @@ def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
     every = len(listed(parked_shop))
     for filters, found in [
         (["--stuck"], every),
-        (["--handler", "another"], 0),
+        (["--handler", "PerStatus"], 0),
         (["--entity", "Order"], every),
         (["--entity", "Journal"], 0),
         (["--error", "RuntimeError"], every),
@@ -200,6 +200,22 @@ def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
     done = parked_shop.run("parked", "redrive", "shop", "--stuck")
     assert done.returncode == 0
     assert listed(parked_shop) == []
+
+
+@pytest.mark.parametrize("command", ["list", "redrive", "discard"])
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (["--handler", "jurnal"], "no handler 'jurnal'; it has PerStatus, journal"),
+        (["--entity", "Ordr"], "no entity 'Ordr'; it has "),
+    ],
+)
+def test_a_name_that_neither_the_app_nor_a_parked_change_has_is_no_empty_answer(
+    parked_shop, command, filters, said
+):
+    done = parked_shop.run("parked", command, "shop", *filters)
+    assert done.returncode == 5
+    assert said in done.stderr
 
 
 def test_a_duration_that_is_none_is_wrong_usage(parked_shop):
