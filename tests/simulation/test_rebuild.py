@@ -667,6 +667,22 @@ def rebuild_at_once(harness):
     return clock.time() - began
 
 
+def test_a_rebuild_tells_each_of_its_steps_when_it_begins(distant):
+    app, told = distant.app, []
+    distant.operate(
+        lambda aws: rebuild_aggregate(
+            app,
+            aws,
+            "Sales",
+            clock=distant.world.clock,
+            rng=random.Random(1),
+            progress=lambda state, _: told.append(state),
+        )
+    )
+    steps = [state for state, before in zip(told, [None, *told], strict=False) if state != before]
+    assert steps == ["emptying", "building", "scanning", "counting"]
+
+
 def test_rebuilds_of_a_few_items_take_two_seconds_however_often(distant):
     took = [rebuild_at_once(distant) for _ in range(6)]
     assert max(took) <= 2.0, took
