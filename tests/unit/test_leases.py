@@ -106,6 +106,14 @@ async def test_a_take_whose_reply_was_lost_is_mine():
         assert (lost, taken.owner, taken.epoch) == ([200], "me", 1)
 
 
+async def test_a_cursor_that_was_deleted_since_it_was_read_is_not_taken(store):
+    before = await store.read("s")
+    await store.dynamodb.delete_item(TableName="shop", Key=SPACE.key("cursor", "s"))
+    with pytest.raises(LeaseLost):
+        await store.take(before, "me", 1)
+    assert await store.read("s") is None
+
+
 async def test_a_cursor_is_created_once(store):
     taken = await store.take(await store.read("s"), "me", 1)
     again = fold(creation(SPACE, Cursor("s")))
