@@ -22,7 +22,7 @@ from pydantic_settings import (
 
 from streamkit.progress.pacing import Pace
 
-_PORT_MAX = 65535
+PORT_MAX = 65535
 _OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}
 """Variables of the local engine, which is not a worker."""
 
@@ -200,6 +200,6 @@ def read_address(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     is_host = bool(host) and (bracketed or ":" not in host)
-    if not (is_host and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
+    if not (is_host and port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
         raise ValueError(f"{text!r} is not HOST:PORT, such as 0.0.0.0:8080")
     return host, int(port)

@@ -8,6 +8,7 @@ import typer
 from streamkit.cli.options import AppArgument
 from streamkit.cli.running import run as run_async
 from streamkit.cli.running import settings
+from streamkit.settings import PORT_MAX
 
 
 def local(
@@ -18,7 +19,10 @@ def local(
     port: Annotated[
         int,
         typer.Option(
-            envvar="STREAMKIT_LOCAL_PORT", help="Listen on this port; 0 lets the system choose."
+            min=0,
+            max=PORT_MAX,
+            envvar="STREAMKIT_LOCAL_PORT",
+            help="Listen on this port; 0 lets the system choose.",
         ),
     ] = 8000,
     shards: Annotated[int, typer.Option(min=1, help="Give a new stream this many shards.")] = 1,
@@ -56,7 +60,10 @@ def dev(
     app: AppArgument = None,
     *,
     port: Annotated[
-        int, typer.Option(help="Serve the tables on this port; 0 lets the system choose.")
+        int,
+        typer.Option(
+            min=0, max=PORT_MAX, help="Serve the tables on this port; 0 lets the system choose."
+        ),
     ] = 8000,
     page: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve the status page at this address.")

@@ -115,6 +115,13 @@ def test_an_app_that_is_not_named_is_a_usage_error(shop):
     assert "STREAMKIT_APP" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["local", "dev"])
+def test_a_port_that_there_is_none_of_is_a_usage_error(shop, command):
+    done = shop.run(command, "--port", "65536")
+    assert done.returncode == 2
+    assert "65535" in done.stderr
+
+
 def test_data_of_another_version_is_a_usage_error_that_says_what_to_do(shop):
     folder = shop.folder / "data"
     folder.mkdir()
