@@ -462,4 +462,12 @@ MUTANTS = (
         "what a slow sink set aside holds its item for good, although failures are to be skipped",
         test="tests/simulation/test_sending.py::test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so",
     ),
+    Mutant(
+        "skipped-by-a-person",
+        "worker/redriver.py",
+        "        return skips and self.automatic and head.error is None\n",
+        "        return skips and head.error is None\n",
+        "a person who redrives what was set aside loses it, and is told that it is done",
+        test="tests/simulation/test_sending.py::test_a_person_who_redrives_what_was_set_aside_is_told_of_a_failure_and_skips_nothing",
+    ),
 )

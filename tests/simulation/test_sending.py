@@ -23,6 +23,7 @@ from streamkit import (
 from streamkit.core.table_shape import entities_of
 from streamkit.errors import DeclarationError
 from streamkit.operate.inspection import inspect_app
+from streamkit.operate.redrive import redrive
 from streamkit.testing import every_crash
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
@@ -169,6 +170,25 @@ def test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so(harness_
     harness.put(*(Order(order=str(order), step=1) for order in range(4)))
     harness.settle()
     assert [sink.steps(str(order))[-1] for order in range(4)] == [1, 1, 1, 1]
+
+
+def test_a_person_who_redrives_what_was_set_aside_is_told_of_a_failure_and_skips_nothing(
+    harness_of,
+):
+    sink = Memory(calls=1, items=1)
+    sink.trouble = lambda _: 8.0
+    harness = harness_of(make_app(sink, timeout_seconds=60, on_failure="skip"))
+    harness.settle()
+    write(harness, orders=4, steps=1)
+    harness.advance("12s")
+    harness.stop()  # else a worker tries them meanwhile
+    waiting = len(harness.parked())
+    assert waiting >= 2
+    sink.trouble = lambda _: PoisonChange("never")
+    reports = harness.operate(lambda aws: redrive(harness.app, aws))
+    assert len(reports) >= 2
+    assert all(report.failed for report in reports)
+    assert len(harness.parked()) == waiting
 
 
 class Silent(Memory):
