@@ -297,6 +297,14 @@ async def test_a_loss_is_certain_only_if_a_change_is_known_to_be_gone(half_done)
     assert ("possible" in str(lost)) is not half_done
 
 
+async def test_a_loss_of_a_shard_that_is_there_is_not_certain_though_a_change_was_begun():
+    """The change that was begun may be the oldest that the shard still has."""
+    stream = Stream(page(9), opens=[error(TRIMMED)])
+    with pytest.raises(RetentionLost) as caught:
+        await reader(stream, padded(4), NOW - 30 * HOUR, half_done=True).read()
+    assert (caught.value.certain, caught.value.gone) == (False, False)
+
+
 async def test_a_loss_is_raised_by_every_read_until_it_is_settled():
     subject = reader(Stream(page(9), opens=[error(TRIMMED)] * 3), padded(4), NOW - 30 * HOUR)
     for _ in range(2):
