@@ -7,6 +7,7 @@ descending `{number:desc08d}` sort as the values do. Mistakes in the text are fo
 declared.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -245,7 +246,7 @@ def _render_temporal(placeholder: Placeholder, value: object) -> str | None:
 def _render_numeric(placeholder: Placeholder, value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    if value != int(value):
+    if not math.isfinite(value) or value != int(value):
         return None
     number = _NUMBER_FORMAT.fullmatch(placeholder.spec)
     if number is None or not number["descending"]:

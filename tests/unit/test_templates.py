@@ -86,10 +86,13 @@ def test_a_mistake_in_a_template_names_the_declaration(text: str) -> None:
         template(text)
 
 
-@pytest.mark.parametrize("value", [None, "", True, 1.5, b"x", ["x"], Decimal("NaN")])
-def test_a_value_that_cannot_be_in_a_key_is_refused_by_name(value: object) -> None:
+@pytest.mark.parametrize("text", ["X#{a}", "X#{a:%Y-%m}", "X#{a:03d}", "X#{a:desc03d}"])
+@pytest.mark.parametrize(
+    "value", [None, "", True, 1.5, b"x", ["x"], *map(Decimal, ["NaN", "-Infinity"])]
+)
+def test_a_value_that_cannot_be_in_a_key_is_refused_by_name(value: object, text: str) -> None:
     with pytest.raises(ValueError, match="Order: a "):
-        template("X#{a}").build({"a": value})
+        template(text).build({"a": value})
 
 
 def test_a_value_that_holds_the_literal_that_ends_it_is_refused() -> None:
