@@ -489,6 +489,13 @@ async def test_a_question_is_not_taken_back_from_a_generation_that_an_older_buil
     assert (await store.item("consumer"))["fingerprint"] == {"S": "other"}
 
 
+async def test_a_question_of_a_consumer_that_was_deleted_meanwhile_is_over(store):
+    asked = await ask_rewind(store, await join_generation(store, "h", (), take_over=False))
+    await store.write(store.space.delete("consumer"))
+    await withdraw_rewind(store, asked)
+    assert await store.item("consumer") is None
+
+
 async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
     member_list = MemberList(store)
     await member_list.add(Member("me"))
