@@ -3,7 +3,7 @@
 An object is created with `If-None-Match: *`, so that only one of two writers succeeds. S3 answers
 409 while another request for the same name is under way: then the same request is sent again. If a
 reply was lost, the write may have succeeded: the next try then finds this same object under the
-name.
+name. What the bucket refuses is an `ArchiveRefused`, with the permission that is missing.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import anyio
 
 from streamkit.archive.contents import whole_reply
-from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
-from streamkit.aws import AwsError, ErrorKind, open_client, patiently, trouble_of
+from streamkit.archive.objects import FLUSH, ArchiveRefused, Flush, Objects, Stored
+from streamkit.aws import AwsError, ErrorKind, code_of, open_client, patiently, trouble_of
 from streamkit.errors import DeclarationError
 
 T = TypeVar("T")
@@ -26,6 +26,13 @@ _READ_SECONDS = 30.0
 """The time for one reply: an object of some megabytes over a slow line."""
 _PAUSE_SECONDS = 0.2
 """The pause before a write is sent again that met another write of the same name."""
+_NEEDED = {
+    "PutObject": "s3:PutObject",
+    "GetObject": "s3:GetObject, and s3:ListBucket for what does not exist",
+    "ListObjectsV2": "s3:ListBucket",
+}
+_MEANT = frozenset({ErrorKind.MISSING, ErrorKind.CONDITION, ErrorKind.CONFLICT})
+"""What S3 answers to a call that it allows."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,9 @@ class _Bucket:
     async def read(self, name: str) -> Stored | None:
         where = {"Bucket": self.bucket, "Key": self.prefix + name}
         try:
-            reply, body = await whole_reply(lambda: self.client.get_object(**where))
+            reply, body = await self._allowed(
+                lambda: whole_reply(lambda: self.client.get_object(**where))
+            )
         except AwsError as error:
             if trouble_of(error) is ErrorKind.MISSING:
                 return None
@@ -112,7 +121,8 @@ class _Bucket:
         begin = {"StartAfter": self.prefix + after} if after else {}
         where = {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **begin}
         while True:
-            reply = await patiently(partial(self.client.list_objects_v2, **where))
+            call = partial(patiently, partial(self.client.list_objects_v2, **where))
+            reply = await self._allowed(call)
             found = [one["Key"].removeprefix(self.prefix) for one in reply.get("Contents", [])]
             if found or not reply.get("IsTruncated"):
                 return found
@@ -125,7 +135,7 @@ class _Bucket:
         )
         while True:
             try:
-                await patiently(write)
+                await self._allowed(lambda: patiently(write))
             except AwsError as error:
                 trouble = trouble_of(error)
                 if trouble is ErrorKind.CONDITION:
@@ -135,3 +145,27 @@ class _Bucket:
                 await anyio.sleep(_PAUSE_SECONDS)
             else:
                 return True
+
+    async def _allowed(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call returns.
+
+        Raises:
+            ArchiveRefused: the bucket refuses it, or there is none.
+            AwsError: the bucket has answered what its caller knows, or the SDK cannot call.
+        """
+        try:
+            return await call()
+        except AwsError as error:
+            code, called = code_of(error), getattr(error, "operation_name", "")
+            if not called or trouble_of(error) in _MEANT:
+                raise
+            place = f"s3://{self.bucket}/{self.prefix}"
+            todo = {
+                "NoSuchBucket": f"create the bucket {self.bucket}, or correct its name",
+                "AccessDenied": f"its role needs {_NEEDED.get(called, called)}, as `streamkit iam`"
+                " prints, and the key that the bucket encrypts with",
+            }.get(code)
+            text = f"the archive in {place} answers {called} with {code}"
+            more = todo or "check its name, its Region, its key and the credentials"
+            # Commands add what a code means that is not known here.
+            raise ArchiveRefused(f"{text}: {more}") from (None if todo else error)

@@ -14,22 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import anyio
 from anyio import to_thread
 
-from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
+from streamkit.archive.objects import FLUSH, ArchiveRefused, Flush, Objects, Stored
 from streamkit.errors import ConfigurationError
-from streamkit.observe.logger import get_logger
 
 T = TypeVar("T")
-
-log = get_logger("streamkit.archive")
 
 _UNFINISHED = ".unfinished-"
 _LISTED = 1000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_SECONDS = 10.0
-"""How long a write waits for room on the disk before it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +58,10 @@ class _Files:
     _lasting: set[Path] = field(default_factory=set)
 
     async def create(self, name: str, body: bytes) -> bool:
-        return await self._stored(self._create, name, body)
+        return await self._call(self._create, name, body)
 
     async def replace(self, name: str, body: bytes, tag: str) -> bool:
-        return await self._stored(self._replace, name, body, tag)
+        return await self._call(self._replace, name, body, tag)
 
     async def read(self, name: str) -> Stored | None:
         return await self._call(self._read, name)
@@ -78,31 +72,22 @@ class _Files:
     async def try_writing(self, name: str) -> None:
         await self._call(self._try, name)
 
-    async def _stored(self, work: Callable[..., bool], *arguments: Any) -> bool:
-        """Store something, as soon as the disk has room: the app's handlers go on meanwhile."""
-        while True:
-            try:
-                return await self._call(work, *arguments)
-            except ConfigurationError as error:
-                if getattr(error.__cause__, "errno", None) not in _FULL:
-                    raise
-            log.often("archive.full", level="error", by=str(self.root), place=str(self.root))
-            await anyio.sleep(_FULL_SECONDS)
-
     async def _call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run a call in a thread.
 
         Raises:
-            ConfigurationError: the directory cannot be read or written.
+            ArchiveRefused: the directory cannot be read or written.
+            ConfigurationError: its file system cannot hold an archive.
         """
         try:
             return await to_thread.run_sync(work, *arguments)
         except OSError as error:
             where = Path(error.filename or self.root)
             where = where.parent if where.name.startswith(_UNFINISHED) else where
-            raise ConfigurationError(
+            raise ArchiveRefused(
                 f"the archive in {self.root} cannot be used: {error.strerror}: {where}; archive="
-                " takes a folder that this process may make, read and write"
+                " takes a folder that this process may make, read and write",
+                full=error.errno in _FULL,
             ) from error
 
     def _create(self, name: str, body: bytes) -> bool:

@@ -1,12 +1,14 @@
 """Lineage with an archive: what its writer records, and what its readers ask beside the stream.
 
 The stream is always asked first. A shard disappears from the stream only after it was recorded in
-the archive, so in this order no shard is overlooked.
+the archive, so in this order no shard is overlooked. While the archive refuses its readers, they
+know no children there yet: the lister of an app goes on, and asks again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from streamkit.archive.long_pages import NotDecided
 from streamkit.archive.shards import ArchivedShards, DamagedArchive
 from streamkit.observe.logger import get_logger
 from streamkit.progress.control import Cursor
@@ -62,7 +64,7 @@ class LongLineage(StreamLineage):
         listing = await super().children(parent)
         if listing.shards:
             return listing
-        found = await self.archive.children(parent)
+        found = await self._archived(parent)
         return replace(listing, shards=tuple(Shard(name, parent) for name in found))
 
     async def older(
@@ -87,8 +89,14 @@ class LongLineage(StreamLineage):
 
     async def _children_of(self, parent: str) -> tuple[str, ...]:
         if parent not in self._known:
-            children = tuple(await self.archive.children(parent))
+            children = tuple(await self._archived(parent))
             if not children:
                 return ()  # they may be recorded later
             self._known[parent] = children
         return self._known[parent]
+
+    async def _archived(self, parent: str) -> list[str]:
+        try:
+            return await self.archive.children(parent)
+        except NotDecided:  # it is refused for now; an empty answer is not final
+            return []

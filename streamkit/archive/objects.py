@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from streamkit.errors import ConfigurationError
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -33,8 +35,22 @@ FLUSH = Flush()
 """When a writer stores what it has read, unless the archive says otherwise."""
 
 
+class ArchiveRefused(ConfigurationError):
+    """The place of an archive refuses a call: the same call succeeds once people have mended that.
+
+    The text says what to do; `full` says that a disk is full.
+    """
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__(text)
+        self.full = full
+
+
 class Objects(Protocol):
-    """The objects of one archive, by name; folders are separated by slashes."""
+    """The objects of one archive, by name; folders are separated by slashes.
+
+    Each call may raise `ArchiveRefused`.
+    """
 
     async def create(self, name: str, body: bytes) -> bool:
         """Store an object; return False if there is one of this name, which stays."""

@@ -67,6 +67,8 @@ def describe_status(status: Status) -> None:
             f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed",
             **WARN,
         )
+    for text in status.refused:
+        say(f"{text}; handlers go on, and what waits for the archive does not", **BAD)
     _describe_losses(status)
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}", **WARN)

@@ -72,5 +72,6 @@ def _reasons(status: Status, alive: bool) -> Iterator[str]:
     for shard in status.shards:
         if shard.waits_for:
             yield f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails on a change"
+    yield from status.refused
     if status.needs_rebuild:
         yield f"needs rebuild: {', '.join(status.needs_rebuild)}"

@@ -21,6 +21,7 @@ _AWAITED_SECONDS = 300.0
 _NAMED_MAX = 20
 """The most shards named in a member's item; for more the leader lists everything anyway, and people
 do not read on."""
+_TEXT_LENGTH = 500
 
 
 def late_after(lease_seconds: float, beat_seconds: float) -> float:
@@ -35,7 +36,7 @@ class Facts:
     `held` is how many shards the worker holds. `claims` are the tokens of leases that it claims.
     `idle` says that its shards have nothing to read. `used` is the capacity that its calls have
     used, and `lately` what that was a while ago. `waits` names which handlers hold up which shards,
-    as `(handler, shard)`.
+    as `(handler, shard)`. `refused` is what its archive refuses it.
     """
 
     held: int
@@ -44,6 +45,7 @@ class Facts:
     used: str = ""
     lately: str = ""
     waits: Collection[tuple[str, str]] = ()
+    refused: str = ""
 
 
 Ask = Callable[[], Facts]
@@ -111,6 +113,7 @@ class Heartbeat:
             late=self.clock.monotonic() - self._late_at <= self._starved_seconds,
             used=facts.used,
             lately=facts.lately,
+            refused=facts.refused[:_TEXT_LENGTH],
             waits=frozenset(
                 [f"{shard} {name}" for name, shard in sorted(facts.waits)[:_NAMED_MAX]]
             ),

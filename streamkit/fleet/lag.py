@@ -16,6 +16,7 @@ from typing import Literal
 import anyio
 
 from streamkit.archive.long_pages import ArchiveWriter, LongPages
+from streamkit.archive.objects import ArchiveRefused
 from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.aws import Aws, AwsError
@@ -207,6 +208,8 @@ async def measure(
         unread = await _first_unread(reader, wants)
     except RetentionLost:
         return Lag(None, "lost")
+    except ArchiveRefused:  # what the stream does not have any more cannot be looked at
+        return Lag(None, "undecided")
     except AwsError:
         return known  # one reader too many, or it may not read: the cursor's bound remains
     if reader.apart == "undecided":

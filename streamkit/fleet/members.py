@@ -54,6 +54,7 @@ class Member:
     consumer in its process decides which shards it holds, see `sharing`. `late` says that one of
     its heartbeats was late lately, see `starvation`. `used` is the capacity its calls have used,
     and `lately` what that was a while ago, see `usage`; a shared item has no room for `lately`.
+    `refused` is what its archive refuses it, for people.
     `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
     not say.
     """
@@ -76,6 +77,7 @@ class Member:
     claims: frozenset[str] = frozenset()
     childless: frozenset[str] = frozenset()
     waits: frozenset[str] = frozenset()
+    refused: str = ""
     lease: float = 0.0
 
 
@@ -106,6 +108,8 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         attributes["used"] = {"S": member.used}
     if member.lately:
         attributes["lately"] = {"S": member.lately}
+    if member.refused:
+        attributes["refused"] = {"S": member.refused}
     if member.lease:
         attributes["lease"] = {"N": f"{member.lease:g}"}
     for name in _SETS:
@@ -135,6 +139,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
         claims=texts("claims"),
         childless=texts("childless"),
         waits=texts("waits"),
+        refused=item.get("refused", {"S": ""})["S"],
         lease=float(item["lease"]["N"]) if "lease" in item else 0.0,
     )
 
@@ -244,7 +249,7 @@ class MemberList:
             action.sets[_entry(member.name)] = {"M": attributes}
             return action
         ref = item_ref(space.schema, self._key(member.name))
-        gone = {*_SETS} - attributes.keys()
+        gone = {*_SETS, "refused"} - attributes.keys()
         sets = {**attributes, "kind": {"S": "member"}}
         return Action(ref, Verb.UPDATE, sets=sets, removes=gone)
 

@@ -51,6 +51,8 @@ EVENTS: Mapping[str, str] = {
     "archive.damaged": "`archive.json` cannot be read; the writer goes on without it, and commands"
     " are refused",
     "archive.full": "the disk of the archive is full; the writer waits, and handlers go on",
+    "archive.refused": "the archive refuses a call; its writer waits, and who reads it, and others"
+    " go on",
     "archive.unreadable": "an object is damaged: the stream is asked for its records",
     "archive.followed": "a writer goes on where the chain ends, ahead of its cursor",
     "archive.read": "a position is trimmed: the archive is read from there",
@@ -146,6 +148,8 @@ ACTIONS: Mapping[str, str] = {
     "archive.damaged": "put it back from a copy or an older version, or remove it: with the next"
     " shard, the writer writes it again",
     "archive.full": "make room within 24 hours, or what the stream trims is lost to the archive",
+    "archive.refused": "mend what `reason` says, such as a permission, within 24 hours, or what the"
+    " stream trims is lost to the archive",
     "archive.unreadable": "put the object back from a copy or an older version: the stream has its"
     " records only for a day",
     "archive.undecided": "check that the archive's place can be read",

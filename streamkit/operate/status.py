@@ -17,7 +17,7 @@ from streamkit.app import App
 from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked, parked_queues
-from streamkit.core.tables import survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import Halt, halts
 from streamkit.fleet.generation import Generation, newest_generation
@@ -77,7 +77,7 @@ class Status:
     functions, or a move that is under way; only their mapping knows what functions have read.
     `operations` are under way; `audit` says who began rebuilds, moves and rewinds, and when, the
     newest last. Migrations keep audits of their own. `halts` names this consumer and its listeners
-    as far as they could not begin.
+    as far as they could not begin. `refused` is what the archive refuses its writer, or a reader.
     """
 
     consumer: str
@@ -102,6 +102,7 @@ class Status:
     operations: tuple[OperationStatus, ...] = ()
     audit: Audit = ()
     halts: tuple[Halt, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -140,22 +141,21 @@ async def read_status(
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     app, tables = await app_as_run(app, aws), await survey(app, aws)
-    store = tables.store(app, aws)
+    store, stream = tables.store(app, aws), tables.table.stream_arn or ""
     clock = await store.clock(clock or SystemClock())  # this machine's may be minutes wrong
     generation = await newest_generation(store)
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
         async with _archive_of(app, aws) as archive:
-            table = tables.table
-            await unread.look(aws, table.stream_arn or "", listens(app, table), archive)
+            await unread.look(aws, stream, listens(app, tables.table), archive)
     lags, lag = unread.lags, worst_lag(cursors, unread.lags)
     seen = await MemberList(store).look()
     parked = await list_parked(store, queues := await parked_queues(store, cursors))
     return Status(
         consumer=app.name,
         table=app.table,
-        stream=tables.table.stream_arn or "",
+        stream=stream,
         generation=generation.number if generation else None,
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
@@ -177,7 +177,18 @@ async def read_status(
         operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
         audit=generation.audit if generation else (),
         halts=await _halts(app, store),
+        refused=await _refused(app, aws, tables, seen.members, clock.time()),
     )
+
+
+async def _refused(
+    app: App, aws: Aws, tables: AppTables, members: Mapping[str, Member], now: float
+) -> tuple[str, ...]:
+    """Return what the archive refuses the workers of a consumer, and those of its writer."""
+    found = [*members.values()]
+    if app.archive is not None and not app.copies:
+        found += (await MemberList(tables.store(app.writer, aws)).read()).values()
+    return tuple(sorted({m.refused for m in found if m.refused and not _is_silent(m, now)}))
 
 
 @asynccontextmanager
@@ -208,10 +219,14 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
             beat_age_seconds=max(0.0, now - member.at),
             leads=member.leads,
             throttled=used.throttled if (used := Usage.of(member.used)) else 0,
-            silent=now - member.at > max(_SILENT_SECONDS, _SILENT_LEASES * member.lease),
+            silent=_is_silent(member, now),
         )
         for _, member in sorted(members.items())
     )
+
+
+def _is_silent(member: Member, now: float) -> bool:
+    return now - member.at > max(_SILENT_SECONDS, _SILENT_LEASES * member.lease)
 
 
 def _host(generation: Generation | None) -> str:

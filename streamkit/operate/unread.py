@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
+from streamkit.archive.objects import ArchiveRefused
 from streamkit.aws import Aws, AwsError
 from streamkit.errors import StreamSilent
 from streamkit.fleet.lag import Archived, Lag, bound, measure
@@ -98,7 +99,7 @@ class Unread:
             shards = [one.id for one in (await list_children(aws, stream_arn, parent.name)).shards]
             if not shards and archive is not None:
                 shards = await archive.shards.children(parent.name)
-        except (*AwsError, StreamSilent):
+        except (*AwsError, ArchiveRefused, StreamSilent):
             return []
         await anyio.sleep(_ASK_SECONDS)
         children = [_begun(parent, name) for name in shards if name not in self.cursors]

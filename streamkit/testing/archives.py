@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import anyio
 
-from streamkit.archive.objects import FLUSH, Flush, Objects, Stored
+from streamkit.archive.objects import FLUSH, ArchiveRefused, Flush, Objects, Stored
 from streamkit.local.transport import Call, Response
 from streamkit.testing.faults import Interceptor
 
@@ -38,11 +38,13 @@ class MemoryArchive:
         objects: the bytes of each object, by name.
         flush: when what was read is stored.
         faults: what calls meet: a bucket is slow, answers 503, or 409, or its reply is lost.
+        refuses: the operations that it refuses, such as `PutObject`.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
     flush: Flush = FLUSH
     faults: Interceptor | None = None
+    refuses: frozenset[str] = frozenset()
 
     @property
     def place(self) -> str:
@@ -112,6 +114,8 @@ class MemoryArchive:
 
     async def _call(self, operation: str, work: Callable[[], T]) -> T:
         """Make a call until it is answered."""
+        if operation in self.refuses:
+            raise ArchiveRefused(f"the archive in memory answers {operation} with AccessDenied")
         while True:
             results: list[T] = []
 

@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
+from streamkit.archive.answers import WorkerObjects
 from streamkit.archive.completeness import beginning
 from streamkit.archive.lineage import LongLineage, RecordedLineage
 from streamkit.archive.long_pages import ArchiveWriter
@@ -148,10 +149,11 @@ def _archive_use(
 ) -> ArchiveUse:
     """Build what an app with an archive needs of it."""
     store = tables.store(app.writer, machine.aws)
-    shards = ArchivedShards(objects, f"{app.table}/{store.space.label}")
+    mine = WorkerObjects(objects, app.copies)
+    shards = ArchivedShards(mine, f"{app.table}/{store.space.label}")
     flush = app.archive.flush if app.archive is not None else Flush()
     writer = ArchiveWriter(store.read, Liveness(store, machine.clock, lease).is_over)
-    return ArchiveUse(shards, flush, writer, app.copies)
+    return ArchiveUse(shards, mine, flush, writer, app.copies)
 
 
 def _founding(
@@ -161,7 +163,8 @@ def _founding(
     past, names = None, frozenset(app.listeners)
     if use is not None:
         arn = tables.table.stream_arn or ""
-        still = StillStreamed(machine.aws, arn, use.shards, machine.clock)
+        waiting = replace(use.shards, objects=replace(use.objects, waits=True))
+        still = StillStreamed(machine.aws, arn, waiting, machine.clock)
         written = partial(every_cursor, tables.store(app.writer, machine.aws))
         past = partial(beginning, still, written)
     return Founding(app.table, app.start, machine.clock, losses, past, app.exact, names)

@@ -116,7 +116,7 @@ class Crew:
 
     def _facts(self) -> Facts:
         dispatcher = self.shards.dispatcher
-        used = dispatcher.meters.used
+        used, archive = dispatcher.meters.used, self.shards.reading.archive
         return Facts(
             held=len(self.shards.held),
             claims=self.claims.tokens,
@@ -124,4 +124,5 @@ class Crew:
             used=used.text,
             lately=used.lately(int(self.coordinator.clock.time())),
             waits=dispatcher.failures.waiting,
+            refused=archive.objects.refused if archive is not None else "",
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from streamkit.archive.answers import WorkerObjects
 from streamkit.archive.long_pages import ArchiveWriter
 from streamkit.archive.objects import Flush
 from streamkit.archive.shards import ArchivedShards
@@ -20,10 +21,12 @@ from streamkit.worker.quiet import WriteCount
 class ArchiveUse:
     """What a worker does with its app's archive: it `copies` the stream to it, or reads it.
 
-    The `writer` stores what it has read by `flush`.
+    The `writer` stores what it has read by `flush`. `objects` are those of the shards, and say what
+    was refused.
     """
 
     shards: ArchivedShards
+    objects: WorkerObjects
     flush: Flush
     writer: ArchiveWriter
     copies: bool

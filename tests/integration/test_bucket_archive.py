@@ -15,7 +15,7 @@ from streamkit.archive import BucketArchive
 from streamkit.archive import bucket as module
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import ORIGIN
-from streamkit.archive.objects import all_names
+from streamkit.archive.objects import ArchiveRefused, all_names
 from streamkit.aws import open_client
 from streamkit.errors import DeclarationError
 from streamkit.progress.control import START
@@ -149,11 +149,20 @@ async def test_a_call_that_fails_for_a_moment_is_made_again(objects, monkeypatch
     assert not client.faults
 
 
-async def test_a_refusal_is_an_error(objects):
-    client = Faulty(objects.client, (403, "AccessDenied"))
-    faulty = module._Bucket(client, "changes", "")
-    with pytest.raises(ClientError, match="AccessDenied"):
-        await faulty.create("a/b", b"")
+async def test_a_bucket_that_does_not_exist_is_named_by_every_call(bucket):
+    async with BucketArchive("s3://chnages/deals").opened() as objects:
+        calls = (
+            lambda: objects.create("a/b", b""),
+            lambda: objects.replace("a/b", b"", "tag"),
+            lambda: objects.read("a/b"),
+            lambda: objects.names("a/"),
+            lambda: objects.try_writing("a/b"),
+        )
+        for call in calls:
+            with pytest.raises(ArchiveRefused) as raised:
+                await call()
+            assert "the archive in s3://chnages/deals/ answers" in str(raised.value)
+            assert "create the bucket chnages, or correct its name" in str(raised.value)
 
 
 @pytest.mark.parametrize("url", ["changes", "s3://", "https://changes", "s3://changes?a=b"])

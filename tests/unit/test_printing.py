@@ -22,7 +22,7 @@ from streamkit.operate.status import WorkerStatus
 from tests.unit.test_status_page import shard, status
 
 SHARD = "shardId-00000001795296965923-be4f9a6{}"
-KNOWN = {"host": "workers", "operations": (), "audit": (), "halts": ()}
+KNOWN = {"host": "workers", "operations": (), "audit": (), "halts": (), "refused": ()}
 OWNER = "ip-10-0-{}-17.eu-central-1.compute.internal/1/3f2a9b8c7d6e"
 
 
@@ -54,6 +54,11 @@ def busy(**facts):
         shard(SHARD.format(n), depth=n, owner=owners[n], parked={"journal": n}) for n in range(3)
     ]
     return status(*shards, **KNOWN | {"workers": workers, "parked": {"journal": 3}} | facts)
+
+
+def test_a_status_says_what_the_archive_refuses(terminal):
+    said = "the archive in s3://changes/ answers PutObject with AccessDenied"
+    assert f"{said}; handlers go on" in terminal(describe_status, busy(refused=(said,)))
 
 
 def test_on_80_columns_a_status_keeps_parked_and_the_ends_of_names(terminal, monkeypatch):
@@ -229,7 +234,7 @@ def test_two_looks_differ_in_numbers_workers_and_shards():
         shard("late"),
     )
     facts = {"workers": workers, "parked": {"journal": 5}, "lag_seconds": 12.0, "paused": 7}
-    known = {"host": "workers", "operations": (), "audit": (), "halts": ()}
+    known = {"host": "workers", "operations": (), "audit": (), "halts": (), "refused": ()}
     assert list(differences(before, status(*shards, **known | facts))) == [
         "lag 12 (-28)",
         "parked 5 (+2)",

@@ -195,6 +195,11 @@ def test_a_consumer_that_halted_at_its_start_is_on_the_page_with_since_when_and_
     assert "does not run" not in page(view(status()))
 
 
+def test_what_the_archive_refuses_is_on_the_page():
+    said = "the archive in s3://changes/ answers PutObject with AccessDenied"
+    assert f'<p class="bad">{said}</p>' in page(view(status(refused=(said,))))
+
+
 def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():
     text = page(view(trouble="ClientError: AccessDeniedException"))
     assert "The table could not be read: ClientError: AccessDeniedException." in text

@@ -95,6 +95,7 @@ def _consumer(view: ConsumerView, asked: Asked) -> Markup:
         at = datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         text = f"{one.consumer} does not run: it halted at its start, at {at}: {one.why}"
         parts.append(element("p", text, class_="bad"))
+    parts += [element("p", text, class_="bad") for text in (status and status.refused) or ()]
     if view.copies:
         parts.append(_archive(report))
     if status is not None:

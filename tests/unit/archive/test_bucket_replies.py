@@ -4,12 +4,16 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import aiohttp
+import anyio
 import pytest
+import structlog
 from botocore.exceptions import ClientError
 
 from streamkit import aws
 from streamkit.archive import BucketArchive, bucket, contents
-from streamkit.archive.objects import all_names
+from streamkit.archive.answers import WorkerObjects
+from streamkit.archive.long_pages import NotDecided
+from streamkit.archive.objects import ArchiveRefused, all_names
 
 BODY = b"x" * 100_000
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
@@ -130,3 +134,80 @@ async def test_the_sdk_tells_of_a_body_that_breaks_off_what_is_expected_of_it(mo
         async with BucketArchive("s3://changes").opened() as objects:
             assert (await objects.read("a")).body == BODY
     assert len(tries) == 2
+
+
+class Refusing(Client):
+    """A client of S3 whose role has lost its permissions, for as many calls as are left."""
+
+    def __init__(self, code, left=1):
+        super().__init__()
+        self.code, self.left = code, left
+
+    def __getattribute__(self, name):
+        if name not in ("get_object", "put_object", "list_objects_v2"):
+            return super().__getattribute__(name)
+
+        async def call(**where):
+            self.left -= 1
+            if self.left < 0:
+                return {"IsTruncated": False}
+            called = {"get_object": "GetObject", "put_object": "PutObject"}
+            called = called.get(name, "ListObjectsV2")
+            status = {"HTTPStatusCode": 403}
+            reply = {"Error": {"Code": self.code}, "ResponseMetadata": status}
+            raise ClientError(reply, called)
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "needed"),
+    [
+        ("create", ("a", b""), "s3:PutObject"),
+        ("replace", ("a", b"", "tag"), "s3:PutObject"),
+        ("read", ("a",), "s3:GetObject, and s3:ListBucket"),
+        ("names", ("a/",), "s3:ListBucket"),
+    ],
+)
+async def test_a_refusal_names_the_permission_that_is_missing(use, verb, arguments, needed):
+    use(Refusing("AccessDenied"))
+    async with BucketArchive("s3://changes/deals").opened() as objects:
+        with pytest.raises(ArchiveRefused) as raised:
+            await getattr(objects, verb)(*arguments)
+    assert str(raised.value).startswith("the archive in s3://changes/deals/ answers ")
+    assert f"with AccessDenied: its role needs {needed}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "code", ["AccessDenied", "NoSuchBucket", "ExpiredToken", "PermanentRedirect"]
+)
+async def test_a_writer_waits_while_its_bucket_refuses_it_whatever_the_reason(
+    use, monkeypatch, code
+):
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+        assert code in objects.refused
+
+    use(Refusing(code, left=3))
+    monkeypatch.setattr(anyio, "sleep", wait)
+    async with BucketArchive("s3://changes").opened() as opened:
+        objects = WorkerObjects(opened, waits=True)
+        with structlog.testing.capture_logs() as logs:
+            assert await objects.create("a", b"")
+    assert waited == [10.0] * 3
+    assert objects.refused == ""
+    assert {log["event"] for log in logs} == {"archive.refused"}
+    assert code in logs[0]["reason"]
+
+
+async def test_a_reader_is_told_that_nothing_is_decided_and_holds_no_place_meanwhile(use):
+    use(Refusing("AccessDenied"))
+    async with BucketArchive("s3://changes").opened() as opened:
+        objects = WorkerObjects(opened, waits=False)
+        with pytest.raises(NotDecided, match="s3:ListBucket"):
+            await objects.names("a/")
+        assert "s3:ListBucket" in objects.refused
+        assert await objects.names("a/") == []
+        assert objects.refused == ""

@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from streamkit.archive import DirectoryArchive, directory
+from streamkit.archive.answers import WorkerObjects
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.objects import all_names
@@ -182,7 +183,8 @@ async def test_a_write_waits_for_room_on_the_disk_and_leaves_nothing_there_meanw
         waited.append(seconds)
         assert [path.name for path in (tmp_path / "a").iterdir()] == ["before"]
 
-    async with DirectoryArchive(tmp_path).opened() as objects:
+    async with DirectoryArchive(tmp_path).opened() as opened:
+        objects = WorkerObjects(opened, waits=True)
         await objects.create("a/before", b"")
         monkeypatch.setattr(os, "fsync", full)
         monkeypatch.setattr(anyio, "sleep", wait)
