@@ -16,6 +16,9 @@ from streamkit.progress.control import START, Cursor
 from streamkit.stream.listing import is_gone
 from streamkit.stream.reader import ShardReader, StreamPages
 
+_WITHOUT = (ErrorKind.TRIMMED, ErrorKind.MISSING, ErrorKind.REFUSED, ErrorKind.INVALID)
+"""What the stream answers if it does not have a position; it never had one of a stray object."""
+
 
 @dataclass(frozen=True)
 class StillStreamed:
@@ -44,7 +47,7 @@ class StillStreamed:
         try:
             await patiently(look)
         except AwsError as error:
-            if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING, ErrorKind.REFUSED):
+            if trouble_of(error) in _WITHOUT:
                 return False
             raise
         return True

@@ -898,6 +898,22 @@ MUTANTS = (
         test="tests/unit/archive/test_bucket_replies.py::test_a_writer_waits_while_its_bucket_refuses_it_whatever_the_reason",
     ),
     Mutant(
+        "archive-stray-objects-end-a-restore",
+        "operate/past/reading.py",
+        "            if trouble_of(error) is not ErrorKind.INVALID:\n",
+        "            if trouble_of(error) is not ErrorKind.TRIMMED:\n",
+        "a restore ends with an error of the stream that names no object",
+        test="tests/simulation/test_stray_objects.py::test_commands_name_a_stray_object_and_go_on_without_it_on_request",
+    ),
+    Mutant(
+        "archive-stray-objects-end-a-rewind",
+        "archive/still_streamed.py",
+        ", ErrorKind.REFUSED, ErrorKind.INVALID)\n",
+        ", ErrorKind.REFUSED)\n",
+        "a rewind ends with an error of the stream that names no object",
+        test="tests/simulation/test_stray_objects.py::test_commands_name_a_stray_object_and_go_on_without_it_on_request",
+    ),
+    Mutant(
         "archive-that-is-silent-is-waited-for",
         "operate/past/past.py",
         "        if not patient:\n",

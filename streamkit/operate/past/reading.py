@@ -15,7 +15,7 @@ from streamkit.archive.link import BEYOND
 from streamkit.archive.long_pages import NotDecided
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.still_streamed import StillStreamed
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError, ErrorKind, trouble_of
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock, SystemClock
@@ -33,6 +33,7 @@ _EMPTY_MAX = 10
 _EMPTY_SECONDS = 0.25
 """The pause after an empty page: AWS takes five calls a second for a shard, workers' included."""
 _UNDECIDED_MAX = 4
+_STRAY = " (the stream never had its position: remove this object)"
 
 
 @dataclass
@@ -80,15 +81,21 @@ class PastReading:
     async def _held(self, reader: ShardReader, ends: str, text: str, after: float) -> list[Record]:
         """Read on up to a position; return what was created after a moment."""
         found = list[Record]()
-        async for page in self.read(reader, text):
-            found += [r for r in page.records if r.created_at > after and r.position <= ends]
-            if page.records[-1].position >= ends:
-                break
-            if ends == BEYOND and len(found) > TAIL_MAX:
-                raise ConfigurationError(
-                    f"shard {reader.shard_id}: the archive is more than {TAIL_MAX:,} records behind"
-                    " the stream; run its writer first"
-                )
+        try:
+            async for page in self.read(reader, text):
+                found += [r for r in page.records if r.created_at > after and r.position <= ends]
+                if page.records[-1].position >= ends:
+                    break
+                if ends == BEYOND and len(found) > TAIL_MAX:
+                    raise ConfigurationError(
+                        f"shard {reader.shard_id}: the archive is more than {TAIL_MAX:,} records"
+                        " behind the stream; run its writer first"
+                    )
+        except AwsError as error:
+            if trouble_of(error) is not ErrorKind.INVALID:
+                raise
+            # The stream never had this position: only the name of a stray object has it.
+            self._lose(RetentionLost(text, shard=reader.shard_id), f"{text}{_STRAY}")
         return found
 
     def _lose(self, lost: RetentionLost, text: str = "") -> None:
