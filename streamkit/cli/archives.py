@@ -62,8 +62,8 @@ def verify(
     moment = 0.0 if since is None else time_of(since, "--since").timestamp()
 
     async def verified(aws: "Aws") -> "ArchiveCheck":
-        store = await open_store(loaded, aws)
-        if moment > await store.time(SystemClock()):  # by the table's clock
+        # By the table's clock.
+        if moment and moment > await (await open_store(loaded, aws)).time(SystemClock()):
             raise typer.BadParameter(f"--since {since} is in the future")
         return await verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
 

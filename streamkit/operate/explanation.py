@@ -252,7 +252,7 @@ class _Looking:
         """Add the changes of the archive to those that the stream still has."""
         found = {(one.shard, one.position): one for one in streamed}
         runs = DryRuns(self.consumers, self.tables)
-        async with open_archive(self.app, self.aws) as archive:
+        async with open_archive(self.app, self.tables) as archive:
             reading = await history_of(self.app, self.aws, self.tables, archive, key)
             async for shard, record in reading.records():
                 seen = sighting_of(shard, record, views, self._runs(record))

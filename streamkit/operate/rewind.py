@@ -32,7 +32,7 @@ from streamkit.archive.still_streamed import StillStreamed
 from streamkit.aws import Aws
 from streamkit.core.handler import Handler
 from streamkit.core.parked.queues import parked_queues
-from streamkit.core.tables import open_store, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
@@ -42,7 +42,6 @@ from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
 from streamkit.model.json_fields import JsonFields
-from streamkit.operate.past.archives import written_cursors
 from streamkit.operate.past.past import open_archive
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
@@ -116,7 +115,8 @@ async def rewind(
         RewindRefused: the result would be wrong.
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
-    store = await open_store(app, aws)
+    tables = await survey(app, aws)
+    store = tables.store(app, aws)
     clock = await store.clock(clock or SystemClock())  # this machine's may be hours wrong
     app, now = await joined_app(app, store), clock.time()
     newest = await _unless_paused(store)
@@ -134,7 +134,7 @@ async def rewind(
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
     if since and now - since > REACH_SECONDS and not newest.rewinding:
-        begins = await _in_archive(app, aws, since, clock, allow_loss=despite.loss)
+        begins = await _in_archive(app, aws, tables, since, clock, allow_loss=despite.loss)
     parked = 0
     try:
         if not newest.rewinding:
@@ -193,17 +193,17 @@ def _of_parked(queues: int, host: str) -> list[str]:
 
 
 async def _in_archive(
-    app: App, aws: Aws, since: int, clock: Clock, *, allow_loss: bool
+    app: App, aws: Aws, tables: AppTables, since: int, clock: Clock, *, allow_loss: bool
 ) -> frozenset[str]:
     """Return the shards of the archive where reading begins.
 
     Raises:
         RewindRefused: neither the archive nor the stream has every change since the moment.
     """
-    arn = (await survey(app, aws)).table.stream_arn or ""
-    async with open_archive(app, aws) as archive:
-        still = StillStreamed(aws, arn, archive, clock)
-        found = await beginning(still, partial(written_cursors, app, aws), since)
+    async with open_archive(app, tables) as archive:
+        still = StillStreamed(aws, tables.table.stream_arn or "", archive, clock)
+        written = partial(every_cursor, tables.store(app.writer, aws))
+        found = await beginning(still, written, since)
     if found.lacks and not allow_loss:
         raise RewindRefused([*found.lacks, "--allow-loss begins nevertheless"])
     return found.begins

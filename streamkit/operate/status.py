@@ -147,7 +147,7 @@ async def read_status(
     cursors = await every_cursor(store)
     unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
-        async with _archive_of(app, aws) as archive:
+        async with _archive_of(app, aws, tables) as archive:
             await unread.look(aws, stream, listens(app, tables.table), archive)
     lags, lag = unread.lags, worst_lag(cursors, unread.lags)
     seen = await MemberList(store).look()
@@ -192,13 +192,13 @@ async def _refused(
 
 
 @asynccontextmanager
-async def _archive_of(app: App, aws: Aws) -> AsyncIterator[Archived | None]:
+async def _archive_of(app: App, aws: Aws, tables: AppTables) -> AsyncIterator[Archived | None]:
     """Open the archive that an app's consumer reads, if it has one."""
     if app.archive is None or app.copies:
         yield None
         return
-    async with open_archive(app, aws, patient=True) as shards:
-        store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app.writer))
+    async with open_archive(app, tables, patient=True) as shards:
+        store = CursorStore(aws.dynamodb, tables.space(app.writer))
         yield Archived(shards, ArchiveWriter(store.read))
 
 

@@ -15,9 +15,13 @@ from streamkit.operate.inspection import inspect_app
 from streamkit.operate.past.archives import verify_archive
 from streamkit.operate.past.past import open_past
 from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.restore.restore import restore_table
+from streamkit.operate.restore.target import RestoreWish
+from streamkit.operate.rewind import rewind
 from streamkit.testing.archives import MemoryArchive
+from tests.simulation.archived import SELDOM, put
 from tests.simulation.archived import app_of as notes
-from tests.simulation.archived import put
+from tests.simulation.test_restore import TARGET
 
 
 def statements(app, host):
@@ -149,3 +153,55 @@ async def test_an_archive_of_an_older_stream_does_not_promise_what_may_be_trimme
     created = datetime(2026, 9, 1, 8, tzinfo=UTC).timestamp()
     await archive.begin(created + age)
     assert await archive.began() == (created if whole else created + age)
+
+
+def surveys(harness):
+    return [c.operation for c in harness.world.calls].count("DescribeTable")
+
+
+@pytest.mark.parametrize("command", ["verify", "sample", "restore", "rewind"])
+def test_a_command_asks_once_what_the_table_is(harness_of, command):
+    harness = harness_of(notes(MemoryArchive()), settings=SELDOM, others=[TARGET])
+    put(harness, 1)
+    harness.settle()
+    harness.advance("30h")
+    put(harness, 2)
+    harness.settle()
+    harness.stop()
+    clock, app = harness.world.clock, harness.app
+    at = datetime.fromtimestamp(clock.time() - 25 * 3600, UTC)
+    work = {
+        "verify": lambda aws: verify_archive(app, aws, clock=clock),
+        "sample": lambda aws: verify_archive(app, aws, sample=5, clock=clock),
+        "restore": lambda aws: restore_table(app, aws, "Then", RestoreWish(clock.time()), clock),
+        "rewind": lambda aws: rewind(app, aws, at, clock=clock),
+    }[command]
+    before = surveys(harness)
+    harness.operate(work)
+    target = command == "restore"
+    assert surveys(harness) - before == 1 + target
+
+
+def test_after_a_change_of_place_a_command_says_so_and_a_copy_makes_the_archive_whole(harness_of):
+    former, new = MemoryArchive(), MemoryArchive()
+    harness = harness_of(notes(former), settings=SELDOM)
+    put(harness, 1)
+    harness.settle()
+    harness.advance("20m")
+    harness.stop()
+    verify = lambda: harness.operate(  # noqa: E731
+        lambda aws: verify_archive(harness.app, aws, clock=harness.world.clock)
+    )
+    assert verify().whole
+    harness.app.use_archive(new)
+    for has in ("has nothing", "has some objects"):
+        said = rf"memory {has} of Notes/.* although notes\.archive has read the stream up to 2027-"
+        with pytest.raises(ConfigurationError, match=said) as raised:
+            verify()
+        assert "Stop the workers and copy all of it here" in str(raised.value)
+        put(harness, 2)
+        harness.settle()
+        harness.advance("20m")
+        harness.stop()
+    new.objects |= former.objects
+    assert verify().whole

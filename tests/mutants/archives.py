@@ -914,6 +914,14 @@ MUTANTS = (
         test="tests/simulation/test_stray_objects.py::test_commands_name_a_stray_object_and_go_on_without_it_on_request",
     ),
     Mutant(
+        "archive-elsewhere-was-never-written",
+        "operate/past/past.py",
+        "    if not read:\n",
+        "    if read >= 0:\n",
+        "after a change of place, a command says that the archive was never written",
+        test="tests/acceptance/test_cli_archive.py::test_after_a_change_of_place_a_command_says_so_and_a_copy_makes_the_archive_whole",
+    ),
+    Mutant(
         "archive-that-is-silent-is-waited-for",
         "operate/past/past.py",
         "        if not patient:\n",

@@ -4,8 +4,6 @@ In: an app with an archive. Out: what is there, and every gap; see `streamkit.ar
 On failure: an app without an archive is a `ConfigurationError`.
 """
 
-from collections.abc import Mapping
-
 import anyio
 
 from streamkit.app import App
@@ -18,17 +16,11 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
 from streamkit.operate.past.archive_sample import compare_sample
-from streamkit.operate.past.past import open_archive, open_past
+from streamkit.operate.past.past import begun, open_archive, open_past
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.control import Cursor
 
 _MARKER = "writable"
 """The name of the empty object that `check` leaves in a bucket, beside `archive.json`."""
-
-
-async def written_cursors(app: App, aws: Aws) -> Mapping[str, Cursor]:
-    """Read the cursors of the writer of an app's archive; before what it has stored is read."""
-    return await every_cursor((await survey(app, aws)).store(app.writer, aws))
 
 
 async def archive_findings(app: App, aws: Aws) -> list[Finding]:
@@ -38,7 +30,7 @@ async def archive_findings(app: App, aws: Aws) -> list[Finding]:
     text, verb = f"{app.declared}: the archive in {app.archive.place} ", "read"
     with anyio.move_on_after(ANSWER_SECONDS):
         try:
-            async with open_archive(app, aws, patient=True) as archive:
+            async with open_archive(app, await survey(app, aws), patient=True) as archive:
                 await archive.objects.names(f"{archive.stream}/lineage/")
                 await archive.began()
                 verb = "written"
@@ -75,21 +67,17 @@ async def verify_archive(
         ConfigurationError: the app has no archive, nothing was ever stored in it, or its table has
             no stream.
     """
-    async with open_archive(app, aws) as archive:
-        began, place = await archive.began(), app.archive.place if app.archive else ""
-        if began is None:
-            raise ConfigurationError(
-                f"{place} has nothing of {archive.stream}: the archive was never written; check its"
-                f" place, and whether a worker of {app.writer.name} runs"
-            )
-        tables, written = await survey(app, aws), await written_cursors(app, aws)
-        time = await tables.store(app.writer, aws).clock(clock or SystemClock())
+    tables, place = await survey(app, aws), app.archive.place if app.archive else ""
+    async with open_archive(app, tables) as archive:
+        store = tables.store(app.writer, aws)
+        began, written = await begun(app, archive, store), await every_cursor(store)
+        time = await store.clock(clock or SystemClock())
         still = StillStreamed(aws, tables.table.stream_arn or "", archive, time)
         since = int(since)  # changes are stamped to the second
         found = await check(still, place, since, began, written)
     found.note_beginning(began, since)
     if sample:
-        async with open_past(app, aws, clock, allow_loss=True) as (past, tables):
+        async with open_past(app, aws, clock, allow_loss=True, tables=tables) as (past, _):
             seen = await compare_sample(past, tables, sample)
         found.compare(seen.compared, seen.named(show_keys=show_keys))
     return found

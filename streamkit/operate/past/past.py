@@ -30,10 +30,12 @@ from streamkit.archive.walk import open_link, walk
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.fleet.cursors import every_cursor
 from streamkit.operate.past.reading import PastReading
 from streamkit.operate.past.shards import PastShards
-from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.progress.control import START, Cursor
+from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Page, Record
 from streamkit.stream.reader import StreamPages
 
@@ -187,9 +189,9 @@ async def past_of(app: App, aws: Aws, tables: AppTables, archive: ArchivedShards
 
 @asynccontextmanager
 async def open_archive(
-    app: App, aws: Aws, *, patient: bool = False
+    app: App, tables: AppTables, *, patient: bool = False
 ) -> AsyncIterator[ArchivedShards]:
-    """Open what an app's archive has of its table's stream.
+    """Open what an app's archive has of the stream of its table, as `tables` were surveyed.
 
     Unless the caller is `patient`, the archive has to answer within some seconds.
 
@@ -200,7 +202,6 @@ async def open_archive(
         raise ConfigurationError(
             f"{app.declared} has no archive=: declare one, such as BucketArchive('s3://BUCKET')"
         )
-    tables = await survey(app, aws)
     label = tables.space(app.writer).label
     async with app.archive.opened() as objects:
         archive = ArchivedShards(objects, f"{app.table}/{label}")
@@ -209,22 +210,53 @@ async def open_archive(
         yield archive
 
 
+async def begun(app: App, archive: ArchivedShards, store: CursorStore) -> float:
+    """Return when an archive began; `store` has the cursors of its writer.
+
+    Raises:
+        ConfigurationError: it was never written, or not begun yet at the place where it is now.
+    """
+    began = await archive.began()
+    if began is not None:
+        return began
+    place, writer = app.archive.place if app.archive else "", app.writer.name
+    read = max((c.dated or c.seen for c in (await every_cursor(store)).values()), default=0)
+    if not read:
+        raise ConfigurationError(
+            f"{place} has nothing of {archive.stream}: the archive was never written; check its"
+            f" place, and whether a worker of {writer} runs"
+        )
+    there = await archive.objects.names(f"{archive.stream}/shards/")
+    has = "has some objects" if there else "has nothing"
+    raise ConfigurationError(
+        f"{place} {has} of {archive.stream}, and no archive.json, although {writer} has read the"
+        f" stream up to {utc(read).isoformat()}: what it stored before is at a former place, or was"
+        " removed. Stop the workers and copy all of it here; else the archive begins here with the"
+        " next shard, in some hours"
+    )
+
+
 @asynccontextmanager
 async def open_past(
-    app: App, aws: Aws, clock: Clock | None = None, *, allow_loss: bool = False
+    app: App,
+    aws: Aws,
+    clock: Clock | None = None,
+    *,
+    allow_loss: bool = False,
+    tables: AppTables | None = None,
 ) -> AsyncIterator[tuple[PastChanges, AppTables]]:
     """Open what an app's archive and its table's stream have of the past.
+
+    The tables are surveyed here, unless they were before.
 
     Raises:
         ConfigurationError: the app has no archive, it does not answer, it was never written, or the
             table is missing or has no stream.
     """
-    async with open_archive(app, aws) as archive:
-        tables = await survey(app, aws)
+    tables = tables or await survey(app, aws)
+    async with open_archive(app, tables) as archive:
         store = tables.store(app.writer, aws)
-        began = await archive.began()
-        if began is None:
-            raise ConfigurationError(f"the archive of {app.name} was never written")
+        began = await begun(app, archive, store)
         arn = tables.table.stream_arn or ""
         clock = await store.clock(clock or SystemClock())
         yield PastChanges(aws, arn, archive, store, began, clock, allow_loss), tables
