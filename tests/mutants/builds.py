@@ -234,6 +234,14 @@ MUTANTS = (
         test="tests/simulation/test_rebuild.py::test_a_rebuild_that_takes_longer_than_the_stream_keeps_its_records_is_exact",
     ),
     Mutant(
+        "scanned-by-its-own-clock",
+        "kinds/aggregate/rebuild.py",
+        "    time = await store.clock(clock or SystemClock())\n",
+        "    time = clock or SystemClock()\n",
+        "a rebuild on a machine whose clock is hours behind counts changes twice",
+        test="tests/simulation/test_rebuild.py::test_a_rebuild_on_a_machine_whose_clock_is_wrong_counts_each_item_once",
+    ),
+    Mutant(
         "left-out-in-silence",
         "kinds/aggregate/facts.py",
         "        elif left.get(name):\n",

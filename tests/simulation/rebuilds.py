@@ -145,7 +145,8 @@ class Operator(Process):
     def __init__(self, harness, name="operator", gate=None, aggregate="Sales", **options):
         super().__init__(name, faults=gate)
         self.harness, self.aggregate = harness, aggregate
-        self.options = {"segments": 2, "rng": random.Random(name)} | options
+        ours = {"segments": 2, "rng": random.Random(name), "clock": harness.world.clock}
+        self.options = ours | options
         self.done = self.error = None
         self.task = harness._loop.create_task(self.work())
 
@@ -153,11 +154,7 @@ class Operator(Process):
         async with self.harness.world.clients(self) as aws:
             try:
                 self.done = await rebuild_aggregate(
-                    self.harness.app,
-                    aws,
-                    self.aggregate,
-                    clock=self.harness.world.clock,
-                    **self.options,
+                    self.harness.app, aws, self.aggregate, **self.options
                 )
             except Exception as error:
                 self.error = error

@@ -16,6 +16,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.fleet.generation import newest_generation, stepped, write_generation
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate.deletion import delete_consumer
+from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.operation import operator as operator_name
 from streamkit.progress.scan import pages
 from streamkit.settings import Settings
@@ -314,6 +315,14 @@ def test_shards_turn_live_and_then_nobody_looks_into_the_ledger(harness_of):
     harness.put(Sale(number=1, shop="a", amount=9))
     assert is_exact(harness)
     assert [c for c in harness.world.calls if "#ledger#" in str(c.payload)] == reads
+
+
+def test_a_rebuild_on_a_machine_whose_clock_is_wrong_counts_each_item_once(harness_of):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    harness.put(Sale(number=9, shop="a", amount=7))  # the scan comes before its change
+    rebuild(harness, clock=CorrectedClock(harness.world.clock, -2 * 3600))
+    assert is_exact(harness)
 
 
 def test_a_change_as_old_as_the_scan_asks_for_another_rebuild(harness_of):

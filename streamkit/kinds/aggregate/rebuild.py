@@ -114,9 +114,11 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
         )
     tables = await survey(app, aws)
     store = tables.store(app, aws)
+    # The end of the scan is compared with when changes were made: a late clock counts them twice.
+    time = await store.clock(clock or SystemClock())
     steps = RebuildSteps(
         app,
-        Machine(aws, clock or SystemClock(), rng or random.Random()),
+        Machine(aws, time, rng or random.Random()),
         tables,
         store,
         aggregate,
