@@ -23,6 +23,9 @@ from streamkit.observe.traces import valid_parent
 
 ORIGIN: Final = "_sk_by"
 """The attribute that carries the origin."""
+LAST_CHANGE: Final = "_sk_last"
+"""The attribute that holds the id of the last change that added to an item, if emptied groups are
+removed. Their deletion depends on it, so that a write of nothing else is a change, too."""
 
 Origin = Literal["application", "handler", "migration"]
 """The writer of a change: the application, a handler's effect, or a migration of this app."""
@@ -133,8 +136,9 @@ def _only_origin_differs(old: Raw | None, new: Raw | None) -> bool:
 
 
 def _without_own(image: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Leave out streamkit's own attributes, except the one that marks a copy."""
-    return {n: v for n, v in image.items() if n == COPY or not n.startswith("_sk_")}
+    """Leave out streamkit's own attributes, except those that make a change alone."""
+    kept = COPY, LAST_CHANGE
+    return {n: v for n, v in image.items() if n in kept or not n.startswith("_sk_")}
 
 
 def _text(image: Raw) -> str | None:

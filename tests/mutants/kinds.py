@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "nothing-but-the-last-change",
+        "model/origin.py",
+        "    kept = COPY, LAST_CHANGE\n",
+        "    kept = (COPY,)\n",
+        "an empty group stays for ever if contributions that cancel out come before its deletion",
+        test="tests/simulation/test_aggregates.py::test_a_group_whose_last_contributions_cancel_out_is_deleted",
+    ),
+    Mutant(
         "small-audience-blind-to-itself",
         "kinds/fan_out/fan_out.py",
         "            if any(ref in written for ref in table.reads_noted[noted:]):\n",

@@ -57,6 +57,11 @@ def test_what_is_no_origin_of_ours_counts_for_nothing(text):
     assert read_origin(None, image(text)) is APPLICATION
 
 
+def test_a_contribution_of_zero_to_a_group_that_may_be_deleted_is_a_change():
+    old, new = (image(TEXT + one, _sk_last={"S": one}, n={"N": "0"}) for one in "ab")
+    assert read_origin(old, new) == WriteOrigin("handler", 3)
+
+
 def test_an_item_says_which_handler_wrote_it_whether_or_not_the_write_was_traced():
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     traced = WriteOrigin("handler", 3, trace).text("copy", "app/17")

@@ -18,11 +18,9 @@ from streamkit.kinds.aggregate.aggregate import Aggregate, stored_as
 from streamkit.model.codec import NUMBERS, AttributeValue
 from streamkit.model.conditions import present
 from streamkit.model.keys import Key
+from streamkit.model.origin import LAST_CHANGE
 from streamkit.model.parts import part_of_shard
 from streamkit.progress.own_effects import Accumulate
-
-LAST_CHANGE = "_sk_last"
-"""The attribute that holds the id of the last change that added, if emptied groups are removed."""
 
 
 def contributions(

@@ -20,12 +20,12 @@ from streamkit.core.handler import Handler, Policy
 from streamkit.effects import Delete, Effect
 from streamkit.entity import attribute_names
 from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.kinds.aggregate.contributions import LAST_CHANGE
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
+from streamkit.model.origin import LAST_CHANGE
 from streamkit.model.parts import Parts, without_suffix
 from streamkit.model.when import Values, When
 from streamkit.table import Table

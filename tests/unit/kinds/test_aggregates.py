@@ -29,9 +29,10 @@ from streamkit import (
 )
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Policy
-from streamkit.kinds.aggregate.contributions import LAST_CHANGE, difference
+from streamkit.kinds.aggregate.contributions import difference
 from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.model.codec import decode_item
+from streamkit.model.origin import LAST_CHANGE
 from streamkit.model.parts import part_of_shard
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
