@@ -67,8 +67,10 @@ class DeclaredAggregates(HandlerList, ABC):
         from streamkit.kinds.aggregate.emptying import emptying_handler
         from streamkit.kinds.aggregate.extremes import extremes_of
         from streamkit.kinds.aggregate.handling import aggregate_handler
+        from streamkit.kinds.aggregate.soundness import check_apart
 
         handler = aggregate_handler(aggregate, self._policy)
+        check_apart(aggregate, self.aggregates, handler.declared)
         if extremes_of(aggregate):
             from streamkit.kinds.aggregate.ranked import ranked_handler
 

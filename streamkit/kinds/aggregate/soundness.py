@@ -5,7 +5,7 @@ class, its line and the field.
 """
 
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
@@ -61,6 +61,23 @@ def check_group(stored: type[Entity], source: type[Entity], declared: Declaratio
             raise DeclarationError(
                 f"{declared}: the key holds a part of {name} alone; say which group with group(),"
                 f' as in cls.key({name}=bucket(item.{name}, "day", tz="UTC"))'
+            )
+
+
+def check_apart(aggregate: Any, others: Iterable[Any], declared: Declaration) -> None:
+    """Refuse an aggregate that adds to a field to which another one of the app adds.
+
+    Raises:
+        DeclarationError: there is such a field; a rebuild of one would delete what the other added.
+    """
+    onto = aggregate.__options__.onto
+    for other in others:
+        shared = aggregate.__measures__.keys() & other.__measures__.keys()
+        if onto is not None and onto is other.__options__.onto and shared:
+            raise DeclarationError(
+                f"{declared}: {other.__declaration__} adds to {', '.join(sorted(shared))} of"
+                f" {onto.__name__}, too, and a rebuild of one would delete what the other added;"
+                f" give each of them a field of its own"
             )
 
 
