@@ -22,7 +22,7 @@ from streamkit.kinds.aggregate.aggregate import (
 )
 from streamkit.kinds.aggregate.counting import counting_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
-from streamkit.kinds.aggregate.soundness import check_aggregate, check_group
+from streamkit.kinds.aggregate.soundness import check_aggregate, check_group, check_notes
 from streamkit.model.declaration import Declaration
 
 
@@ -35,6 +35,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     """
     declared = Declaration.of(aggregate)
     source = source_of(aggregate)
+    check_notes(aggregate, declared)
     if not (aggregate.__measures__ or extremes_of(aggregate)):
         raise DeclarationError(
             f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"

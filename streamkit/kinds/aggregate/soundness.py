@@ -13,7 +13,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate.measures import Avg, Count, Sum
+from streamkit.kinds.aggregate.buckets import Until
+from streamkit.kinds.aggregate.extremes import Extreme
+from streamkit.kinds.aggregate.measures import MEASURES, Avg, Count, Sum
 from streamkit.model.declaration import Declaration
 from streamkit.model.index_keys import decided_by
 from streamkit.model.templates import KeyTemplate
@@ -31,10 +33,20 @@ def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration)
     Raises:
         DeclarationError: something does not fit; the first of all problems.
     """
-    problems = _measures(aggregate, source), _onto(aggregate), _indexes(aggregate)
+    problems = _measures(aggregate, source), _onto(aggregate, source), _indexes(aggregate)
     for problem in chain.from_iterable(problems):
         raise DeclarationError(f"{declared}: {problem}")
     for problem in _until(aggregate):
+        raise DeclarationError(f"{declared}: {problem}")
+
+
+def check_notes(aggregate: Any, declared: Declaration) -> None:
+    """Refuse measures that stand where nothing looks at them, or whose condition is no function.
+
+    Raises:
+        DeclarationError: there is one; the message names its field.
+    """
+    for problem in _notes(aggregate):
         raise DeclarationError(f"{declared}: {problem}")
 
 
@@ -81,8 +93,31 @@ def check_apart(aggregate: Any, others: Iterable[Any], declared: Declaration) ->
             )
 
 
+_NOTES = (*MEASURES, Extreme, Until)
 _NO_NUMBERS = (str, bytes, date, Collection)
 """Classes whose values are no numbers. A class of the user's may be one, so it is not refused."""
+
+
+def _notes(aggregate: Any) -> Iterator[str]:
+    """Yield fields whose measure would never be looked at, and conditions that cannot be asked."""
+    for name, info in aggregate.model_fields.items():
+        notes = (*info.metadata, info.default)
+        lost = [note for note in notes if isinstance(note, type) and issubclass(note, _NOTES)]
+        if isinstance(info.default, _NOTES):
+            lost.append(type(info.default))
+        for kind in lost:
+            yield (
+                f"{name} has no measure; write {kind.__name__} with its parentheses, and into the"
+                " annotation, as in likes: Annotated[int, Count()] = 0"
+            )
+        for note in info.metadata:
+            when = getattr(note, "when", None)
+            if isinstance(note, _NOTES) and when is not None and not callable(when):
+                of = type(note).__name__
+                yield (
+                    f"{name}: when= of {of} is a function of the item, as in"
+                    f" {of}(..., when=lambda item: item.paid), and not {when!r}"
+                )
 
 
 def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
@@ -95,6 +130,8 @@ def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
                 " there; annotate it as a number, as in Annotated[int, Count()]"
             )
         value = getattr(measure, "value", None)
+        if aggregate.__options__.onto is None:
+            yield from _fraction(aggregate, fields[name], measure, source)
         if isinstance(value, str) and value not in source.model_fields:
             yield f"{name} measures {value!r}, and {source.__name__} has no such field"
         elif isinstance(value, str) and isinstance(measure, Sum | Avg):
@@ -103,7 +140,26 @@ def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
                 yield f"{name} sums {value!r}, and {source.__name__}.{value} is not a number"
 
 
-def _onto(aggregate: Any) -> Iterator[str]:
+def _fraction(stored: Any, field: str, measure: Any, source: type[Entity]) -> Iterator[str]:
+    """Yield a field of whole numbers for which a measure keeps others, as far as types tell."""
+    value = getattr(measure, "value", None)
+    of = source.model_fields.get(value) if isinstance(value, str) else None
+    has_fractions = isinstance(measure, Avg) or (
+        isinstance(measure, Sum) and of is not None and _are(of.annotation, Decimal | float)
+    )
+    if has_fractions and _are(stored.model_fields[field].annotation, int):
+        yield (
+            f"{stored.__name__}.{field} is an int, and {type(measure).__name__} may keep a fraction"
+            " there, with which the item could not be read; annotate it as Decimal"
+        )
+
+
+def _are(annotation: Any, kind: Any) -> bool:
+    kinds = list(_plain(annotation))
+    return bool(kinds) and all(issubclass(one, kind) for one in kinds)
+
+
+def _onto(aggregate: Any, source: type[Entity]) -> Iterator[str]:
     onto: type[Entity] | None = aggregate.__options__.onto
     if onto is None:
         return
@@ -116,6 +172,8 @@ def _onto(aggregate: Any) -> Iterator[str]:
             yield f"{onto.__name__} has no field that is stored as {attribute!r}"
         elif not is_number(onto.model_fields[fields[attribute]].annotation):
             yield f"{onto.__name__}.{fields[attribute]} is not a number, so nothing can be added"
+        else:
+            yield from _fraction(onto, fields[attribute], measure, source)
     if aggregate.__until__ is not None:
         yield f"Until would let the application's {onto.__name__} expire; leave it out with onto="
 

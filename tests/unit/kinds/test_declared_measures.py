@@ -1,22 +1,31 @@
 """An aggregate that could not count what it says is refused when it is declared."""
 
-from typing import Annotated
+from decimal import Decimal
+from typing import Annotated, Any
 
 import pytest
 
 from streamkit import (
     Aggregate,
     App,
+    Avg,
     Count,
     DeclarationError,
+    Distinct,
     Entity,
     Key,
+    Max,
+    Query,
+    Sum,
+    became,
 )
 
 
 class Loan(Entity, pk="MEMBER#{member}", sk="LOAN#{number}"):
     member: str
     number: int
+    days: int = 14
+    fee: Decimal | None = None
 
 
 class Reservation(Entity, pk="MEMBER#{member}", sk="RESERVATION#{number}"):
@@ -66,3 +75,81 @@ def test_two_aggregates_that_add_to_one_field_are_refused():
     with pytest.raises(DeclarationError, match=r"Things .*Loans .* adds to things of Member, too"):
         app.aggregate(Things)
     assert app.aggregates == [Loans]
+
+
+# -- measures that measure nothing -----------------------------------------------------------------
+
+
+def declared(annotation: Any, default: Any = 0) -> None:
+    """Declare an aggregate that has a count, and one more field."""
+
+    class Kept(Aggregate[Loan], pk="KEPT#{member}", sk="KEPT"):
+        __annotations__ = {
+            "member": str,
+            "loans": Annotated[int, Count()],
+            "more": annotation,
+        }
+        loans = 0
+        more = default
+
+        @classmethod
+        def members(cls, member: str) -> Query[Loan]:
+            return Loan.query(member=member)
+
+    App("library", table="Library").aggregate(Kept)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "named"),
+    [
+        (Annotated[int, Count], 0, "Count"),
+        (int, Count(), "Count"),
+        (int, Sum("days"), "Sum"),
+        (int | None, Max("days"), "Max"),
+        (Annotated[int, Distinct], 0, "Distinct"),
+    ],
+)
+def test_a_measure_that_would_never_be_kept_is_refused(annotation, default, named):
+    with pytest.raises(DeclarationError, match=f"more has no measure; write {named} with its par"):
+        declared(annotation, default)
+
+
+@pytest.mark.parametrize("when", ["days", became("days", 7)], ids=["field", "of handlers"])
+@pytest.mark.parametrize("measure", [Count, Sum, Max])
+def test_a_condition_of_a_measure_that_is_no_function_is_refused(measure, when):
+    default = None if measure is Max else 0
+    made = measure(when) if measure is Count else measure("days", when=when)
+    with pytest.raises(DeclarationError, match=rf"more: when= of {measure.__name__} is a function"):
+        declared(Annotated[int | None, made], default)
+
+
+# -- fractions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", [Sum("fee"), Avg("fee"), Avg("days")])
+def test_a_fraction_is_not_kept_in_a_whole_number(measure):
+    with pytest.raises(DeclarationError, match=r"Kept.more is an int, and .* annotate it as Dec"):
+        declared(Annotated[int, measure])
+
+
+@pytest.mark.parametrize(
+    ("kept", "measure"),
+    [
+        (int, Sum("days")),
+        (int, Sum(lambda loan: loan.days)),
+        (int | Decimal, Sum("fee")),
+        (Decimal, Sum("fee")),
+        (float | None, Avg("days")),
+        (Any, Avg("days")),
+    ],
+)
+def test_what_may_be_whole_is_kept_as_it_is_declared(kept, measure):
+    declared(Annotated[kept, measure])
+
+
+def test_a_fraction_is_not_added_to_a_whole_number_of_the_application():
+    class Fees(Loans):
+        things: Annotated[Decimal, Sum("fee")] = Decimal(0)
+
+    with pytest.raises(DeclarationError, match=r"Member.things is an int, and Sum may keep a frac"):
+        App("library", table="Library").aggregate(Fees)
