@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import AUDIENCE, Handler, Policy
@@ -86,10 +86,18 @@ class Derivation:
 
     def items(self, source: Entity | None) -> dict[Key[Any], Entity]:
         """Return what a source implies, by key."""
-        return {} if source is None else _derived(self.function, source)
+        found = () if source is None else _derived(self.function, source)
+        return {item.item_key: item for item in found}
 
     def _news(self, change: Change[Any]) -> list[Entity]:
-        old, new = self.items(change.old), self.items(change.new)
+        old = self.items(change.old)
+        new: dict[Key[Any], Entity] = {}
+        for item in () if change.new is None else _derived(self.function, change.new):
+            if new.setdefault(item.item_key, item) != item:
+                raise ValueError(
+                    f"{self.name} derives two different items {type(item).__name__} of one key, of"
+                    " which only one could be kept; give their keys what tells them apart"
+                )
         return [item for key, item in new.items() if old.get(key) != item]
 
     def _deletions(self, change: Change[Any]) -> list[Effect]:
@@ -149,6 +157,11 @@ def derive_handler(
         raise DeclarationError(
             f"{declared}: a derived item follows from its source alone; use def, not async def"
         )
+    if _names_effect(hints.get("return")):
+        raise DeclarationError(
+            f"{declared}: it returns the items that follow, as in -> CustomerEmail | None, and no"
+            " effects: they are put and deleted by themselves"
+        )
     if conflict not in ("park", "skip"):
         raise DeclarationError(f"{declared}: conflict={conflict!r}: park or skip")
     spec_of(source)
@@ -186,15 +199,22 @@ def _equals(item: Entity) -> ConditionBase:
     return condition
 
 
-def _derived(function: Callable[..., Any], item: Entity | None) -> dict[Key[Any], Entity]:
-    if item is None:
-        return {}
+def _derived(function: Callable[..., Any], item: Entity) -> list[Entity]:
     result = function(item)
-    items: Iterable[Any] = () if result is None else result
-    if isinstance(result, Entity):
-        items = (result,)
-    found = list(items)
+    if result is None:
+        return []
+    several = isinstance(result, Iterable) and not isinstance(result, Entity)
+    found = list(result) if several else [result]
     for entity in found:
         if not isinstance(entity, Entity):
-            raise TypeError(f"an entity is derived, not a {type(entity).__name__}")
-    return {entity.item_key: entity for entity in found}
+            raise TypeError(
+                f"the items are derived, as in CustomerEmail(...), and no {type(entity).__name__}"
+            )
+    return found
+
+
+def _names_effect(annotation: Any) -> bool:
+    kind = get_origin(annotation) or annotation
+    if isinstance(kind, type) and issubclass(kind, Effect):
+        return True
+    return any(_names_effect(argument) for argument in get_args(annotation))

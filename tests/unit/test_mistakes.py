@@ -70,6 +70,44 @@ def test_a_handler_that_says_it_returns_no_effect_is_refused(annotation, name):
         an_app().on(returning(annotation))
 
 
+@pytest.mark.parametrize("annotation", [Put[Notice], list[Put[Notice]], Put[Notice] | None])
+def test_a_derivation_that_says_it_returns_effects_is_refused(annotation):
+    def derived(loan: Loan): ...
+
+    derived.__annotations__["return"] = annotation
+    with pytest.raises(DeclarationError, match="returns the items that follow, as in -> Customer"):
+        an_app().derive(derived)
+
+
+def derivations(function):
+    app = an_app()
+    app.derive(function)
+    return app.handlers[0].run
+
+
+def test_a_derivation_that_returns_an_effect_is_told_what_it_derives():
+    run = derivations(lambda_of(lambda loan: Put(Notice(member=loan.member))))
+    with pytest.raises(
+        TypeError, match=r"items are derived, as in CustomerEmail\(...\), and no Put"
+    ):
+        run(inserted(Loan(member="ann", book="b")))
+
+
+def test_two_different_items_of_one_key_are_not_derived():
+    one, other = (Loan(member="ann", book="z", days=days) for days in (1, 2))
+    run = derivations(lambda_of(lambda loan: [one, other, one]))
+    with pytest.raises(ValueError, match="derives two different items Loan of one key"):
+        run(inserted(Loan(member="ann", book="b")))
+    assert len(derivations(lambda_of(lambda loan: [one, one]))(inserted(one))) == 1
+
+
+def lambda_of(function):
+    def derived(loan: Loan):
+        return function(loan)
+
+    return derived
+
+
 def first_unknown(loan, notice):
     """Take what no module has; each kind of function is declared with it."""
 
