@@ -36,7 +36,9 @@ def _one_entity(
 ) -> tuple[frozenset[Kind], type[Entity]]:
     if len(entities) > 1:
         names = ", ".join(sorted(entity.__name__ for entity in entities))
-        raise DeclarationError(f"a handler listens to one entity, not to {names}")
+        raise DeclarationError(
+            f"a handler listens to one entity, not to {names}; declare one handler for each"
+        )
     (entity,) = entities
     spec_of(entity)
     return kinds, entity
@@ -56,6 +58,8 @@ def _wanted(annotation: Any) -> tuple[frozenset[Kind], set[type[Entity]]]:
         if isinstance(entity, type) and issubclass(entity, Entity):
             return kinds_of, {entity}
         text = f"{getattr(entity, '__name__', entity)} is not an entity"
+        if get_origin(entity) in (Union, types.UnionType):
+            text = f"a handler listens to one entity, not to {entity}; declare one handler for each"
     elif annotation in _KINDS:
         text = f"{annotation.__name__} of which entity? Say {annotation.__name__}[Deal]"
     elif isinstance(annotation, type) and issubclass(annotation, Entity):

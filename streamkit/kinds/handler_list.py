@@ -29,9 +29,10 @@ class HandlerList:
         """
         for other in self.handlers:
             if other.name == handler.name:
+                what = "another class name" if handler.is_aggregate else "name="
                 raise DeclarationError(
                     f"{handler.declared}: a handler named {handler.name!r} exists already, at"
-                    f" {other.declared}; give one of them name="
+                    f" {other.declared}; give one of them {what}"
                 )
         spec_of(handler.entity)
         self.handlers.append(handler)

@@ -94,6 +94,11 @@ def by_known_names(what: str) -> Callable[[F], F]:
             for name in given:
                 if name not in known:
                     raise DeclarationError(f"{Declaration.here(what)}: {_unknown(name, known)}")
+            if len(args) > code.co_argcount:
+                names = ", ".join(known[code.co_argcount - code.co_posonlyargcount :])
+                raise DeclarationError(
+                    f"{Declaration.here(what)}: give its arguments by name, in parentheses: {names}"
+                )
             return function(*args, **given)
 
         return cast("F", checked)

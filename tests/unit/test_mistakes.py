@@ -108,6 +108,34 @@ def lambda_of(function):
     return derived
 
 
+def test_a_mirror_without_parentheses_is_told_its_arguments():
+    with pytest.raises(DeclarationError, match=r"by name, in parentheses: copies, source, when, "):
+        an_app().mirror(lambda loan, notice: None)
+
+
+@pytest.mark.parametrize("change", [Inserted[Loan | Notice], Inserted[Loan] | Modified[Notice]])
+def test_a_handler_of_two_entities_is_told_to_be_two_handlers(change):
+    def handler(change): ...
+
+    handler.__annotations__["change"] = change
+    with pytest.raises(DeclarationError, match=r"listens to one entity, .* one handler for each"):
+        an_app().on(handler)
+
+
+def test_an_aggregate_of_a_name_that_is_taken_needs_another_class_name():
+    app = an_app()
+    for number in range(2):
+
+        class Loans(Aggregate[Loan], pk=f"LOANS{number}#{{member}}", sk="LOANS"):
+            member: str
+            loans: Annotated[int, Count()] = 0
+
+        if not number:
+            app.aggregate(Loans)
+    with pytest.raises(DeclarationError, match="give one of them another class name"):
+        app.aggregate(Loans)
+
+
 def first_unknown(loan, notice):
     """Take what no module has; each kind of function is declared with it."""
 
