@@ -40,6 +40,7 @@ from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.kinds.copy_directory import CopyEntry, directory_of, entry_of
 from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out.fan_out import Inline
+from streamkit.kinds.mirror_functions import checked_copies, checked_source
 from streamkit.kinds.on import names_of, needs_of
 from streamkit.model.declaration import Declaration
 from streamkit.model.queries import Scan
@@ -283,7 +284,9 @@ def read_mirror(
     if gone not in ("keep", "delete"):
         raise DeclarationError(f"{declared}: gone={gone!r}: keep or delete")
     name, needs = name or function.__name__, needs_of(parameters[2:], hints, declared)
-    return Mirror(name, function, copies, source, found[0], found[1], gone, tuple(needs))
+    of, to = found[:2]
+    finding = checked_copies(copies, to, declared), checked_source(source, of, declared)
+    return Mirror(name, function, *finding, of, to, gone, tuple(needs))
 
 
 def _changes(effect: Effect, item: Entity) -> bool:

@@ -27,6 +27,7 @@ from streamkit import (
 from streamkit.archive import DirectoryArchive
 from streamkit.effects import as_effects
 from streamkit.kinds.fan_out.audience import as_sources
+from streamkit.kinds.mirror import read_mirror
 from streamkit.model.queries import Scan
 from streamkit.testing import inserted
 
@@ -111,6 +112,32 @@ def lambda_of(function):
 def test_a_mirror_without_parentheses_is_told_its_arguments():
     with pytest.raises(DeclarationError, match=r"by name, in parentheses: copies, source, when, "):
         an_app().mirror(lambda loan, notice: None)
+
+
+def mirror(copies, source):
+    def copied(notice: Notice, loan: Loan) -> Set[Loan]:
+        return Set(loan.item_key, note=notice.member)
+
+    return read_mirror(copied, name=None, copies=copies, source=source, gone="keep")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (lambda loan: Notice(member=loan.member), "as in Notice.key.* it returned .*Notice"),
+        (lambda loan: loan.item_key, "source= returns the key of a copy's Notice.* a key of Loan"),
+    ],
+)
+def test_a_mirror_whose_source_is_no_key_of_the_source_says_so(source, said):
+    wrong = mirror(lambda notice: Loan.query(member=notice.member), source)
+    with pytest.raises(TypeError, match=rf"copied .*{said}"):
+        wrong.source(Loan(member="ann", book="b"))
+
+
+def test_a_mirror_that_takes_source_and_copy_the_wrong_way_round_says_so():
+    wrong = mirror(lambda loan: Notice.query(member=loan.member), lambda _: None)
+    with pytest.raises(TypeError, match=r"asks for Notice.* it takes the source, then the copy"):
+        wrong.copies(Loan(member="ann", book="b"))
 
 
 @pytest.mark.parametrize("change", [Inserted[Loan | Notice], Inserted[Loan] | Modified[Notice]])
