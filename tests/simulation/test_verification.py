@@ -28,6 +28,7 @@ from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
+from streamkit.progress.clock import CorrectedClock
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 
@@ -124,9 +125,8 @@ def sale(number, amount=1, shop="a", **fields):
 def verify(harness, aggregate, meanwhile=None, **options):
     """Verify, while the application goes on."""
 
-    verifying = verify_aggregate(
-        harness.app, harness._aws, aggregate.__name__, clock=harness.world.clock, **options
-    )
+    options = {"clock": harness.world.clock} | options
+    verifying = verify_aggregate(harness.app, harness._aws, aggregate.__name__, **options)
     if meanwhile is None:
         return harness._run(verifying)
 
@@ -438,3 +438,14 @@ def test_the_list_says_how_each_one_is_kept_and_whether_it_can_be_relied_on(harn
     assert found["Spread"].spread == 4
     assert found["OntoShop"].onto == "Shop"
     assert found["Largest"].measures == {"sales": "Count", "largest": "Max", "top": "Top"}
+
+
+def test_a_machine_whose_clock_is_wrong_does_not_call_buckets_wrong_that_have_expired(harness_of):
+    harness = harness_of(make_app(PerDay))
+    harness.put(sale(1))
+    harness.settle()
+    harness.advance("3d")
+    harness.delete(PerDay.key(shop="a", day=DAY))  # as the TTL of the table does
+    harness.settle()
+    late = CorrectedClock(harness.world.clock, -3 * 24 * 3600)
+    assert verify(harness, PerDay, clock=late).different == ()

@@ -84,9 +84,9 @@ async def _verification(
     clock: Clock | None,
 ) -> Verification:
     aggregate = aggregate_named(app, name)
-    clock = clock or SystemClock()
     tables = await survey(app, aws)
     store = tables.store(app, aws)
+    clock = await store.clock(clock or SystemClock())  # this machine's may be hours wrong
     comparison = GroupComparison(
         aggregate,
         Table(aws.dynamodb, tables.table, tables=tables.schemas, counting=True),
