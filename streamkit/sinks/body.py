@@ -11,12 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from streamkit.model.codec import decode, encode
+
 
 def to_plain(body: Any) -> Any:
     """Return a body in JSON's types.
 
     Whole decimals become integers and other decimals text, so that all 38 digits arrive. Moments
-    become ISO 8601 text, bytes base64, sets sorted lists.
+    become ISO 8601 text, bytes base64, sets sorted lists. What else an entity may hold, such as
+    UUIDs and durations, becomes what the table stores for it.
 
     Raises:
         TypeError: it holds something that has no such form.
@@ -39,7 +42,10 @@ def to_plain(body: Any) -> Any:
         return sorted((to_plain(member) for member in body), key=str)
     if isinstance(body, list | tuple):
         return [to_plain(member) for member in body]
-    raise TypeError(f"a {type(body).__name__} cannot be sent")
+    try:
+        return to_plain(decode(encode(body)))
+    except ValueError:
+        raise TypeError(f"a {type(body).__name__} cannot be sent") from None
 
 
 def to_text(body: Any) -> str:

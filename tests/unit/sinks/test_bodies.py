@@ -1,0 +1,48 @@
+"""Bodies of deliveries: all that an entity may hold can be sent."""
+
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from ipaddress import IPv4Address
+from uuid import UUID
+
+import pytest
+from pydantic import SecretStr
+
+from streamkit import Entity
+from streamkit.model.codec import decode, encode
+from streamkit.sinks.body import to_plain, to_text
+
+USUAL = UUID(int=7)
+
+
+class Parcel(Entity, pk="PARCEL#{number}", sk="PARCEL"):
+    number: UUID
+    collected: time | None = None
+    travelled: timedelta | None = None
+
+
+@pytest.mark.parametrize(
+    "value", [USUAL, time(9, 30), timedelta(minutes=90), IPv4Address("10.0.0.1")]
+)
+def test_what_an_entity_may_hold_is_sent_as_the_table_stores_it(value):
+    assert to_plain([value]) == [decode(encode(value))]
+
+
+def test_a_whole_entity_with_such_fields_can_be_sent():
+    parcel = Parcel(number=USUAL, collected=time(9, 30), travelled=timedelta(minutes=90))
+    assert to_plain(parcel) == {
+        "number": str(USUAL),
+        "collected": "09:30:00",
+        "travelled": "PT1H30M",
+    }
+
+
+def test_decimals_moments_and_bytes_keep_their_forms():
+    body = {"a": Decimal("1.50"), "b": datetime(2026, 3, 1, tzinfo=UTC), "c": b"x", "d": {2, 1}}
+    assert to_text(body) == '{"a":"1.50","b":"2026-03-01T00:00:00+00:00","c":"eA==","d":[1,2]}'
+
+
+@pytest.mark.parametrize("value", [object(), SecretStr("s3cret"), print])
+def test_what_has_no_form_is_refused_by_its_type_alone(value):
+    with pytest.raises(TypeError, match=f"a {type(value).__name__} cannot be sent"):
+        to_plain({"x": value})
