@@ -24,12 +24,14 @@ from streamkit.sinks.sink import Sender
 if TYPE_CHECKING:
     import httpx
 
-CLOSED = frozenset({401, 403, 404, 407})
+CLOSED = frozenset({*range(300, 400), 401, 403, 404, 405, 407, 410, 421})
 """A receiver that answers so takes no delivery at all, until its credentials or its address are put
-right: an outage, and no fault of this delivery."""
+right: an outage, and no fault of this delivery. Redirects are not followed: a POST may not be
+repeated elsewhere unasked, and a page to log in at answers 200."""
 
-LATER = frozenset({408, 425, 429}) | CLOSED
-"""With these statuses below 500, the same call may succeed later (RFC 9110, 6585, 8470)."""
+LATER = frozenset({408, 409, 423, 425, 429}) | CLOSED
+"""With these statuses below 500, the same call may succeed later (RFC 9110, 6585, 8470; 409 and 423
+of a receiver that is still busy with the same `Idempotency-Key` after a time-out)."""
 
 ANSWER_BYTES_MAX = 64_000_000
 """At most this many bytes of an answer are read."""
@@ -91,9 +93,9 @@ def fate(name: str, answer: Answer) -> Exception | None:
     if answer.status in LATER or answer.status >= 500:
         away = answer.status in _PAUSES | CLOSED
         pause, text = answer.retry_after, f"{name} answered {answer.status}"
+        if 300 <= answer.status < 400:
+            text += ": redirects are not followed, so give the sink the new address"
         return Refused(text, retry_after=pause, away=away, status=answer.status)
-    if 300 <= answer.status < 400:
-        return PoisonChange(f"{name} answered {answer.status}: redirects are not followed")
     return PoisonChange(f"{name} answered {answer.status}")
 
 

@@ -142,7 +142,7 @@ class SearchSender:
             return None
         text = f"{self.sink.name} answered {status} ({kind})"
         # 403 is a block on the index, as when disks are full; 404 and 409 concern the index too.
-        if status in LATER or status >= 500 or status == 409:
+        if status in LATER or status >= 500:
             return Refused(text, status=status)
         return PoisonChange(text)
 

@@ -1,8 +1,9 @@
 """A sink that calls webhooks: one POST for each delivery, or one for many.
 
-In: deliveries. Out: requests. A status of 2xx means delivered. After 408, 425, 429, 5xx or no
-answer at all it is tried again; also after 401, 403, 404 and 407, which say that the receiver takes
-no delivery at all for now. Every other status, redirects included, means never: `PoisonChange`.
+In: deliveries. Out: requests. A status of 2xx means delivered. After 408, 409, 423, 425, 429, 5xx
+or no answer at all it is tried again; also after 3xx, 401, 403, 404, 405, 407, 410 and 421, which
+say that the receiver takes no delivery at all for now. Every other status means never:
+`PoisonChange`.
 
 Headers of each request:
 

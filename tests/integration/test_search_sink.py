@@ -186,7 +186,7 @@ async def test_a_call_that_is_too_large_is_made_in_halves():
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(429, Refused), (503, Refused), (401, Refused), (404, Refused), (405, ConfigurationError)],
+    [(429, Refused), (503, Refused), (401, Refused), (405, Refused), (406, ConfigurationError)],
 )
 async def test_a_refusal_of_the_whole_call_is_raised_and_parks_nothing(status, expected):
     async with opened(lambda _request: (status, {"Retry-After": "9"}, b"")) as sender:

@@ -54,10 +54,18 @@ MUTANTS = (
     Mutant(
         "refused-credentials-blame-the-delivery",
         "sinks/endpoint.py",
-        "LATER = frozenset({408, 425, 429}) | CLOSED\n",
-        "LATER = frozenset({408, 425, 429})\n",
+        "LATER = frozenset({408, 409, 423, 425, 429}) | CLOSED\n",
+        "LATER = frozenset({408, 409, 423, 425, 429})\n",
         "while a receiver refuses a rotated credential, every change waits for a person",
         test="tests/simulation/test_http_sinks.py::test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals",
+    ),
+    Mutant(
+        "a-key-under-way-is-a-refusal",
+        "sinks/endpoint.py",
+        "LATER = frozenset({408, 409, 423, 425, 429}) | CLOSED\n",
+        "LATER = frozenset({408, 423, 425, 429}) | CLOSED\n",
+        "a slow receiver that says it is still busy with a key leaves its change to a person",
+        test="tests/simulation/test_http_sinks.py::test_a_receiver_that_is_still_busy_with_the_same_key_gets_it_again_and_nothing_is_parked_for_good",
     ),
     Mutant(
         "a-call-without-an-end",

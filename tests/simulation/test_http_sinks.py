@@ -89,7 +89,7 @@ def test_a_busy_receiver_gets_its_pause_and_then_everything_in_order(harness_of)
     assert times[3] - times[0] >= 15
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 405])
 def test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals(
     harness_of, status
 ):
@@ -120,4 +120,34 @@ def test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_th
     refuses.clear()
     harness.advance(1_000)
     assert len(seen) == 10
+    assert harness.parked() == []
+
+
+def test_a_receiver_that_is_still_busy_with_the_same_key_gets_it_again_and_nothing_is_parked_for_good(
+    harness_of,
+):
+    """As draft-ietf-httpapi-idempotency-key-header has it: 409 while the first request runs."""
+    began = {}
+
+    def answer(request):
+        key, now = request.headers["idempotency-key"], anyio.current_time()
+        if key not in began:
+            began[key] = now
+            raise httpx.ReadTimeout("it works on the request for a minute")
+        return (200 if now - began[key] > 60 else 409, {}, b"")
+
+    app = App("songs", table="Songs")
+    hook = app.sink(Webhook("hook", "https://hook", transport=answering(answer)))
+
+    @app.on
+    def tell(change: Change[Song]) -> Send:
+        return Send(hook, {"name": change.key.pk})
+
+    harness = harness_of(app)
+    harness.put(Song(name="a"))
+    with capture_logs() as lines:
+        harness.settle(parks=True)
+        harness.advance("10m")
+    assert "queue.stuck" not in {line["event"] for line in lines}
+    assert len(began) == 1
     assert harness.parked() == []
