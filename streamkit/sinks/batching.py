@@ -3,6 +3,9 @@
 In: one delivery at a time, from a task that waits for it. Out: calls of the sink within its limits;
 deliveries that arrive while calls are under way wait and make up the next calls. Two deliveries of
 one group are never under way at once. On failure: each waiter gets the error of its own delivery.
+
+A call goes on when nobody waits for it any more. Whoever asks for the same delivery again gets the
+result of that call, so that a slow receiver does not get twice what it takes.
 """
 
 import math
@@ -26,15 +29,19 @@ _TURN = 12
 """A delivery may wait for its turn this many times as long as its call may take."""
 _LOG_SECONDS = 15.0
 """Failures of one sink are logged at most once in this time."""
+UNCLAIMED_MAX = 1000
+"""So many results of calls that nobody waited for are kept; some 100 bytes each."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A delivery that a task waits for."""
+    """A delivery that a task waits for; `effect` is the same only for the same delivery."""
 
     delivery: Delivery
     size: int
     since: float
+    effect: tuple[str, int]
+    waiters: int = 0
     begun: anyio.Event = field(default_factory=anyio.Event)
     done: anyio.Event = field(default_factory=anyio.Event)
     error: Exception | None = None
@@ -49,20 +56,23 @@ class Batcher:
         self._name, self._limits, self._sender = name, limits, sender
         self._group, self._clock = group, clock
         self._queue: deque[_Waiting] = deque()
-        self._under_way: dict[str, float] = {}
+        self._under_way: dict[str, _Waiting] = {}
+        self._unclaimed: dict[tuple[str, int], None] = {}
         self._calls = 0
 
     @property
     def waited(self) -> float:
         """Return how many seconds the oldest unfinished delivery has been waiting."""
         oldest = min(
-            [*(waiting.since for waiting in self._queue), *self._under_way.values()],
+            (waiting.since for waiting in (*self._queue, *self._under_way.values())),
             default=self._clock.monotonic(),
         )
         return self._clock.monotonic() - oldest
 
     async def deliver(self, delivery: Delivery, seconds: float = math.inf) -> None:
         """Wait until it is delivered. When cancelled before its call begins, it is not sent.
+
+        When its call goes on from an earlier try, wait for that one.
 
         Args:
             delivery: what to deliver.
@@ -75,18 +85,29 @@ class Batcher:
             Exception: the error that the sink reports for this delivery.
         """
         try:
-            size = len(to_text(delivery.body).encode())
+            body = to_text(delivery.body).encode()
         except (TypeError, ValueError) as error:
             raise PoisonChange(f"what is sent to {self._name}: {error}") from error
-        waiting = _Waiting(delivery, size, self._clock.monotonic())
-        self._queue.append(waiting)
-        self._begin()
+        effect = (delivery.key, hash((delivery.id, body, repr(dict(delivery.attributes)))))
+        if effect in self._unclaimed:
+            del self._unclaimed[effect]
+            return
+        waiting = self._under_way.get(delivery.group)
+        if waiting is None or waiting.effect != effect:
+            waiting = _Waiting(delivery, len(body), self._clock.monotonic(), effect)
+            self._queue.append(waiting)
+            self._begin()
+        await self._wait(waiting, seconds)
+
+    async def _wait(self, waiting: _Waiting, seconds: float) -> None:
+        waiting.waiters += 1
         try:
             with anyio.fail_after(seconds * _TURN):
                 await waiting.begun.wait()
             with anyio.fail_after(seconds):
                 await waiting.done.wait()
         finally:
+            waiting.waiters -= 1
             if not waiting.done.is_set() and waiting in self._queue:
                 self._queue.remove(waiting)
         if waiting.error is not None:
@@ -106,8 +127,15 @@ class Batcher:
                     del self._under_way[waiting.delivery.group]
                     waiting.error = error
                     waiting.done.set()
+                    if error is None and not waiting.waiters:
+                        self._keep(waiting.effect)
         finally:
             self._calls -= 1
+
+    def _keep(self, effect: tuple[str, int]) -> None:
+        self._unclaimed[effect] = None
+        if len(self._unclaimed) > UNCLAIMED_MAX:
+            del self._unclaimed[next(iter(self._unclaimed))]
 
     def _batch(self) -> list[_Waiting]:
         """Take the deliveries that fit into one call, in order; skip groups that are under way."""
@@ -123,7 +151,7 @@ class Batcher:
                 left.append(waiting)
                 break
             size += waiting.size
-            self._under_way[waiting.delivery.group] = waiting.since
+            self._under_way[waiting.delivery.group] = waiting
             waiting.begun.set()
             batch.append(waiting)
         self._queue.extendleft(reversed(left))

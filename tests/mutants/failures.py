@@ -60,6 +60,22 @@ MUTANTS = (
         test="tests/simulation/test_http_sinks.py::test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals",
     ),
     Mutant(
+        "a-slow-receiver-gets-all-twice",
+        "sinks/batching.py",
+        "                    if error is None and not waiting.waiters:\n",
+        "                    if error is None and waiting.waiters < 0:\n",
+        "what a slow receiver takes after its commit went on is sent to it again",
+        test="tests/unit/sinks/test_given_up.py::test_who_asks_again_during_the_call_or_after_it_gets_its_result",
+    ),
+    Mutant(
+        "another-body-takes-the-result-of-the-one-before",
+        "sinks/batching.py",
+        "        if waiting is None or waiting.effect != effect:\n",
+        "        if waiting is None or waiting.delivery.key != delivery.key:\n",
+        "a handler that makes another body when it runs again has sent the old one alone",
+        test="tests/unit/sinks/test_given_up.py::test_what_says_something_else_than_the_call_is_delivered_too",
+    ),
+    Mutant(
         "a-key-under-way-is-a-refusal",
         "sinks/endpoint.py",
         "LATER = frozenset({408, 409, 423, 425, 429}) | CLOSED\n",

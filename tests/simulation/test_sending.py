@@ -133,6 +133,18 @@ def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
     assert not harness.parked()
 
 
+@pytest.mark.parametrize("seconds", [5.0, 30.0])
+def test_a_receiver_that_is_slower_than_a_commit_waits_gets_each_delivery_once(harness_of, seconds):
+    sink = Memory(items=1)
+    sink.trouble = lambda _: seconds
+    harness = harness_of(make_app(sink, timeout_seconds=60))
+    harness.settle()
+    write(harness, orders=10, steps=2)
+    harness.advance("10m")
+    assert [sink.steps(str(order)) for order in range(10)] == [[0, 1]] * 10
+    assert not harness.parked()
+
+
 def test_a_slow_sink_keeps_no_queues_of_other_handlers_waiting(harness_of):
     sink = Memory(calls=1, items=1)
     sink.trouble = lambda _: 8.0
