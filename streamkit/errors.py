@@ -36,7 +36,16 @@ class DeclarationError(ConfigurationError):
 
 
 class RetryableError(StreamkitError):
-    """The call may succeed later; a handler raises it to ask for another attempt."""
+    """The call may succeed later; a handler raises it to ask for another attempt.
+
+    Args:
+        args: what happened.
+        why: what `sink.failed` may log of it, if a sink raises it: a text without an item's data.
+    """
+
+    def __init__(self, *args: object, why: str = "") -> None:
+        super().__init__(*args)
+        self.why = why
 
 
 class Unavailable(RetryableError):

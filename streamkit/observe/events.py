@@ -181,8 +181,8 @@ ACTIONS: Mapping[str, str] = {
     "record.unreadable": "`streamkit parked show` says why; upgrade streamkit, or mend what changes"
     " records",
     "parking.refused": "report it: a shard or a batch waits",
-    "sink.failed": "look at the sink's service, or at its credential if `status` is 401 or 403;"
-    " deliveries are tried again",
+    "sink.failed": "`why` says what the sink answered: look at its service, at its credential if"
+    " `status` is 401 or 403, at its address if it is 3xx, 404 or 405; deliveries are tried again",
     "function.short": "give the function a longer time-out, or its handlers a shorter"
     " `timeout_seconds`",
     "listener.apart": "give each listener that it names a function of its own, `handler(search)`"

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from streamkit.errors import PoisonChange
+from streamkit.errors import ConfigurationError, PoisonChange, RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.sinks.body import to_text
@@ -174,6 +174,15 @@ class Batcher:
             known: dict[str, Any] = {"sink": self._name, "failed": count, "error": kind}
             if status := getattr(failed[0], "status", 0):
                 known["status"] = status
+            if why := _why(failed[0]):
+                known["why"] = why
             by, every = self._name, _LOG_SECONDS
             log.often("sink.failed", level="warning", by=by, every=every, count=count, **known)
         return errors
+
+
+def _why(error: Exception) -> str:
+    """Return what may be logged of an error: nothing, unless it surely shows no item's data."""
+    if isinstance(error, ConfigurationError):
+        return str(error)
+    return error.why if isinstance(error, RetryableError) else ""

@@ -196,7 +196,8 @@ class BatchSender:
 
 def refusal(service: str, code: str) -> RetryableError:
     """Return the error of a delivery that the service did not take for now."""
-    return RetryableError(f"{service} answered {code}")
+    text = f"{service} answered {code}"
+    return RetryableError(text, why=text)
 
 
 def unsendable(service: str, error: Exception) -> StreamkitError:

@@ -6,6 +6,8 @@ than the longest pause allowed.
 """
 
 import logging
+import socket
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -52,7 +55,7 @@ class Refused(RetryableError):
     def __init__(
         self, text: str, *, retry_after: float | None = None, away: bool = False, status: int = 0
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, why=text)
         self.retry_after = retry_after
         self.away = away
         self.status = status
@@ -99,6 +102,52 @@ def fate(name: str, answer: Answer) -> Exception | None:
     return PoisonChange(f"{name} answered {answer.status}")
 
 
+def unanswered(error: BaseException, timeout: float) -> str:
+    """Say why there is no answer, and what to look at; without the address, which may be secret."""
+    kind, cause = type(error).__name__, error
+    while (below := cause.__cause__ or cause.__context__) is not None:
+        cause = below
+        match cause:
+            case ssl.SSLCertVerificationError():
+                what = cause.verify_message.partition(",")[0]  # behind it stands the address
+                return f"its certificate is not valid here: {what} ({kind})"
+            case socket.gaierror():
+                return f"its name does not resolve; look at the sink's URL, and at DNS ({kind})"
+            case ConnectionRefusedError():
+                return f"nothing listens at its address ({kind})"
+    if isinstance(error, TimeoutError) or "Timeout" in kind:
+        return f"not within {timeout:g} seconds ({kind})"
+    return kind
+
+
+def check_address(name: str, url: str, headers: Mapping[str, str]) -> None:
+    """Refuse what no request could be made of; the error shows no part of it, nor of a secret.
+
+    Raises:
+        DeclarationError: the URL is not one of HTTP, or a header's value is none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not url.startswith(("https://", "http://")):
+        raise DeclarationError(f"sink {name!r}: its URL must begin with https:// or http://")
+    if not host or not url.isprintable() or " " in url:
+        text = "its URL has no host, a port that is none, or spaces or line feeds in it"
+        raise DeclarationError(f"sink {name!r}: {text}")
+    for header, value in headers.items():
+        what = f"sink {name!r}: the value of its header {header!r}"
+        if not isinstance(value, str | bytes):
+            kind = type(value).__name__
+            raise DeclarationError(f"{what} is of type {kind}, no text; is a variable not set?")
+        text = value if isinstance(value, str) else value.decode("latin-1")
+        if not (text.isascii() and text.isprintable() and text == text.strip()):
+            raise DeclarationError(
+                f"{what} is no plain ASCII on one line; strip what you read from a file"
+            )
+
+
 @dataclass
 class Endpoint:
     """One server, with an open client.
@@ -139,7 +188,7 @@ class Endpoint:
             with anyio.fail_after(self.timeout):
                 answer = await self._post(url, body, headers, keep)
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            text = f"{self.name} gave no answer: {type(error).__name__}"
+            text = f"{self.name} gave no answer: {unanswered(error, self.timeout)}"
             raise Refused(text, away=True) from None
         if answer.retry_after is not None:
             pause = min(answer.retry_after, self.pause_max)
@@ -177,7 +226,7 @@ class HttpSink(ABC):
         clock: the time in dates and signatures.
 
     Raises:
-        DeclarationError: the URL is not one of HTTP.
+        DeclarationError: the URL is not one of HTTP, or a header's value is none.
     """
 
     name: str
@@ -194,10 +243,8 @@ class HttpSink(ABC):
     extra: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Check the address. The error does not show it, because it may hold a token."""
-        if not self.url.startswith(("https://", "http://")):
-            text = f"sink {self.name!r}: its URL must begin with https:// or http://"
-            raise DeclarationError(text)
+        """Check the address and the headers. The error shows neither: they may hold a token."""
+        check_address(self.name, self.url, self.headers)
 
     @abstractmethod
     def sender(self, endpoint: Endpoint) -> Sender:

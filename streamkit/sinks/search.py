@@ -52,7 +52,7 @@ class Search(HttpSink):
         transport: transport for httpx, for proxies or client certificates.
 
     Raises:
-        DeclarationError: the URL is not one of HTTP.
+        DeclarationError: the URL is not one of HTTP, or a header's value is none.
     """
 
     index: str

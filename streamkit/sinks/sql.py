@@ -243,7 +243,7 @@ class SqlSender:
             text = f"{self._name}: {type(error).__name__} {state}".strip()
             if _values_at_fault(error, state):
                 return PoisonChange(text)
-            raise RetryableError(text) from None
+            raise RetryableError(text, why=text) from None
         return None
 
     async def _check(self) -> None:

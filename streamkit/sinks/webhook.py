@@ -66,7 +66,7 @@ class Webhook(HttpSink):
         clock: the time in signatures.
 
     Raises:
-        DeclarationError: the URL is not one of HTTP.
+        DeclarationError: the URL is not one of HTTP, or a header's value is none.
     """
 
     _: KW_ONLY
@@ -117,20 +117,24 @@ class WebhookSender:
 
     async def _attempt(self, deliveries: Sequence[Delivery]) -> Exception | None:
         try:
-            return fate(self.sink.name, await self._post(deliveries))
-        except Refused as error:
-            return error
+            body, headers = self._request(deliveries)
         except (TypeError, ValueError) as error:
             return PoisonChange(f"{self.sink.name}: not JSON ({type(error).__name__})")
+        try:
+            return fate(self.sink.name, await self._post(body, {**headers, **self.sink.headers}))
+        except Refused as error:
+            return error
+        except (TypeError, ValueError) as error:  # of headers or `auth`, not of the delivery
+            text = f"{self.sink.name}: no request can be made of its headers"
+            return Refused(f"{text} ({type(error).__name__})", away=True)
 
-    async def _post(self, deliveries: Sequence[Delivery]) -> Answer:
-        if self.sink.batch:
-            body = to_text([to_envelope(delivery) for delivery in deliveries]).encode()
-            headers = {"Content-Type": "application/json", "Idempotency-Key": _key(deliveries)}
-        else:
-            body = to_text(deliveries[0].body).encode()
-            headers = _headers(deliveries[0])
-        headers |= self.sink.headers
+    def _request(self, deliveries: Sequence[Delivery]) -> tuple[bytes, dict[str, str]]:
+        if not self.sink.batch:
+            return to_text(deliveries[0].body).encode(), _headers(deliveries[0])
+        body = to_text([to_envelope(delivery) for delivery in deliveries]).encode()
+        return body, {"Content-Type": "application/json", "Idempotency-Key": _key(deliveries)}
+
+    async def _post(self, body: bytes, headers: dict[str, str]) -> Answer:
         if self.sink.secret is not None:
             seconds = int(self.sink.clock.time())
             headers["X-Streamkit-Signature"] = signature(self.sink.secret, seconds, body)

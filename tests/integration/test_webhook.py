@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import ssl
+import subprocess
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import format_datetime
@@ -299,6 +301,83 @@ def test_an_address_that_is_none_is_refused_at_once_and_no_secret_is_shown():
     assert Webhook("hook", "https://token", secret="s3cret", headers={"A": "key"}).__repr__() == (
         "Webhook(name='hook', timeout=10.0, calls=4, pause_max=60.0, batch=False, items=100)"
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://", "https:///in", "https://x:99999/", "https://[x/", "https://x /", "https://x\n"],
+)
+def test_an_address_to_which_no_request_could_be_made_is_refused_where_it_is_declared(url):
+    with pytest.raises(DeclarationError, match="sink 'hook': its URL has no host, a port"):
+        Webhook("hook", url)
+
+
+@pytest.mark.parametrize(
+    ("value", "flaw"),
+    [
+        ("Bearer s3cret\n", "strip what you read"),
+        (" s3cret", "strip what you read"),
+        ("s3cr€t", "plain ASCII"),
+        (None, "of type NoneType, no text; is a variable not set"),
+        (7, "of type int, no text"),
+    ],
+)
+def test_a_header_that_no_request_could_have_is_refused_where_it_is_declared(value, flaw):
+    with pytest.raises(DeclarationError, match=f"'hook'.*'Authorization'.*{flaw}") as caught:
+        Webhook("hook", "https://x", headers={"Authorization": value})
+    assert "cr" not in str(caught.value).replace("secret", "")
+
+
+async def test_a_header_that_goes_wrong_later_is_an_outage_and_no_fault_of_the_deliveries():
+    headers = {"Authorization": "Bearer x"}
+    async with http_server(always(200)) as server:
+        sink = Webhook("hook", server.url, headers=headers)
+        headers["Authorization"] = "Bearer €"
+        async with sink.opened() as sender:
+            (error,) = await sender.deliver([delivery(1, {})])
+    assert isinstance(error, Refused)
+    assert error.why == "hook: no request can be made of its headers (UnicodeEncodeError)"
+
+
+def certificate(folder):
+    """A certificate that is its own authority, for another host than this one."""
+    files = folder / "key.pem", folder / "cert.pem"
+    asked = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=other.example"]
+    out = ["-keyout", str(files[0]), "-out", str(files[1])]
+    subprocess.run(["openssl", "req", *asked, *out], check=True, capture_output=True)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("trusted", "what"), [(False, "self-signed certificate"), (True, "IP address mismatch")]
+)
+async def test_a_certificate_that_does_not_fit_says_what_is_wrong_with_it(tmp_path, trusted, what):
+    key, cert = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    ours = ssl.create_default_context(cafile=str(cert) if trusted else None)
+
+    async with await asyncio.start_server(None, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        transport = httpx.AsyncHTTPTransport(verify=ours)
+        sink = Webhook("hook", f"https://127.0.0.1:{port}", transport=transport)
+        async with sink.opened() as sender:
+            (error,) = await sender.deliver([delivery(1, {})])
+    assert error.why == (
+        f"hook gave no answer: its certificate is not valid here: {what} (ConnectError)"
+    )
+    assert "127.0.0.1" not in str(error)
+
+
+async def test_who_is_not_there_is_told_apart_from_who_has_no_name():
+    async with http_server(always(200)) as server:
+        pass
+    (refused,) = await answers(server, delivery(1, {}))
+    async with Webhook("hook", "http://nobody.invalid").opened() as sender:
+        (unknown,) = await sender.deliver([delivery(1, {})])
+    assert refused.why == "hook gave no answer: nothing listens at its address (ConnectError)"
+    assert "its name does not resolve; look at the sink's URL" in unknown.why
+    assert "invalid" not in unknown.why
 
 
 def test_one_call_takes_one_delivery_unless_it_is_a_batch():

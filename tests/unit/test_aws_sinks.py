@@ -352,7 +352,7 @@ async def test_standard_ones_get_no_group_and_no_deduplication_id(name):
         {"body": "a\x00b"},
         {"body": "\ud800"},
         {"body": ""},
-        {"body": range(3)},
+        {"body": object()},
     ],
     ids=repr,
 )
