@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
 
 import anyio
 
@@ -36,9 +38,10 @@ class Sending:
     async def send_all(
         self, batch: Iterable[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> bool:
-        """Deliver the sends of a commit's outcomes; those of one item go one after the other.
+        """Deliver the sends of a commit's outcomes; an item's changes go one after the other.
 
-        In a fan-out, those of one recipient go one after the other.
+        In a fan-out, those for one recipient do. What several handlers send for one change goes at
+        the same time, so that receivers that do not answer are waited for together.
 
         Returns:
             Whether all is delivered; if not, some outcomes have changed.
@@ -55,12 +58,13 @@ class Sending:
         self, chain: list[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> None:
         stopped: set[str] = set()
-        for change, outcome in chain:
-            if outcome.handler.name in stopped:
-                continue  # the change will queue behind the one that was not delivered
-            await self.send(change, outcome, shard_id, until=until)
-            if not outcome.sent:
-                stopped.add(outcome.handler.name)
+        for _, pairs in groupby(chain, key=lambda pair: id(pair[0])):
+            # Behind a change that was not delivered, later ones of its handler will queue.
+            going = [pair for pair in pairs if pair[1].handler.name not in stopped]
+            async with anyio.create_task_group() as group:
+                for change, outcome in going:
+                    group.start_soon(partial(self.send, change, outcome, shard_id, until=until))
+            stopped |= {outcome.handler.name for _, outcome in going if not outcome.sent}
 
     async def send(
         self,

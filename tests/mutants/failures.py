@@ -60,6 +60,14 @@ MUTANTS = (
         test="tests/simulation/test_http_sinks.py::test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals",
     ),
     Mutant(
+        "silent-receivers-are-waited-for-in-turn",
+        "core/sending.py",
+        "        for _, pairs in groupby(chain, key=lambda pair: id(pair[0])):\n",
+        "        for _, pairs in groupby(chain, key=lambda pair: id(pair[1])):\n",
+        "each receiver that is down holds up the commit of all handlers by itself",
+        test="tests/simulation/test_sending.py::test_receivers_that_do_not_answer_are_waited_for_together",
+    ),
+    Mutant(
         "a-slow-receiver-gets-all-twice",
         "sinks/batching.py",
         "                    if error is None and not waiting.waiters:\n",

@@ -133,6 +133,29 @@ def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
     assert not harness.parked()
 
 
+def test_receivers_that_do_not_answer_are_waited_for_together(harness_of):
+    app = make_app(Memory())
+    silent = [app.sink(Silent(f"silent {number}")) for number in range(8)]
+
+    def telling(sink):
+        @app.on(name=f"to {sink.name}")
+        def also(change: Inserted[Order] | Modified[Order]) -> Send:
+            return Send(sink, {"order": change.new.order, "step": change.new.step})
+
+    for sink in silent:
+        telling(sink)
+    harness = harness_of(app)
+    harness.settle()
+    write(harness, orders=3, steps=3)
+    harness.advance("8s")
+    assert copies(harness) == {str(order): 2 for order in range(3)}
+    for sink in silent:
+        sink.down = False
+    harness.advance("10m")
+    assert [sink.steps("1") for sink in silent] == [[0, 1, 2]] * 8
+    assert not harness.parked()
+
+
 @pytest.mark.parametrize("seconds", [5.0, 30.0])
 def test_a_receiver_that_is_slower_than_a_commit_waits_gets_each_delivery_once(harness_of, seconds):
     sink = Memory(items=1)
