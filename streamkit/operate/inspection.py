@@ -112,6 +112,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     """
     tables = await survey(app, aws)
     found = [*await _findings(app, tables), *shape_findings(app, tables), *await _closed(app)]
+    found += _same_keys(app)
     sample = await sample_findings(app, aws, tables.table)
     found += sample.findings
     missing = await missing_migrations(app, aws)
@@ -158,6 +159,16 @@ async def _closed(app: App) -> list[Finding]:
             text = str(error).removeprefix(f"sink {sink.name!r}: ")
             found.append(Finding("error", f"sink {sink.name!r}: {text}"))
     return found
+
+
+def _same_keys(app: App) -> Iterator[Finding]:
+    """Find handlers that send, and have the name of one of another consumer that sends, too."""
+    mine = {one.name for one in app.handlers if one.sends and app.sinks}
+    for other in app.listeners.values():
+        for name in mine & {one.name for one in other.handlers if one.sends and other.sinks}:
+            text = f"{name} of {app.name} and of {other.name} send with the same keys: a receiver"
+            text += " of both drops one as a duplicate; rename one, as in @app.on(name=...)"
+            yield Finding("warning", text)
 
 
 def _table(schema: TableSchema) -> TableFacts:

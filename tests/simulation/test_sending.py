@@ -412,3 +412,28 @@ def test_check_says_how_often_a_send_is_tried_before_its_change_is_parked(harnes
     harness.settle()
     assert [parked.handler for parked in harness.parked()] == ["tell"]
     assert sink.batches == [1] * said["tell"][1]
+
+
+@pytest.mark.parametrize("name", ["tell", "other"])
+def test_check_warns_of_two_consumers_whose_deliveries_have_the_same_keys(harness_of, name):
+    """A FIFO queue that both send to would drop the second delivery in silence."""
+    mine, theirs = Memory("mine"), Memory("theirs")
+    app = make_app(mine)
+    audit = app.listener("audit")
+    audit.sink(theirs)
+
+    @audit.on(name=name)
+    def also(change: Inserted[Order] | Modified[Order]) -> Send:
+        return Send(theirs, {"audited": change.new.order})
+
+    @audit.on(name="copy")
+    def silent(change: Inserted[Order]) -> None: ...
+
+    harness = harness_of(app)
+    found = harness.operate(lambda aws: inspect_app(app, aws)).findings
+    said = [one.text for one in found if one.severity == "warning" and "the same keys" in one.text]
+    harness.put(Order(order="1"))
+    harness.settle()
+    same = mine.got[0].key == theirs.got[0].key
+    assert (same, len(said)) == ((True, 1) if name == "tell" else (False, 0))
+    assert not same or "tell of orders and of orders.audit" in said[0]
