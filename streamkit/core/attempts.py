@@ -52,16 +52,21 @@ class Attempts:
         outcome: Outcome,
         shard_id: str,
         until: anyio.Event | None,
+        *,
+        sends: bool = False,
     ) -> None:
         """Run an attempt until it succeeds or the policy settles its failure, with growing pauses.
 
         The outcome still waits afterwards if the attempt cannot succeed now and `until` was set.
+        If it `sends`, an outage of the receiver does not count against the handler: its changes are
+        parked, and other handlers go on.
 
         Raises:
             Unavailable: a table cannot be read just now, and the host does not wait for it.
         """
         handler = outcome.handler
-        tries = _Tries(self, change, outcome, shard_id, until, handler.policy.backoff_seconds)
+        pause = handler.policy.backoff_seconds
+        tries = _Tries(self, change, outcome, shard_id, until, pause, sends)
         try:
             while not tries.over:
                 try:
@@ -86,6 +91,7 @@ class _Tries:
     shard_id: str
     until: anyio.Event | None
     pause: float
+    sends: bool = False
     number: int = 0
     blocks: bool = False
     over: bool = False
@@ -103,7 +109,7 @@ class _Tries:
             raise error
         self.number += not unavailable  # a table that fails is not the change's fault
         hopeless = isinstance(error, PoisonChange) or self.number >= handler.policy.attempts
-        if hopeless:
+        if hopeless and (not self.sends or isinstance(error, PoisonChange)):
             failures.failed(handler)
         if hopeless and not failures.blocks(handler):
             failures.settle(outcome, Failure.of(error, self.number), self.shard_id)

@@ -97,7 +97,7 @@ class Sending:
             outcome.sent = True
 
         with anyio.move_on_after(seconds) as scope:
-            await self.attempts.persist(attempt, change, outcome, shard_id, until)
+            await self.attempts.persist(attempt, change, outcome, shard_id, until, sends=True)
         if scope.cancelled_caught:
             name = outcome.handler.name
             log.often("sink.slow", by=name, handler=name, shard=shard_id)

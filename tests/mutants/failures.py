@@ -60,6 +60,14 @@ MUTANTS = (
         test="tests/simulation/test_http_sinks.py::test_a_receiver_that_refuses_our_credentials_or_is_not_there_is_an_outage_that_heals",
     ),
     Mutant(
+        "an-outage-of-a-receiver-opens-the-breaker",
+        "core/attempts.py",
+        "        if hopeless and (not self.sends or isinstance(error, PoisonChange)):\n",
+        "        if hopeless:\n",
+        "while a receiver is down, all handlers wait now and then, and the log says that it works again",
+        test="tests/simulation/test_sending.py::test_an_outage_of_a_receiver_parks_its_changes_and_opens_no_breaker",
+    ),
+    Mutant(
         "silent-receivers-are-waited-for-in-turn",
         "core/sending.py",
         "        for _, pairs in groupby(chain, key=lambda pair: id(pair[0])):\n",

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit import (
     App,
@@ -131,6 +132,25 @@ def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
     for order in range(10):
         assert sink.steps(str(order))[-2:] == [0, 1]
     assert not harness.parked()
+
+
+def test_an_outage_of_a_receiver_parks_its_changes_and_opens_no_breaker(harness_of):
+    """A breaker would make all handlers wait, and each change that runs would close it again."""
+    sink = Memory()
+    sink.trouble = lambda deliveries: [OSError("down")] * len(deliveries)
+    harness = harness_of(make_app(sink))
+    harness.settle()
+    with capture_logs() as lines:
+        for minute in range(10):
+            harness.put(*(Order(order=f"{minute}-{number}") for number in range(60)))
+            harness.advance("30s")
+            assert len(copies(harness)) == 60 * (minute + 1)
+    assert not {"breaker.opened", "breaker.closed"} & {line["event"] for line in lines}
+    assert {parked.handler for parked in harness.parked()} == {"tell"}
+    sink.trouble = None
+    harness.advance("30m")
+    assert not harness.parked()
+    assert len(sink.got) == 600
 
 
 def test_receivers_that_do_not_answer_are_waited_for_together(harness_of):
