@@ -176,7 +176,8 @@ class Endpoint:
             url: the address to post to.
             body: the bytes to post.
             headers: the headers of this call.
-            keep: how many bytes of the answer are read.
+            keep: how many bytes of the answer are read; if less than the most, it need not be
+                encoded as it says.
 
         Raises:
             Refused: there is no answer; it is unknown whether the server took the body.
@@ -196,13 +197,20 @@ class Endpoint:
         return answer
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str], keep: int) -> Answer:
+        import httpx
+
         kept = bytearray()
         headers = {"Accept-Encoding": "identity", **headers}
         async with self.client.stream("POST", url, content=body, headers=headers) as response:
-            async for chunk in response.aiter_bytes():
-                kept += chunk
-                if len(kept) > keep:
-                    break
+            try:
+                async for chunk in response.aiter_bytes():
+                    kept += chunk
+                    if len(kept) > keep:
+                        break
+            except httpx.DecodingError:
+                # Where the status alone counts, the answer need not be encoded as it says.
+                if keep == ANSWER_BYTES_MAX:
+                    raise
         pause = None
         if response.status_code in _PAUSES:
             pause = seconds_of(response.headers.get("retry-after"), self.clock.time())

@@ -180,6 +180,12 @@ async def test_a_long_answer_is_not_read_to_its_end_and_short_ones_share_a_conne
         assert server.connections == 1
 
 
+async def test_a_success_counts_whose_answer_is_not_encoded_as_it_says():
+    async with http_server(always(200, {"Content-Encoding": "gzip"}, b"thanks")) as server:
+        assert await answers(server, delivery(1, {})) == [None]
+    assert len(server.requests) == 1
+
+
 async def test_the_pause_that_a_server_asks_for_is_in_the_error():
     date = format_datetime(NOON.replace(minute=2), usegmt=True)
     for status, text, seconds in ((429, "7", 7.0), (503, date, 120.0), (503, "soon", None)):
