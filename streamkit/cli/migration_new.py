@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamkit.cli.migration_options import app_with_migrations
+from streamkit.cli.migration_options import SampleOption, app_with_migrations
 from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say
 from streamkit.cli.running import with_aws
@@ -37,9 +37,7 @@ def new(
             "--autogenerate", help="Compare the entities with a sample of the table, for a draft."
         ),
     ] = False,
-    sample: Annotated[
-        str, typer.Option("--sample", metavar="5%|N", help="Compare this share or number of items.")
-    ] = "1000",
+    sample: SampleOption = "1000",
 ) -> None:
     """Write the file of a new migration, under the next number.
 
@@ -49,7 +47,6 @@ def new(
     """
     from streamkit.migrate.operate.scaffold import entities_of, write_migration
     from streamkit.migrate.plan.drafting import compare_entities
-    from streamkit.migrate.run.sampling import read_wanted
 
     loaded = app_with_migrations(app)
     chosen: Any = mode
@@ -57,9 +54,7 @@ def new(
     left = False
     if autogenerate:
         found = with_aws(
-            lambda aws: compare_entities(
-                loaded, aws, entities_of(loaded, app, entity), read_wanted(sample)
-            )
+            lambda aws: compare_entities(loaded, aws, entities_of(loaded, app, entity), sample)
         )
         first = _most_to_do(found)
         if first is None:

@@ -1,6 +1,7 @@
 """Migration options: the migration commands share the loading of the app, options and limits."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -8,13 +9,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamkit.cli.options import JsonOption
+from streamkit.cli.options import JsonOption, finite
 from streamkit.cli.running import app_named
+from streamkit.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.migrate.book.limits import Limit
+    from streamkit.migrate.run.sampling import Wanted
+
+
+def _sample(text: str) -> "Wanted":
+    """Read the `--sample` of a look at the table: a share, or a number of items."""
+    from streamkit.migrate.run.sampling import read_wanted
+
+    try:
+        return read_wanted(text)
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _part(text: str) -> "Wanted":
+    """Read the `--sample` of a verification, which is a share."""
+    from streamkit.migrate.run.sampling import Wanted
+
+    return Wanted(share=_share(text))
+
+
+def _share(text: str) -> float:
+    share = _percent(text)
+    if share is None:
+        raise typer.BadParameter(f"{text!r} is no share up to 100%; give one such as 50%")
+    return share
+
+
+def _errors(text: str) -> float:
+    """Read `--max-errors`: a share below 1, or a number of items."""
+    errors = float(text) if text.isdecimal() else _percent(text)
+    if errors is None:
+        raise typer.BadParameter(
+            f"{text!r} is neither a share nor a number of items; give a share such as 0.1%, a"
+            " number such as 20, or 0 for no limit"
+        )
+    return errors if text.isdecimal() else min(errors, 0.999)
+
+
+def _percent(text: str) -> float | None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
+    share = float(match[1]) / 100 if match else 0.0
+    return share if 0 < share <= 1 else None
+
 
 NumberArgument = Annotated[
     str,
@@ -37,6 +82,7 @@ SegmentsOption = Annotated[
     typer.Option(
         "--segments",
         min=1,
+        max=1_000_000,
         help="Cut the table into this many segments; by default one for each 64 MB.",
     ),
 ]
@@ -101,6 +147,22 @@ DetachOption = Annotated[
     typer.Option("--detach", help="Only change the state; processes that run `join` do the work."),
 ]
 
+SampleOption = Annotated[
+    Any,
+    typer.Option(
+        "--sample",
+        metavar="5%|N",
+        parser=_sample,
+        help="Read this share or number of items as the sample.",
+    ),
+]
+VerifyOption = Annotated[
+    Any,
+    typer.Option(
+        "--sample", metavar="5%", parser=_part, help="Verify only this share of the table."
+    ),
+]
+
 OptionGroup = Mapping[str, Any]
 """Options that several commands have, by name."""
 
@@ -118,6 +180,7 @@ LIMITS: OptionGroup = {
         typer.Option(
             "--max-wcu",
             min=0.0,
+            callback=finite,
             help="Use at most this many write units a second; 0 means no limit.",
         ),
     ],
@@ -126,24 +189,27 @@ LIMITS: OptionGroup = {
         typer.Option(
             "--max-rcu",
             min=0.0,
+            callback=finite,
             help="Use at most this many read units a second; 0 means no limit.",
         ),
     ],
     "share": Annotated[
-        str | None,
+        float | None,
         typer.Option(
             "--share",
             metavar="50%",
+            parser=_share,
             help="Use at most this share of the table's provisioned capacity.",
         ),
     ],
 }
 MAX_ERRORS: OptionGroup = {
     "max_errors": Annotated[
-        str | None,
+        float | None,
         typer.Option(
             "--max-errors",
             metavar="0.1%|N",
+            parser=_errors,
             help="Block it when more items than this share or number failed; 0 means no limit.",
         ),
     ],
@@ -185,12 +251,11 @@ async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit"
     """
     from streamkit.migrate.book.limits import Limit, share_of
 
-    text = limits.get("max_errors")
-    errors = None if text is None else _errors(text)
-    asked = Limit(limits["max_rcu"], limits["max_wcu"], errors, limits.get("first"))
+    errors, first = limits.get("max_errors"), limits.get("first")
+    asked = Limit(limits["max_rcu"], limits["max_wcu"], errors, first)
     if limits["share"] is None:
         return asked
-    found = await share_of(app, aws, _share(limits["share"]))
+    found = await share_of(app, aws, limits["share"])
     return replace(
         asked,
         max_reads=_smaller(asked.max_reads, found.max_reads),
@@ -200,22 +265,6 @@ async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit"
 
 def _smaller(one: float | None, other: float | None) -> float | None:
     return min((limit for limit in (one, other) if limit), default=None)
-
-
-def _errors(text: str) -> float:
-    """Read `--max-errors`: a share below 1, or a number of items."""
-    return float(text) if text.isdecimal() else min(_share(text, "--max-errors"), 0.999)
-
-
-def _share(text: str, option: str = "--share") -> float:
-    number = text.removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = 0.0
-    if number == text or not 0 < share <= 1:
-        raise typer.BadParameter(f"{option} {text} is no share up to 100%; write it as in 50%")
-    return share
 
 
 def app_with_migrations(name: str | None) -> "App":

@@ -13,7 +13,9 @@ from streamkit.cli.migration_options import (
     LIMITS,
     KeysOption,
     NumberArgument,
+    SampleOption,
     ToOption,
+    VerifyOption,
     app_with_migrations,
     limit_of,
     taking,
@@ -91,12 +93,7 @@ def plan(
     app: RequiredApp,
     number: NumberArgument,
     *,
-    sample: Annotated[
-        str,
-        typer.Option(
-            "--sample", metavar="5%|N", help="Read this share or number of items as the sample."
-        ),
-    ] = "1000",
+    sample: SampleOption = "1000",
     diff: Annotated[
         bool, typer.Option("--diff", help="Show the changes of some items, which prints item data.")
     ] = False,
@@ -115,16 +112,15 @@ def plan(
     from streamkit.migrate.book.order import migration_of
     from streamkit.migrate.plan.planning import plan_migration
     from streamkit.migrate.plan.sample_look import MigrationPlan
-    from streamkit.migrate.run.sampling import read_wanted
 
     loaded = app_with_migrations(app)
-    migration, wanted = migration_of(loaded, number), read_wanted(sample)
+    migration = migration_of(loaded, number)
 
     async def read(aws: "Aws") -> MigrationPlan:
         budget = (await limit_of(loaded, aws, limits)).units
         return await plan_migration(
             *(loaded, aws, migration),
-            sample=wanted,
+            sample=sample,
             budget=budget,
             diffs=10 if diff else 0,
             show_keys=show_keys,
@@ -176,10 +172,7 @@ def verify(
     app: RequiredApp,
     number: NumberArgument,
     *,
-    sample: Annotated[
-        str | None,
-        typer.Option("--sample", metavar="5%", help="Verify only this share of the table."),
-    ] = None,
+    sample: VerifyOption = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Bring items that differ into the new shape.")
     ] = False,
@@ -203,7 +196,6 @@ def verify(
     """
     from streamkit.cli.migration_found import describe_verified
     from streamkit.migrate.book.order import migration_of
-    from streamkit.migrate.run.sampling import read_wanted
     from streamkit.migrate.verify.verifying import verify_migration
 
     loaded = app_with_migrations(app)
@@ -213,10 +205,9 @@ def verify(
             "an aggregate is verified by"
             f" `streamkit aggregate verify {app} {migration.entity.__name__}`"
         )
-    wanted = None if sample is None else read_wanted(sample)
     found = with_aws(
         lambda aws: verify_migration(
-            loaded, aws, migration, sample=wanted, repair=repair, again=again, max_reads=max_rcu
+            loaded, aws, migration, sample=sample, repair=repair, again=again, max_reads=max_rcu
         )
     )
     if json:

@@ -5,6 +5,7 @@ The option, default, help and environment variable of a setting come from its de
 """
 
 import inspect
+import math
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -91,6 +92,13 @@ def duration(text: str) -> float:
             f"{text!r} is no duration; give a number with s, m, h or d, such as 2h"
         )
     return float(match[1]) * _UNITS[match[2]]
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number as it is; what reads numbers takes `inf`, too, which no table can store."""
+    if number is not None and math.isinf(number):
+        raise typer.BadParameter("give a number such as 500; 0 means no limit")
+    return number
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

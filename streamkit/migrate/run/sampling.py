@@ -56,7 +56,9 @@ def read_wanted(text: str) -> Wanted:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
     if match is None or not 0 < float(match[1]) <= (100 if match[2] else math.inf):
-        raise ConfigurationError(f"--sample {text}: a share such as 5%, or a number of items")
+        raise ConfigurationError(
+            f"{text!r} is no sample; give a share such as 5%, or a number of items"
+        )
     if match[2]:
         return Wanted(share=float(match[1]) / 100)
     return Wanted(items=max(1, int(float(match[1]))))
