@@ -33,7 +33,7 @@ class DeclaredMigrations:
         *,
         mode: "Mode" = "in_place",
         reverse: Callable[..., Any] | None = None,
-        collect: Callable[[Any], Query[Any]] | None = None,
+        collect: Callable[[Any], Query[Any] | list[Query[Any]]] | None = None,
         source: Callable[[Any], Key[Any] | None] | None = None,
         check: Callable[[Any], bool] | None = None,
         conflict: Literal["report", "keep"] = "report",
@@ -58,7 +58,7 @@ class DeclaredMigrations:
             reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
                 entity that returns the old one, or, for `merge`, all of them; for `split` one of
                 the item and the list of its parts that returns what to set in the item.
-            collect: for `split`: returns the query that finds an item's parts.
+            collect: for `split`: returns the query that finds an item's parts, or several.
             source: for `split`: returns the key of a part's item.
             check: says of an item in the new shape, as its entity, whether it is right.
             conflict: `report` an item whose target's place is taken, or `keep` what is there.

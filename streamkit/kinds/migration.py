@@ -75,7 +75,7 @@ class MigrationOptions:
 
     mode: Mode = "in_place"
     reverse: Callable[..., Any] | None = None
-    collect: Callable[[Any], Query[Any]] | None = None
+    collect: Callable[[Any], Query[Any] | list[Query[Any]]] | None = None
     source: Callable[[Any], Key[Any] | None] | None = None
     check: Callable[[Any], bool] | None = None
     conflict: Literal["report", "keep"] = "report"

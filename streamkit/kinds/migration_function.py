@@ -23,6 +23,11 @@ from streamkit.stream.decode.keyed import key_reader
 
 _MERGED_MAX = 97
 """Items that become one: a transaction holds all of them beside it, their record and its gate."""
+_MEANT = {
+    "collect": ", as in lambda player: Bio.query(player=player.player)",
+    "source": ", as in lambda bio: Player.key(player=bio.player)",
+}
+"""What to give instead, by option."""
 _ID = re.compile(r"\d{3,}|[a-z][a-z0-9_]*")
 
 
@@ -40,6 +45,8 @@ def read_migration(
     declared = (
         Declaration.here(f"migration {id!r}") if function is None else Declaration.of(function)
     )
+    for problem in _no_functions(options):
+        raise DeclarationError(f"{declared}: {problem}")
     merged = _merged(function, declared) if options.mode == "merge" else {}
     takes, parameters = ("sources", {}) if merged else _signature(function, entity, declared)
     index = options.index and options.index.name
@@ -64,6 +71,20 @@ def read_migration(
         # A rollback runs it as a migration, and is no moment to find out that it does not fit.
         read_migration(id, entity, options.reverse, MigrationOptions(mode=options.mode))
     return migration
+
+
+def _no_functions(options: MigrationOptions) -> Iterator[str]:
+    """Yield which options are no functions, or are for another mode."""
+    if options.mode != "split" and (options.collect, options.source) != (None, None):
+        yield (
+            "collect= and source= are for items that are split"
+            + "; a merge finds its items by their keys, and takes each as a parameter, as in"
+            " (profile: Profile | None, settings: Settings | None)" * (options.mode == "merge")
+        )
+    for name in ("reverse", "collect", "source", "check"):
+        given = getattr(options, name)
+        if given is not None and not callable(given):
+            yield f"{name}= takes a function, not {type(given).__name__}{_MEANT.get(name, '')}"
 
 
 def _problems(migration: Migration) -> Iterator[str]:
@@ -142,8 +163,6 @@ def _misplaced(migration: Migration) -> Iterator[str]:
     """Yield the options that do not go with the mode."""
     mode, moves, pairs = migration.mode, migration.moves, migration.is_pairs
     reverses = migration.reverse is not None
-    if mode != "split" and (migration.collect or migration.source) is not None:
-        yield "collect= and source= are for items that are split"
     if mode == "split" and reverses:
         yield from _unfit_to_undo(migration)
     if reverses and pairs and migration.target is None:

@@ -62,7 +62,11 @@ def page_again(page: Page, parts: list[Part]) -> Set[Page]:
     return Set(**{name: said.get(name) for name in FIELDS})
 
 
-def app_of(settle="item"):
+def all_parts(page):
+    return Part.query(order_id=page.order_id)
+
+
+def app_of(settle="item", collect=all_parts):
     app = App("shop", table="Shop", entities=[Page, Part])
     app.migration(
         "0001",
@@ -70,7 +74,7 @@ def app_of(settle="item"):
         mode="split",
         settle=settle,
         reverse=page_again,
-        collect=lambda page: Part.query(order_id=page.order_id),
+        collect=collect,
         source=lambda part: Page.key(order_id=part.order_id),
     )(parts)
     return app

@@ -6,7 +6,7 @@ from streamkit.migrate.families import settlement
 from streamkit.model.copies import COPY
 from tests.seeds import seeds
 from tests.simulation.both_shapes import FIELDS, contracted, rolled_back
-from tests.simulation.splitting import Site, app_of
+from tests.simulation.splitting import Part, Site, app_of
 
 FEW = {"orders": 3, "acts": 8}
 
@@ -24,6 +24,14 @@ def test_no_write_is_lost_and_no_mixed_page_comes_about(seed):
     assert site.lost(side) == {}
     assert not [page for page in pages(items) if COPY in page]
     assert side == "old" or not [page for page in pages(items) if page.keys() & {*FIELDS}]
+
+
+def test_parts_that_several_queries_find_are_all_brought_back():
+    def by_kind(page):
+        return [Part.query(order_id=page.order_id, what=name.upper()) for name in FIELDS]
+
+    site, _ = rolled_back(app_of(collect=by_kind), seed=1, kind=Site, **FEW)
+    assert site.lost("old") == {}
 
 
 def test_pages_that_are_merged_by_field_are_found(monkeypatch):

@@ -33,6 +33,7 @@ from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.records import PairRecords
 from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.families.shapes import BothShapes
+from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.attempts import Undecided, persist
@@ -109,11 +110,11 @@ class Families:
     async def _collected(self, old: WireItem) -> set[str]:
         """Return the places of parts that are there, whether or not they follow from the item."""
         transform = self.transform
-        collect = transform.migration.collect
-        if collect is None:
+        if transform.migration.collect is None:
             return set()
-        request = query_request(collect(transform.entity(old)), transform.target)
-        found = await self.calls.query(**request)
+        found: list[WireItem] = []
+        for query in queries_of_parts(transform.migration, transform.entity(old)):
+            found += await self.calls.query(**query_request(query, transform.target))
         return {place_text(transform.target.key_of(item)) for item in found}
 
     def side(self, item: WireItem | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from streamkit.entity import Entity
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.items.counters import Counters
+from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.reverse import Reverse
 from streamkit.migrate.items.rewrites import (
     BadIndexKey,
@@ -159,7 +160,9 @@ class DryRun:
         assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
         if self.migration.mode == "split":
             parts = [self._reverse.entity(target.item) for target in rewrite.targets]
-            result = self.migration.reverse(self.transform.entity(wire(after)), parts)
+            item = self.transform.entity(wire(after))
+            queries_of_parts(self.migration, item)
+            result = self.migration.reverse(item, parts)
             return applied(after, self.transform.interpret(result, after, frozenset()))
         if len(rewrite.targets) != 1:
             return None

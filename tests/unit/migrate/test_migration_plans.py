@@ -277,6 +277,19 @@ def test_a_reverse_that_loses_something_is_found():
     assert problem.text == "reverse= returns another GSI1PK, day"
 
 
+def test_a_collect_that_returns_no_query_is_found():
+    def filed(order: Order) -> list[Filed]:
+        return [Filed(number=order.number, day=order.day)]
+
+    def undone(order: Order, parts: list[Filed]) -> Set[Order]:
+        return Set(status=order.status)
+
+    options = {"mode": "split", "reverse": undone, "source": lambda _: None}
+    plan = plan_of(filed, [Order(number=1)], collect=lambda _: 5, **options)
+    (found,) = [p for p in plan.problems if p.kind == "reverse"]
+    assert "collect= returns a query of the parts" in found.text
+
+
 def test_a_reverse_that_raises_is_found():
     def back(label: str | None = None) -> Set[Order]:
         raise LookupError(label)

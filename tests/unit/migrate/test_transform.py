@@ -7,6 +7,7 @@ import pytest
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
 from streamkit.kinds.migration import MigrationOptions
 from streamkit.kinds.migration_function import read_migration
+from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.rewrites import plain, wire
 from streamkit.migrate.items.transform import Transform, TransformError
 from streamkit.model.schema import IndexSchema, TableSchema
@@ -261,6 +262,21 @@ COLLECT, SOURCE = r"collect=lambda order: Part\.query", r"source=lambda part: Or
         ("0001", good, {"mode": "aggregate"}, "takes an Aggregate"),
         ("0001", good, {"conflict": "overwrite"}, "report or keep"),
         ("0001", good, {"collect": lambda _: None}, "items that are split"),
+        (
+            "0001",
+            good,
+            {"mode": "merge", "collect": [Part.query(user="ann")]},
+            "takes each as a param",
+        ),
+        (
+            "0001",
+            good,
+            {"mode": "split", "collect": [Part.query(user="ann")]},
+            "function, not list, as",
+        ),
+        ("0001", good, {"mode": "split", "source": "PART"}, "function, not str, as in"),
+        ("0001", good, {"check": True}, "takes a function, not bool"),
+        ("0001", good, {"reverse": "back"}, "reverse= takes a function, not str"),
         ("0001", parts, {"mode": "split", "reverse": whole}, f"add {COLLECT}.*, {SOURCE}"),
         ("0001", parts, UNDONE | {"reverse": whole, "source": None}, f"add {SOURCE}"),
         ("0001", parts, UNDONE | {"reverse": good}, r"list of its parts, .*parts: list\[Part\]"),
@@ -275,6 +291,32 @@ def test_declarations_that_do_not_fit_are_refused_at_once(number, function, opti
     app = App("shop", table="Shop")
     with pytest.raises(DeclarationError, match=what):
         app.migration(number, Order, **options)(function)
+
+
+ALL = Part.query(user="ann")
+
+
+@pytest.mark.parametrize(("found", "count"), [(ALL, 1), ([ALL, ALL], 2), ((ALL,), 1), ([], 0)])
+def test_the_parts_of_an_item_are_found_by_a_query_or_by_several(found, count):
+    options = MigrationOptions(mode="split", collect=lambda _: found)
+    split = read_migration("0001", Order, parts, options)
+    assert queries_of_parts(split, Order(user="ann", order_id="1")) == [ALL] * count
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, r"as in Part\.query\(\.\.\.\), or a list of such, not a NoneType"),
+        ([ALL, "ann"], "or a list of such, not a str"),
+        (Order.query(user="ann"), "not a Query of Order"),
+        (ALL.limit(3), "leave the index, which trails it, and the limit out"),
+    ],
+)
+def test_what_does_not_find_all_parts_is_an_error_of_the_item_with_what_to_return(found, said):
+    options = MigrationOptions(mode="split", collect=lambda _: found)
+    split = read_migration("0001", Order, parts, options)
+    with pytest.raises(TransformError, match=f"parts.*collect= .*{said}"):
+        queries_of_parts(split, Order(user="ann", order_id="1"))
 
 
 def test_a_number_is_used_once():
