@@ -573,4 +573,12 @@ MUTANTS = (
         "an item that both sides have deleted fails for ever, because of a field that was never agreed",
         test="tests/simulation/test_migration_both_shapes.py::test_what_both_sides_have_deleted_is_gone_although_a_field_was_never_agreed",
     ),
+    Mutant(
+        "parts-of-one-query",
+        "migrate/items/parts.py",
+        "    return list(queries)",
+        "    return list(queries)[:1]",
+        "parts that only the second query of a collect= finds are lost when their item is put together again",
+        test="tests/unit/migrate/test_transform.py::test_the_parts_of_an_item_are_found_by_a_query_or_by_several",
+    ),
 )
