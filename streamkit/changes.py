@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from streamkit.entity import Entity
+from streamkit.errors import USER_ERRORS
 from streamkit.model.codec import key_digest
 from streamkit.model.origin import APPLICATION, Origin, WriteOrigin
 
@@ -123,7 +124,7 @@ class _Lazy:
                 raise AttributeError(f"{kind!r} object has no attribute {name!r}")
             try:
                 value = read(self._source)
-            except Exception as error:
+            except USER_ERRORS as error:
                 object.__setattr__(self, "_failure", error)
                 raise
             object.__setattr__(self, name, value)

@@ -12,7 +12,7 @@ Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
 Messages never hold item data: keys are hashed, images are never shown.
 """
 
-from typing import Any
+from typing import Any, Final
 
 
 class StreamkitError(Exception):
@@ -124,3 +124,8 @@ class RetentionLost(StreamkitError):
 
 class InvariantError(StreamkitError):
     """Something impossible happened; the process stops rather than write on a wrong belief."""
+
+
+USER_ERRORS: Final = (Exception, SystemExit)
+"""What the user's code may raise for one change or item: `sys.exit()` in it is a failure as well,
+because a process that ended by it would meet the same change again. Ctrl-C ends the process."""

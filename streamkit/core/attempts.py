@@ -14,7 +14,7 @@ import anyio
 from streamkit.core.failures import Failures
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
-from streamkit.errors import PoisonChange, Unavailable
+from streamkit.errors import USER_ERRORS, PoisonChange, Unavailable
 from streamkit.sinks.outlets import SLOW_SECONDS
 
 _BLOCK_PAUSE_MAX = 30.0
@@ -71,7 +71,7 @@ class Attempts:
             while not tries.over:
                 try:
                     await attempt()
-                except Exception as error:  # noqa: BLE001 - what user code raises is its failure
+                except USER_ERRORS as error:  # what user code raises is its failure
                     await tries.failed(error)
                 else:
                     tries.over = True
@@ -96,7 +96,7 @@ class _Tries:
     blocks: bool = False
     over: bool = False
 
-    async def failed(self, error: Exception) -> None:
+    async def failed(self, error: Exception | SystemExit) -> None:
         """Let the policy settle a failed try, or wait until the next one is due.
 
         Raises:

@@ -29,7 +29,7 @@ from streamkit.core.totals import Adders, Block
 from streamkit.core.tracing import UNTRACED
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
-from streamkit.errors import RetryableError
+from streamkit.errors import USER_ERRORS, RetryableError
 from streamkit.model.origin import APPLICATION, WriteOrigin, read_origin
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
@@ -220,7 +220,7 @@ class Dispatcher:
             try:
                 if handler.when is not None and not self._typed.wanted(record, entity, handler):
                     continue
-            except Exception as error:  # noqa: BLE001 - two values may not be comparable
+            except USER_ERRORS as error:  # two values may not be comparable
                 if handler.shadow:
                     self.shadows.failed(outcome, error)
                     continue
@@ -253,7 +253,7 @@ class Dispatcher:
                 resolve(outcome, effects, (), change.position, self.schema)
         except RetryableError:
             return  # the outcome still waits, and runs again before its commit
-        except Exception as error:  # noqa: BLE001 - what user code raises is its failure
+        except USER_ERRORS as error:  # what user code raises is its failure
             self.failures.raised(outcome.handler, error)
             if outcome.handler.shadow:
                 self.shadows.failed(outcome, error)

@@ -70,7 +70,7 @@ class Failures:
                 declared=str(handler.declared),
             )
 
-    def raised(self, handler: Handler, error: Exception) -> None:
+    def raised(self, handler: Handler, error: BaseException) -> None:
         """Log where a handler raised, at the level debug alone: its message may hold data."""
         name = handler.name
         tell_raised(name, error)
@@ -147,7 +147,7 @@ class Failures:
         self,
         handler: Handler,
         key: ItemKey | None,
-        error: Exception,
+        error: BaseException,
         attempt: int,
         blocks: bool,
         shard: str,

@@ -28,6 +28,7 @@ from streamkit.core.shadow import Shadows
 from streamkit.core.tables import Tables
 from streamkit.core.typed import TypedChanges, source_of
 from streamkit.effects import Effect, Result, as_effects
+from streamkit.errors import USER_ERRORS
 from streamkit.progress.pacing import Turn
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
@@ -201,5 +202,5 @@ class HandlerRuns:
         try:
             shared = handler.together(self.typed.change_of(change, handler, shard_id))
             return frozenset((handler.name, name) for name in (key, *shared))
-        except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
+        except USER_ERRORS:  # the run itself will fail, with its retries
             return frozenset({(handler.name, key)})

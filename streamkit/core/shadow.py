@@ -20,6 +20,7 @@ import anyio
 
 from streamkit.core.handler import Handler
 from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.errors import USER_ERRORS
 from streamkit.model.codec import decode, key_digest
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -70,7 +71,7 @@ class Shadows:
         """Run a handler once; its policy for failures does not apply."""
         try:
             await attempt()
-        except Exception as error:  # noqa: BLE001 - what user code raises is its failure
+        except USER_ERRORS as error:  # what user code raises is its failure
             self.failed(outcome, error)
         else:
             self.ran(outcome)
@@ -88,7 +89,7 @@ class Shadows:
         for action in actions:
             self._say(handler, action, "effect", names_of(action))
 
-    def failed(self, outcome: Outcome, error: Exception) -> None:
+    def failed(self, outcome: Outcome, error: BaseException) -> None:
         """Count a run that failed; its change goes on as if there were no such handler."""
         counts = self._of(outcome.handler)
         counts.runs += 1
@@ -119,7 +120,7 @@ class Shadows:
             handler, actions = self._waiting.popleft()
             try:
                 await self._compare(dynamodb, schemas, handler, actions)
-            except Exception as error:  # noqa: BLE001 - a comparison must not end a worker
+            except USER_ERRORS as error:  # a comparison must not end a worker
                 self._fail(handler, error)
 
     async def _compare(
@@ -148,7 +149,7 @@ class Shadows:
     def _of(self, handler: Handler) -> ShadowCounts:
         return self.counts.setdefault(handler.name, ShadowCounts())
 
-    def _fail(self, handler: Handler, error: Exception) -> None:
+    def _fail(self, handler: Handler, error: BaseException) -> None:
         self._of(handler).failed += 1
         if self._may_speak(handler):
             log.info(

@@ -19,6 +19,7 @@ from streamkit.core.handler import Adder, Handler, Totals
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.typed import Images, TypedChanges, source_of
 from streamkit.entity import Entity
+from streamkit.errors import USER_ERRORS
 from streamkit.observe.meters import Meters
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, ItemRef
 from streamkit.progress.pacing import GIVE_WAY_SECONDS
@@ -185,7 +186,7 @@ class Block:
                 ended = now()
                 found.append((sums, deltas, ended - began))
                 began = ended
-        except Exception:  # noqa: BLE001 - the user code that runs here may raise anything
+        except USER_ERRORS:  # the user code that runs here may raise anything
             return False
         self._records.append((record, place[0]))
         for sums, deltas, seconds in found:
@@ -232,7 +233,7 @@ class Block:
                 resolve(outcome, one.totals.effects(), (), change.position, aim.tables.own)
                 change.outcomes.append(outcome)
             mixed = any(not refs.isdisjoint(outcome.actions) for outcome in change.outcomes)
-        except Exception:  # noqa: BLE001 - the change at fault meets it again on its own way
+        except USER_ERRORS:  # the change at fault meets it again on its own way
             mixed = True
         if mixed:  # sums are added at the end: an item must not be written in between
             self.pending += self.apart([change])

@@ -24,7 +24,7 @@ from streamkit.core.consumer import Consumer
 from streamkit.core.handler import Handler
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
-from streamkit.errors import RetentionLost
+from streamkit.errors import USER_ERRORS, RetentionLost
 from streamkit.fleet.taken import is_over
 from streamkit.model.origin import read_origin
 from streamkit.model.schema import TableSchema
@@ -153,7 +153,7 @@ def listeners(app: Consumer, schema: TableSchema) -> Callable[[Record], Iterator
 def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: Handler) -> bool:
     try:
         return typed.wanted(record, entity, handler)
-    except Exception:  # noqa: BLE001 - two values may not be comparable: the change is parked
+    except USER_ERRORS:  # two values may not be comparable: the change is parked
         return True
 
 

@@ -28,7 +28,7 @@ from streamkit.core.handler import AUDIENCE, Handler, Policy
 from streamkit.core.writes import ANY_KIND, named_entities
 from streamkit.effects import Delete, Effect, Otherwise
 from streamkit.entity import Entity, spec_of
-from streamkit.errors import DeclarationError, Unavailable, UnknownTable
+from streamkit.errors import USER_ERRORS, DeclarationError, Unavailable, UnknownTable
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
@@ -128,7 +128,7 @@ class Derivation:
             return key in other.items(await table.get(there, check=check))
         except (Unavailable, UnknownTable):
             raise
-        except Exception:  # noqa: BLE001 - of another release, an item that does not fit, user code
+        except USER_ERRORS:  # of another release, an item that does not fit, user code
             return True
 
 

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from streamkit.errors import USER_ERRORS
 from streamkit.model.codec import AttributeValue, encode_key
 from streamkit.model.keys import Index
 from streamkit.model.schema import TableSchema
@@ -137,7 +138,7 @@ def _is_in(
     item = _Known(entity, known)
     try:
         return bool(when(item)), item.read
-    except Exception:  # noqa: BLE001 - of the user's function, which may not be made for this
+    except USER_ERRORS:  # of the user's function, which may not be made for this
         item.note(when)
         return None, item.read
 

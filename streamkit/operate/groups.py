@@ -7,7 +7,7 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.entity import Entity
-from streamkit.errors import DecodeError
+from streamkit.errors import USER_ERRORS, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.keys import Key
@@ -39,7 +39,7 @@ def groups_of(
         return tuple(itertools.chain(*found)), None
     except DecodeError as error:
         return (), str(error)
-    except Exception as error:  # noqa: BLE001 - an aggregate's own code; a worker parks the change
+    except USER_ERRORS as error:  # an aggregate's own code; a worker parks the change
         return (), f"its groups cannot be told: {type(error).__name__}"
 
 

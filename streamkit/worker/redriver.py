@@ -30,7 +30,7 @@ from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.routes import Channels
 from streamkit.core.runs import Tools
 from streamkit.core.tables import AppTables
-from streamkit.errors import InvariantError, Unavailable
+from streamkit.errors import USER_ERRORS, InvariantError, Unavailable
 from streamkit.fleet.hosting import look
 from streamkit.kinds.fan_out.broadcasting import Broadcaster, SetAside, nothing_aside
 from streamkit.kinds.fan_out.fan_out import serving_one
@@ -222,7 +222,7 @@ class Redriver:
             return Failure(code_of(error), f"the audience cannot be read: {error}"[:1000])
         except (Unavailable, InvariantError):
             raise
-        except Exception as error:  # noqa: BLE001 - the audience is user code
+        except USER_ERRORS as error:  # the audience is user code
             dispatcher.failures.raised(handler, error)
             return Failure.of(error, 1)
         if step == "served":

@@ -510,4 +510,12 @@ MUTANTS = (
         "a person who redrives what was set aside loses it, and is told that it is done",
         test="tests/simulation/test_sending.py::test_a_person_who_redrives_what_was_set_aside_is_told_of_a_failure_and_skips_nothing",
     ),
+    Mutant(
+        "exit-of-a-handler",
+        "errors.py",
+        "(Exception, SystemExit)",
+        "(Exception,)",
+        "a handler that calls sys.exit() ends the worker, and the next one meets the same change",
+        test="tests/simulation/test_exits.py::test_an_item_for_which_a_migrations_function_exits_is_an_error_with_its_line",
+    ),
 )

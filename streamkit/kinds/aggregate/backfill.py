@@ -27,7 +27,7 @@ from streamkit.core.draft import Draft
 from streamkit.core.ledger import entry_ref, written
 from streamkit.core.tables import Tables
 from streamkit.effects import Guard
-from streamkit.errors import ConfigurationError, DecodeError
+from streamkit.errors import USER_ERRORS, ConfigurationError, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
 from streamkit.kinds.aggregate.backfilled_extremes import BackfilledExtremes
 from streamkit.kinds.aggregate.contributions import between, contributions, placed_by
@@ -166,7 +166,7 @@ class Backfill:
             item = self._table.entity_of(self._source, raw, self._fields)
             groups, text = contributions(self.aggregate, item), entry_text(self.aggregate, item)
             adds = self._placed(groups, writer)
-        except Exception as error:  # noqa: BLE001 - the app's code raises it at a change, too
+        except USER_ERRORS as error:  # the app's code raises it at a change, too
             self.counts.unreadable += 1
             # Messages of the app's own errors may contain data.
             told = str(error) if isinstance(error, DecodeError) else type(error).__name__

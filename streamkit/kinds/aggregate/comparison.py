@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamkit.entity import Entity
-from streamkit.errors import DecodeError
+from streamkit.errors import USER_ERRORS, DecodeError
 from streamkit.fleet.catching_up import CatchUp
 from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of, stored_as
 from streamkit.kinds.aggregate.ranked import has_members, members_of
@@ -187,7 +187,7 @@ class GroupComparison:
         def add(item: Entity) -> None:
             try:
                 recount.add(item)
-            except Exception:  # noqa: BLE001 - the app's code raises the same at a change
+            except USER_ERRORS:  # the app's code raises the same at a change
                 self.unreadable += first
 
         def read(raw: Image) -> None:

@@ -33,7 +33,7 @@ from streamkit.core.handler import Handler
 from streamkit.core.querying import in_bounds
 from streamkit.effects import Effect
 from streamkit.entity import Entity, attribute_names, spec_of
-from streamkit.errors import DeclarationError
+from streamkit.errors import USER_ERRORS, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.contributions import contributions, difference, placed, placed_by
 from streamkit.kinds.aggregate.counting import counting_handler
@@ -265,7 +265,7 @@ def _check_members(aggregate: Ranked) -> None:
         members_of(aggregate, key)
     except DeclarationError:
         raise
-    except Exception:  # noqa: BLE001 - a made-up value need not fit the user's types
+    except USER_ERRORS:  # a made-up value need not fit the user's types
         return
 
 

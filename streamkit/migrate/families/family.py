@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.families.defaults import without_defaults
 from streamkit.migrate.families.records import PairRecord
@@ -183,7 +184,7 @@ class Views:
         try:
             targets, fields = shapes.targets(now), shapes.view_of_old(now)
             seen, spared = shapes.view_of_old(before), shapes.spared(now, lost)
-        except Exception as error:
+        except USER_ERRORS as error:
             if not said:
                 raise
             text = "written at its old key after it was contracted, in fields that say too little"

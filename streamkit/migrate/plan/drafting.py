@@ -18,6 +18,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.entity import Entity, spec_of
+from streamkit.errors import USER_ERRORS
 from streamkit.kinds.migration import Migration, MigrationOptions, Mode
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.items.rewrites import Image, plain
@@ -70,7 +71,7 @@ class EntityDraft:
         try:
             rewrite = transform.of(image)
             trouble = trouble_of_key(transform.entity(item), schema)
-        except Exception as error:  # noqa: BLE001 - the application's model may raise anything
+        except USER_ERRORS as error:  # the application's model may raise anything
             self.found[f"cannot be read as {self.entity.__name__}: {describe(error)}"] += 1
             return
         if trouble == ANOTHER_KEY:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.entity import Entity
+from streamkit.errors import USER_ERRORS
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.items.counters import Counters
 from streamkit.migrate.items.parts import queries_of_parts
@@ -92,7 +93,7 @@ class DryRun:
             rewrite = self.transform.of(before)
             news = [target.item for target in rewrite.targets]
             Counters(self.migration).require_carried([item], news)
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             return Trial(before, None, None, (_fault(error),))
         after = applied(before, rewrite)
         faults = [*self._purity(before, rewrite), *self._idempotence(after, rewrite)]
@@ -104,7 +105,7 @@ class DryRun:
     def _purity(self, before: Image, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         try:
             again = self._twin.of(_reordered(before))
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             yield "impure", f"the second time it raises {type(error).__name__}"
             return
         if not _alike(rewrite, again):
@@ -122,7 +123,7 @@ class DryRun:
         for result in results:
             try:
                 again = self.transform.of(result)
-            except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+            except USER_ERRORS as error:
                 name = type(error).__name__
                 yield "not idempotent", f"applied to its own result, it raises {name}"
                 return
@@ -141,7 +142,7 @@ class DryRun:
         try:
             found = self._reversed(after, rewrite)
             again = None if self._back is None or found is None else self._back.of(found)
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             yield "reverse", located(error)
             return
         if again is not None and again.changes_item:
@@ -269,7 +270,7 @@ def _holds_alike(one: Image, other: Image, name: str) -> bool:
     return name in one and name in other and same(one[name], other[name])
 
 
-def _fault(error: Exception) -> tuple[Fault, str]:
+def _fault(error: BaseException) -> tuple[Fault, str]:
     if isinstance(error, ItemTooLarge):
         return "too large", "an item would be larger than 400 KB"
     if isinstance(error, FamilyTooLarge):

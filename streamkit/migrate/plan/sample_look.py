@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamkit.core.matching import Matcher
-from streamkit.errors import DecodeError
+from streamkit.errors import USER_ERRORS, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
@@ -178,7 +178,7 @@ class SampleLook:
             if not room.is_enough(sources.family(item), old):
                 text = "its writes ask for more attributes by name than one condition holds"
                 self.problems.fault("too large", text, name)
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             self.problems.fault("transform", located(error), name)
 
     def _needs(

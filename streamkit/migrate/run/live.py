@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.changes import Change
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.old_writes import OldWrites
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import plain
@@ -133,7 +134,7 @@ class LiveWork:
             return side != "new" and not stub and (bool(side) or not self._stays(item))
         try:
             return work.transform.of(plain(item)).changes_item
-        except Exception:  # noqa: BLE001 - it is an error of the item, written down elsewhere
+        except USER_ERRORS:  # it is an error of the item, written down elsewhere
             return False
 
     def _stays(self, item: Item) -> bool:
@@ -143,7 +144,7 @@ class LiveWork:
             return False
         try:
             return not work.transform.of(plain(item)).targets
-        except Exception:  # noqa: BLE001 - then it cannot be told, and may be old code's
+        except USER_ERRORS:  # then it cannot be told, and may be old code's
             return False
 
     async def _is_ours(self, old: Item | None, new: Item | None) -> bool:

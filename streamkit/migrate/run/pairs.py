@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.marks import mark_of, place_is
@@ -130,7 +131,7 @@ class Pairs:
             return ()
         try:
             return self.transform.of(plain(old)).targets
-        except Exception:  # noqa: BLE001 - then it never had any targets
+        except USER_ERRORS:  # then it never had any targets
             return ()
 
     def _guard(self, key: Key, source: WireItem | None, rewrite: Rewrite) -> Action:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally, TallyBook
 from streamkit.migrate.items.rewrites import plain
@@ -165,7 +166,7 @@ class Passing:
             return False
         try:
             work.transform.of(plain(item))
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             await work.failed.note(work.schema.key_of(item), tally, "transform", error)
             return True
         return False

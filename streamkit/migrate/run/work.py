@@ -10,7 +10,7 @@ from typing import Final
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, spec_of
-from streamkit.errors import ConfigurationError
+from streamkit.errors import USER_ERRORS, ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import SWITCHED, State
@@ -192,7 +192,7 @@ class MigrationWork:
         try:
             rewrite = self.transform.of(plain(item))
             return rewrite.changes_item or bool(rewrite.targets)
-        except Exception:  # noqa: BLE001 - the stream's run reports what is wrong with it
+        except USER_ERRORS:  # the stream's run reports what is wrong with it
             return True
 
     async def _check(self, item: Item, tally: Tally) -> None:
@@ -201,11 +201,11 @@ class MigrationWork:
         now = None if check is None else await self.calls.get(self.schema.name, key)
         if check is None or now is None:
             return
-        what: str | Exception = "the migration's own check says no"
+        what: str | BaseException = "the migration's own check says no"
         try:
             if check(self.transform.entity(now)):
                 return
-        except Exception as error:  # noqa: BLE001 - the application's check may raise anything
+        except USER_ERRORS as error:  # the application's check may raise anything
             what = error
         await self.failed.note(key, tally, "check", what)
 

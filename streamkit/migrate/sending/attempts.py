@@ -7,7 +7,7 @@ In: a coroutine that reads, and sends one conditional write or transaction. Out:
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
+from streamkit.errors import USER_ERRORS, ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.writes import Key
 from streamkit.migrate.sending.calls import DONE, GONE
@@ -56,7 +56,7 @@ async def persist(
             return
         except (ConfigurationError, LeaseLost, Unavailable):
             raise  # it is not about this item
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             await failed.note(key, tally, "transform", error)
             return
         if outcome is None:

@@ -37,7 +37,7 @@ class FailedItems:
         key: Mapping[str, Wire],
         tally: Tally,
         kind: str,
-        what: str | Exception,
+        what: str | BaseException,
         *,
         name: str = "",
         shown: str = "",
@@ -64,7 +64,7 @@ class FailedItems:
         tally.waived += await self.book.add(key, reason, at, name=name, shown=shown or self.run)
 
 
-def reason_of(kind: str, what: str | Exception, phase: str) -> Reason:
+def reason_of(kind: str, what: str | BaseException, phase: str) -> Reason:
     """Return why an item failed, in words."""
     if isinstance(what, str):
         return Reason(kind, what, phase)
@@ -74,7 +74,7 @@ def reason_of(kind: str, what: str | Exception, phase: str) -> Reason:
     return Reason(kind, describe(what), phase, str(what), failure.place.removeprefix("at "))
 
 
-def located(error: Exception) -> str:
+def located(error: BaseException) -> str:
     """Return an error's class with the file and line of the user's code that raised it."""
     found = reason_of("", error, "")
     return f"{found.text} at {found.short_place}" if found.place else found.text

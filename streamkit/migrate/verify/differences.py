@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.errors import error_id, place_id
 from streamkit.migrate.book.state import SWITCHED
 from streamkit.migrate.families.family import FamilyPlan
@@ -130,7 +131,7 @@ class ItemInspection:
             if self._migration.is_pairs:
                 return self._named(await self._of_source(key, item))
             return self._of_item(key, item)
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        except USER_ERRORS as error:
             text = f"the function raised: {located(error)}"
             found = ItemDifference(error_id(key), "fails", text, key, image_digest(item))
             return self._named(found)
@@ -155,7 +156,7 @@ class ItemInspection:
         source = error_id(self._work.transform.sources.family(item))
         try:
             targets = self._work.transform.of(plain(visible(item))).targets
-        except Exception:  # noqa: BLE001 - it is a difference of its own
+        except USER_ERRORS:  # it is a difference of its own
             return
         for target in targets:
             search.led_to(pair_digest(error_id(target.key), source))

@@ -12,7 +12,7 @@ from msgspec import Raw
 from pydantic import ValidationError
 
 from streamkit.entity import Entity
-from streamkit.errors import DecodeError
+from streamkit.errors import USER_ERRORS, DecodeError
 from streamkit.model.codec import decode_image, decode_item
 from streamkit.model.fields import CompiledModel, partial_model, problems
 from streamkit.model.item_as_read import remember_key
@@ -66,7 +66,7 @@ class ImageDecoder(Generic[E]):
                 return self._decode_plainly(raw)
             key = self._keyed.fill(values, self._keyed.of_texts(pk, sk))
             entity: E = self._validate(values)
-        except Exception:  # noqa: BLE001 - the plain path tries again and decides
+        except USER_ERRORS:  # the plain path tries again and decides
             return self._decode_plainly(raw)
         remember_key(entity, key)
         return entity
@@ -125,7 +125,7 @@ class ImageDecoder(Generic[E]):
                 if pk is not None:
                     keyed.fill(values, keyed.of_texts(pk, sk))
                 entity = validate(values)
-            except Exception:  # noqa: BLE001 - as in decode
+            except USER_ERRORS:  # as in decode
                 return self._some_plainly(validate, lambda: decode_image(raw))
             return entity
 
@@ -158,7 +158,7 @@ class ImageDecoder(Generic[E]):
         except ValidationError as error:
             text = f"{self._entity.__name__}: {problems(error)}{self._not_in_key(error)}"
             raise DecodeError(text) from None
-        except Exception as error:  # noqa: BLE001 - a validator is user code
+        except USER_ERRORS as error:  # a validator is user code
             self._fail("a validator", error)
 
     def _not_in_key(self, error: ValidationError) -> str:
@@ -184,7 +184,7 @@ class ImageDecoder(Generic[E]):
         for upcast in self._upcasts:
             try:
                 values = upcast(values)
-            except Exception as error:  # noqa: BLE001 - an upcast is user code
+            except USER_ERRORS as error:  # an upcast is user code
                 self._fail(f"the upcast {getattr(upcast, '__name__', upcast)}", error)
         values = dict(values) if self._upcasts else values
         if self._reserved or (key is not None and self._keyed.in_key):
@@ -192,7 +192,7 @@ class ImageDecoder(Generic[E]):
             values = {k: v for k, v in values.items() if k not in hidden}
         return values, None if key is None else self._keyed.fill(values, key)
 
-    def _fail(self, what: str, error: Exception) -> NoReturn:
+    def _fail(self, what: str, error: BaseException) -> NoReturn:
         # The error's message may hold values, so only its type is told.
         raise DecodeError(
             f"{self._entity.__name__}: {what} raised {type(error).__name__}"
