@@ -15,6 +15,7 @@ from streamkit.migrate.run.passing import ATTEMPTS_MAX
 from streamkit.migrate.run.sampling import SampleEstimate
 from streamkit.observe.pricing import PRICED
 from streamkit.progress.clock import SystemClock
+from streamkit.progress.scan.scan import LEASE_SECONDS
 
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
 
@@ -133,6 +134,18 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     parts += [_units(now)] * bool(now.processes)
     parts += [f"slowed by {_reason(now.reason)}"] * bool(now.reason)
+    if (short := now.short_of) is not None:
+        limit = now.max_reads if short == "read" else now.max_writes
+        parts.append(
+            f"its budget is too small: it uses what it has, {limit:g} {short} units a second, and"
+            f" is {seconds(now.lag)} behind what the application writes; raise it with"
+            f" `streamkit migrate limit --max-{short[0]}cu`"
+        )
+    parts += [
+        f"{count} of its segments are held by {owner}, which is silent: another process takes them"
+        f" when it has seen no write for {LEASE_SECONDS:g} s"
+        for owner, count in sorted(now.held.items())
+    ]
     if now.lag is not None:
         parts.append(f"capture lag {seconds(now.lag)}")
     if now.eta is not None:

@@ -42,6 +42,7 @@ EVENTS: Mapping[str, str] = {
     "migration.item_failed": "an item cannot be migrated; `streamkit migrate errors list` shows it",
     "migration.begins_anew": "changes may have been lost: a migration captures and scans again",
     "migration.unreported": "a process could not store its progress",
+    "segment.held": "all segments are other processes'; `taken_in` s after an owner's last write",
     "segment.lost": "another process has taken a segment; this process dropped its work on it",
     "generation.joined": "the worker joined a generation; has its number and aggregates to rebuild",
     "worker.swept": "another worker deleted this worker's late heartbeat; it joins again",

@@ -107,4 +107,12 @@ MUTANTS = (
         "a rebuild that was paused when another roll-out ended it leaves the next one paused",
         test="tests/unit/fleet/test_gaps.py::test_a_pause_is_of_one_build_and_the_next_one_begins_without_it",
     ),
+    Mutant(
+        "dead-holders-unsaid",
+        "migrate/operate/progress.py",
+        "if owner is not None and owner not in live",
+        "if owner is None",
+        "nobody is told that a process that was killed holds the last segments of a scan",
+        test="tests/unit/migrate/test_migration_slices.py::test_status_says_which_process_that_was_killed_holds_segments",
+    ),
 )

@@ -6,6 +6,7 @@ import random
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from streamkit.core.tables import describe
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -16,7 +17,7 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.progress.scan.places import place_of, place_text, strided
-from streamkit.progress.scan.scan import TableScan
+from streamkit.progress.scan.scan import LEASE_SECONDS, TableScan
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 
@@ -306,3 +307,16 @@ def test_a_process_that_waits_for_anothers_segments_sees_their_end_and_reads_onl
 
     run(scenario)
     assert reads.units <= 4 + 4 * (100 / 2 + 4)
+
+
+def test_a_process_that_waits_for_the_segments_of_a_dead_one_says_whose_they_are():
+    async def scenario(site, aws):
+        await site.run(Process("one", crash=CrashPoint(20, "after")), "one")
+        with capture_logs() as logs:
+            await site.run(Process("two"), "two")
+        return site.seen, [line for line in logs if line["event"] == "segment.held"]
+
+    seen, lines = run(scenario)
+    assert sorted(set(seen)) == everything()
+    assert {line["owner"] for line in lines} == {"one"}
+    assert 0 < lines[0]["taken_in"] <= LEASE_SECONDS

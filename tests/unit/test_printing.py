@@ -146,6 +146,41 @@ def test_a_scan_of_which_no_segment_has_begun_says_so_instead_of_a_share_of_noth
     assert "0.0% ±0.0% | segments 0/4 | 1 read" in progress_line(begun)
 
 
+def test_segments_of_a_process_that_is_silent_are_told_with_when_they_are_taken():
+    held = Progress("0003", "touch", "scanning", "run", "forward", "", held={"host-7": 2})
+    assert (
+        "2 of its segments are held by host-7, which is silent: another process takes them when it"
+        " has seen no write for 15 s"
+    ) in progress_line(held)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {},
+            "uses what it has, 5 write units a second, and is 5 min behind what the application writes",
+        ),
+        ({"max_writes": None, "max_reads": 9.0}, "uses what it has, 9 read units a second"),
+        ({"phase": "scanning", "reason": "limit"}, "uses what it has, 5 write units"),
+        ({"writes": {"": 2.0}}, None),
+        ({"lag": 3.0}, None),
+        ({"max_writes": None}, None),
+    ],
+)
+def test_a_budget_below_what_the_application_writes_is_the_reason_that_is_told(facts, said):
+    spends = {"reads": 8.9, "writes": {"": 1.0, "GSI1": 4.9}, "lag": 300.0, "max_writes": 5.0}
+    given = {"phase": "catching up", "reason": "capture"} | spends | facts
+    phase = given.pop("phase")
+    now = Progress("0003", "rekey", phase, "run", "forward", "", **given)
+    told = [part for part in progress_line(now).split(" | ") if part.startswith("its budget")]
+    assert bool(told) is (said is not None)
+    if said is not None:
+        assert said in told[0]
+        units = "rcu" if "read" in said else "wcu"
+        assert told[0].endswith(f"raise it with `streamkit migrate limit --max-{units}`")
+
+
 def test_the_next_command_can_be_pasted(capsys):
     say_next("shop:app", ("parked show", "--queue", "a b"), "search")
     say_next(None, ("worker",))

@@ -8,10 +8,12 @@ has changed lately; below one percent there is no estimate.
 
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import stdev
+from typing import Literal
 
 import anyio
 
@@ -34,6 +36,10 @@ from streamkit.progress.scan.places import strided
 
 SEGMENTS_SEEN = 256
 """Segments that are read; if there are more, a random choice of so many."""
+_BEHIND_SECONDS = 60.0
+"""A lag that is no pause of a moment."""
+_FULL = 0.75
+"""The share of a budget of which little is left: of a small one a process spends less than all."""
 _LEAST_SHARE = 0.01
 _LOOKS_LEAST = 3
 _BEATS_SECONDS = 5.0
@@ -47,6 +53,7 @@ class Progress(JsonFields):
     `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
     until the end of the pass, None while it is not known. `writes` are units by index, "" is the
     table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
+    `held` has the segments of processes that do not report, by their owners.
     """
 
     migration: str
@@ -74,6 +81,16 @@ class Progress(JsonFields):
     eta_error: float | None = None
     settle: str = ""
     keys_from: str = ""
+    held: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def short_of(self) -> Literal["read", "write"] | None:
+        """The units of which the budget has too few, if it is behind the application for that."""
+        if (self.lag or 0.0) < _BEHIND_SECONDS:
+            return None
+        if self.max_writes and max(self.writes.values(), default=0.0) >= _FULL * self.max_writes:
+            return "write"
+        return "read" if self.max_reads and self.reads >= _FULL * self.max_reads else None
 
 
 class ProgressReader:
@@ -125,6 +142,7 @@ class ProgressReader:
             return found
         tally = await TallyBook(book.store, migration).read(state.pass_name)
         segments = await self._segments(book.store, state)
+        found = replace(found, held=held_by_others(segments, {report.name for report in reports}))
         return with_pass(found, state, tally, segments, longest(reports, state.pass_name))
 
     async def _segments(self, store: CursorStore, state: State) -> list[Cursor | None]:
@@ -187,6 +205,12 @@ def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
         writes={name: sum(one.writes.get(name, 0.0) for one in reports) for name in names},
         reason=next((report.reason for report in reports if report.reason), ""),
     )
+
+
+def held_by_others(segments: Iterable[Cursor | None], live: Collection[str]) -> dict[str, int]:
+    """Return how many segments each process holds that does not report: it may be dead."""
+    owners = [one.owner for one in segments if one is not None and not one.finished]
+    return dict(Counter(owner for owner in owners if owner is not None and owner not in live))
 
 
 def with_pass(

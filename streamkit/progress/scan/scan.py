@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -243,6 +244,10 @@ class TableScan:
         if cursor.finished:
             self._finished.add(cursor.name)
         free = cursor.owner is None or self._watch.is_abandoned(cursor.name)
+        if not cursor.finished and not free and not self._running:
+            left = max(0.0, self.lease_seconds - self._watch.silence(cursor.name))
+            known: dict[str, Any] = {"segment": cursor.name, "owner": cursor.owner}
+            log.often("segment.held", by=str(cursor.owner), taken_in=round(left, 1), **known)
         if cursor.finished or not free:
             return None
         try:

@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from itertools import count
 
 import anyio
 import pytest
@@ -23,16 +24,19 @@ from streamkit.migrate.operate.progress import (
     Progress,
     ProgressReader,
     eta_of,
+    held_by_others,
     speed_of,
     with_pass,
     with_reports,
 )
 from streamkit.migrate.operate.status import list_migrations
 from streamkit.migrate.run.capture import Capture
+from streamkit.migrate.run.passing import Passing, PassPace
 from streamkit.migrate.run.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.run.running import Runner
 from streamkit.progress.clock import CorrectedClock
 from streamkit.progress.control import START, Cursor
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrators import SETTINGS
 from streamkit.testing.world import World
@@ -183,6 +187,68 @@ def test_a_segment_that_is_begun_counts_half_and_is_the_error():
     assert with_pass(empty, state, Tally(scanned=10), segments, looks).eta is not None
     paused = replace(state, paused=True)
     assert with_pass(empty, paused, Tally(scanned=10), segments, looks).eta is None
+
+
+def test_the_segments_of_a_process_that_does_not_report_are_held_by_it():
+    segments = [
+        Cursor(name="a", owner="gone", state="finished"),
+        Cursor(name="b", owner="gone"),
+        Cursor(name="c", owner="gone"),
+        Cursor(name="d", owner="live"),
+        Cursor(name="e"),
+        None,
+    ]
+    assert held_by_others(segments, {"live"}) == {"gone": 2}
+
+
+def test_status_says_which_process_that_was_killed_holds_segments():
+    async def test(app, aws, world):
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        reader, pace = ProgressReader(app, aws, world.clock), PassPace(2, 1, 1)
+        runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1), pace=pace)
+        with anyio.CancelScope() as killed:
+
+            async def hang(*_):
+                killed.cancel()
+                await anyio.sleep_forever()
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(CursorStore, "release", hang)  # a killed process gives nothing back
+                patch.setattr(Passing, "visit", hang)
+                await runner.run()
+        await anyio.sleep(60)
+        return runner.owner, (await reader.read("0001", lag=True)).held
+
+    owner, held = at_table(test, orders=20)
+    assert held == {owner: 2}
+
+
+def test_status_names_a_budget_below_what_the_application_writes():
+    async def test(app, aws, world):
+        migration, limit = app.migrations["0001"], commands.Limit(max_writes=4.0)
+        given = {"segments": 2, "by": "op", "clock": world.clock, "limit": limit}
+        await commands.begin(app, aws, migration, **given)
+        runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+        reporter, reader = Reporter(runner), ProgressReader(app, aws, world.clock)
+        schema = (await survey(app, aws)).table
+
+        async def write():
+            for number in count(100):  # old code, which knows no label
+                item = Order(number=number).attributes(schema)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+                await anyio.sleep(0.1)
+
+        async with anyio.create_task_group() as group:
+            for task in (runner.run, reporter.run, write):
+                group.start_soon(task)
+            await anyio.sleep(300)
+            now = await reader.read("0001", lag=True)
+            group.cancel_scope.cancel()
+        return now
+
+    now = at_table(test, orders=30)
+    assert (now.lag > 200, now.short_of) == (True, "write"), now
 
 
 def test_processes_add_up_and_silent_ones_do_not_count():
