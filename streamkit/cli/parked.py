@@ -1,7 +1,7 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +12,8 @@ from streamkit.cli.printing import WARN, print_json, say, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
+    from streamkit.app import App
+    from streamkit.aws import Aws
     from streamkit.core.consumer import Consumer
     from streamkit.core.parked.queues import Selection
     from streamkit.operate.redrive import QueueReport, Told
@@ -78,15 +80,27 @@ def _selection(
         raise typer.BadParameter(
             "choose parked queues with --queue, --handler or another filter, or all with --all"
         )
-    age = filters["older_than"]
     return Selection(
         queues=frozenset(filters["queue"] or ()),
         handler=filters["handler"],
         entity=filters["entity"],
         error=filters["error"],
-        parked_before=None if age is None else time.time() - age,
         stuck=filters["stuck"],
     )
+
+
+async def _aged(
+    chosen: "Selection", filters: dict[str, Any], app: "App", aws: "Aws"
+) -> "Selection":
+    """Add the age filter to a selection, by the table's clock: this machine's may be wrong."""
+    from streamkit.core.tables import open_store
+    from streamkit.progress.clock import SystemClock
+
+    age = filters["older_than"]
+    if age is None:
+        return chosen
+    now = await (await open_store(app, aws)).time(SystemClock())
+    return replace(chosen, parked_before=now - age)
 
 
 @parked.command("list")
@@ -102,7 +116,6 @@ def list_(
     **filters: Any,
 ) -> None:
     """List parked changes, queue by queue, in order."""
-    from streamkit.aws import Aws
     from streamkit.cli.describe_parked import describe_parked, parked_fields
     from streamkit.core.parked.queues import ParkedQueue, list_parked
     from streamkit.core.parking import Parked
@@ -111,9 +124,9 @@ def list_(
     loaded = app_named(app, listener)
     chosen = _selection(filters)
 
-    async def read(aws: Aws) -> tuple[list[ParkedQueue], list[Parked]]:
+    async def read(aws: "Aws") -> tuple[list[ParkedQueue], list[Parked]]:
         store = await open_store(loaded, aws)
-        queues = await chosen.choose(store)
+        queues = await (await _aged(chosen, filters, loaded, aws)).choose(store)
         return queues, await list_parked(store, queues)
 
     queues, found = with_aws(read)
@@ -148,7 +161,6 @@ def show(
     `detail` is what was raised and your innermost line, and `called` is the handler with its
     arguments.
     """
-    from streamkit.aws import Aws
     from streamkit.cli.describe_parked import call_of, parked_fields
     from streamkit.core.parked.queues import show as read_one
     from streamkit.core.parking import Parked
@@ -158,7 +170,7 @@ def show(
     loaded = app_named(app, listener)
     padded = None if position is None else position.zfill(POSITION_DIGITS)
 
-    async def read(aws: Aws) -> Parked | None:
+    async def read(aws: "Aws") -> Parked | None:
         return await read_one(await open_store(loaded, aws), queue, padded)
 
     found = with_aws(read)
@@ -190,7 +202,12 @@ def redrive(
 
     chosen = _selection(filters, required=True, every=every)
     loaded, told = app_named(app, listener), _telling("redriven", json=json)
-    reports = with_aws(lambda aws: redrive_queues(loaded, aws, chosen, told=told))
+
+    async def work(aws: "Aws") -> "list[QueueReport]":
+        aged = await _aged(chosen, filters, loaded, aws)
+        return await redrive_queues(loaded, aws, aged, told=told)
+
+    reports = with_aws(work)
     _conclude(reports, json=json)
     if not json:
         failed = [report.queue for report in reports if report.failed]
@@ -225,7 +242,12 @@ def discard(
 
     chosen = _selection(filters, required=True, every=every)
     loaded, told = app_named(app, listener), _telling("discarded", json=json)
-    reports = with_aws(lambda aws: discard_queues(loaded, aws, chosen, whole=whole, told=told))
+
+    async def work(aws: "Aws") -> "list[QueueReport]":
+        aged = await _aged(chosen, filters, loaded, aws)
+        return await discard_queues(loaded, aws, aged, whole=whole, told=told)
+
+    reports = with_aws(work)
     _conclude(reports, json=json)
     if not json:
         for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):

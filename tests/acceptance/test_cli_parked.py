@@ -1,6 +1,7 @@
 """Parked changes from the command line: listed, shown, redriven in order, discarded."""
 
 import json
+import time
 
 import pytest
 
@@ -177,6 +178,19 @@ def test_the_first_change_of_a_queue_says_when_it_is_tried_next(parked_shop):
     text = parked_shop.run("parked", "list", "shop").stdout
     assert "stuck" in text
     assert "TRIES" in text
+
+
+def test_ages_are_told_by_the_tables_clock_although_this_machines_is_a_day_ahead(
+    parked_shop, monkeypatch
+):
+    """A wrong clock discards changes that are younger than somebody wanted."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 86400)
+    assert listed(parked_shop, "--older-than", "2h") == []
+    for command in ("redrive", "discard"):
+        done = parked_shop.run("parked", command, "shop", "--older-than", "2h")
+        assert (done.returncode, done.stdout) == (0, "no such change is parked\n")
+    assert len(listed(parked_shop, "--older-than", "0s")) == 4
 
 
 def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
