@@ -18,3 +18,4 @@ class ExitCode(IntEnum):
     NOT_BEGUN = 9
     BLOCKED = 70
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141

@@ -15,6 +15,7 @@ from streamkit.archive.long_pages import NotDecided
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
+from streamkit.cli.printing import OutputClosed
 from streamkit.errors import ConfigurationError, NotBegun, RetentionLost, UnknownName
 from streamkit.progress.operation import Refusal
 
@@ -82,6 +83,8 @@ _ADVICE = {
 def report(error: Exception) -> ExitCode:
     """Print the error on stderr, and return the exit code for it."""
     inner = _innermost(error)
+    if isinstance(inner, OutputClosed):  # ends without a word, like other commands before `| head`
+        return ExitCode.OUTPUT_CLOSED
     if isinstance(inner, AppNotLoaded):
         _say(str(inner))
         return ExitCode.IMPORT

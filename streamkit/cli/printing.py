@@ -39,10 +39,23 @@ _TONES: Mapping[str, Style] = {
 """The colours of cells that hold just these texts."""
 
 
+class OutputClosed(Exception):
+    """Nothing reads what a command prints any more, as behind `| head`."""
+
+
 def say(text: str = "", **style: Any) -> None:
-    """Print a line and flush it; `style` is its colour, as in `typer.style`."""
-    sys.stdout.write(f"{_styled(text, style)}\n")
-    sys.stdout.flush()
+    """Print a line and flush it; `style` is its colour, as in `typer.style`.
+
+    Raises:
+        OutputClosed: nothing reads it any more.
+    """
+    try:
+        sys.stdout.write(f"{_styled(text, style)}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would raise once more when Python ends.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        raise OutputClosed from None
 
 
 def tell(text: str) -> None:

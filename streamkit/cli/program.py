@@ -32,7 +32,7 @@ from streamkit.cli.options import (
 )
 from streamkit.cli.parked import parked
 from streamkit.cli.permissions import iam
-from streamkit.cli.printing import print_json, say_next
+from streamkit.cli.printing import print_json, say, say_next
 from streamkit.cli.replaying import replay
 from streamkit.cli.running import app_named, apps_named, exit_with, set_up_logs, settings, with_aws
 from streamkit.cli.running import run as run_async
@@ -57,6 +57,7 @@ Exit codes:
     9  a migration was never begun
    70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
+  141  nothing reads the output any more, as behind `| head`
 \b
 AWS is configured as for any AWS SDK: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...
 """
@@ -262,7 +263,7 @@ def describe(
 
     found = outline_of(app_named(app, listener))
     if mermaid:
-        typer.echo(mermaid_of(found))
+        say(mermaid_of(found))
     elif json:
         print_json(found.to_dict())
     else:

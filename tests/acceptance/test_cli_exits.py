@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -285,6 +286,26 @@ def test_json_is_all_that_stdout_holds(shop):
     shop.run("worker", "shop", "--until-idle")
     for command in (["status"], ["check"], ["parked", "list"]):
         json.loads(shop.run(*command, "shop", "--json").stdout)
+
+
+def test_a_command_before_head_ends_without_a_word(shop):
+    """Its output is closed before the command has printed a line."""
+    command = [sys.executable, "-m", "streamkit", "describe", "shop"]
+    for more in ([], ["--json"], ["--mermaid"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = subprocess.run(
+                [*command, *more],
+                cwd=shop.folder,
+                env=shop.env,
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        finally:
+            os.close(writer)
+        assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_console_script_is_the_same_program(shop):
