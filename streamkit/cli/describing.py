@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.archive.completeness import ArchiveCheck
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
-from streamkit.fleet.hosting import ENDED, LAMBDA
+from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
 from streamkit.operate.fan_outs import FanOutStatus
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.shards import ShardStatus
@@ -20,6 +20,8 @@ _NAMED = 5
 def _role(worker: WorkerStatus) -> str:
     if worker.silent:
         return "silent"
+    if worker.state == "waiting":
+        return "stands by"
     return "leads" if worker.leads else worker.state
 
 
@@ -38,12 +40,27 @@ def _describe_workers(status: Status) -> None:
         ]
         heads = ("worker", "role", "generation", "last beat", "shards", "throttled calls")
         table(heads, rows, cut=("worker",))
+        _describe_idle(status)
     elif status.host == LAMBDA:
         say("Lambda functions run it; this does not show whether a mapping invokes them")
     elif status.host in ENDED:
         say(f"no worker runs it any more: {status.host}")
     else:
         say("no worker is running", **BAD)
+
+
+def _describe_idle(status: Status) -> None:
+    """Say why no worker reads, although there are some."""
+    alive = {worker.state for worker in status.workers if not worker.silent}
+    if status.host == WORKERS and not alive:
+        say("no worker is heard any more: they were killed, are suspended, or are cut off", **BAD)
+    elif alive == {"waiting"}:
+        say(
+            "all workers are of a version before the newest one: they take over when none of the"
+            " newest has been alive for half a minute, or at once if started with"
+            " STREAMKIT_TAKE_OVER=1",
+            **WARN,
+        )
 
 
 def describe_status(status: Status) -> None:

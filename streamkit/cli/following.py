@@ -17,10 +17,13 @@ def after_status(status: Status) -> tuple[str, ...]:
     """
     if any(one.consumer == status.consumer for one in status.halts):
         return ("check",)
-    if status.generation is None or (not status.workers and status.host == WORKERS):
+    alive = [worker.state for worker in status.workers if not worker.silent]
+    if status.generation is None or (not alive and status.host == WORKERS):
         return ("worker",)
     if status.paused:
         return ("consumers resume",)
+    if alive and set(alive) == {"waiting"}:
+        return ("status", "--watch")
     if status.stuck_queues:
         return ("parked list", "--stuck")
     if status.parked:

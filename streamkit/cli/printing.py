@@ -54,7 +54,7 @@ def say(text: str = "", **style: Any) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         # What is left in the buffer would raise once more when Python ends.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosed from None
 
 

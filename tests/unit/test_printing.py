@@ -119,11 +119,38 @@ def test_colours_are_for_terminals_and_no_color_switches_them_off(terminal, monk
     assert terminal(say, "lost", fg="red") == "lost\n"
 
 
+def fleet(**facts):
+    """Two workers that have the same in common."""
+    known = {"state": "active", "generation": 4, "shards": 1, "beats": 9, "last_beat": 0}
+    known |= {"beat_age_seconds": 1.0, "leads": False}
+    return tuple(WorkerStatus(**{"name": name, **known, **facts}) for name in "ab")
+
+
+def test_a_fleet_of_which_nothing_is_heard_is_not_shown_as_if_it_worked(capsys):
+    """Workers that were killed leave their items, so the table of workers is not empty."""
+    said = "no worker is heard any more"
+    describe_status(busy(workers=fleet(silent=True)))
+    assert said in capsys.readouterr().out
+    describe_status(busy(workers=(*fleet(silent=True), *fleet())))
+    assert said not in capsys.readouterr().out
+
+
+def test_a_fleet_that_only_stands_by_says_until_when(capsys):
+    describe_status(busy(workers=fleet(state="waiting")))
+    shown = capsys.readouterr().out
+    assert "stands by" in shown
+    assert "STREAMKIT_TAKE_OVER=1" in shown
+    describe_status(busy(workers=(*fleet(state="waiting"), *fleet())))
+    assert "STREAMKIT_TAKE_OVER=1" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("facts", "next_"),
     [
         ({"generation": None}, ("worker",)),
         ({"workers": ()}, ("worker",)),
+        ({"workers": fleet(silent=True)}, ("worker",)),
+        ({"workers": fleet(state="waiting")}, ("status", "--watch")),
         ({"paused": 1}, ("consumers resume",)),
         ({"stuck_queues": 1}, ("parked list", "--stuck")),
         ({}, ("parked list",)),
