@@ -125,11 +125,18 @@ def to_lambda(
     """
     from streamkit.operate.moves import move_to_lambda
 
-    def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
-        if wait and not json:
+    def ask() -> None:
+        if not json:
             typer.echo("stop the workers now; this command waits for them", err=True)
+
+    def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         return move_to_lambda(
-            loaded, aws, wait=wait, lease_seconds=settings().lease, accept_loss=accept_loss
+            loaded,
+            aws,
+            wait=wait,
+            lease_seconds=settings().lease,
+            accept_loss=accept_loss,
+            ask_to_stop=ask,
         )
 
     done = _move(app, listener, work)

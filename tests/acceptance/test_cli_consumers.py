@@ -235,6 +235,26 @@ def test_a_consumer_that_never_ran_cannot_be_paused(shop):
     assert shop.run("consumers", "pause", "replayed").returncode == 4
 
 
+def test_a_move_that_is_refused_stops_no_workers(replayed):
+    """Somebody who stops the workers, as the command asks, would be left without any host."""
+    source = replayed.folder / "replayed.py"
+    text = source.read_text()
+    source.write_text(f"{text}\n\n@app.on\ndef more(change: Inserted[Order]) -> None: ...\n")
+    refused = replayed.run("consumers", "to-lambda", "replayed", "--wait", "60")
+    assert refused.returncode == 5
+    assert "deployed with other handlers" in refused.stderr
+    assert "stop the workers" not in refused.stderr
+    source.write_text(text)
+    with replayed.start("worker", "replayed") as process:
+        replayed.put(1, "Z")
+        replayed.until(lambda: copy_of(replayed) == "Z")
+        asked = replayed.run("consumers", "to-lambda", "replayed", "--wait", "0.1")
+        assert asked.returncode == 5
+        assert "stop the workers now" in asked.stderr
+        process.signal(15)
+        assert process.exit_code() == 0
+
+
 def test_a_consumer_moves_to_lambda_and_back_and_workers_refuse_in_between(replayed):
     there = replayed.run("consumers", "to-lambda", "replayed", "--wait", "0", "--json")
     assert there.returncode == 0, there.stderr

@@ -6,7 +6,7 @@ same call again finishes the move.
 """
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from streamkit.app import App
@@ -47,6 +47,7 @@ async def move_to_lambda(
     wait: float = 0.0,
     lease_seconds: float = 7.0,
     accept_loss: bool = False,
+    ask_to_stop: Callable[[], object] = lambda: None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Moved:
@@ -59,6 +60,8 @@ async def move_to_lambda(
         lease_seconds: how long silent workers are watched before they count as dead.
         accept_loss: finish a move that was interrupted for so long that records may have been
             trimmed unread; the app's aggregates then need a rebuild.
+        ask_to_stop: is called once it waits for workers that are alive, and nothing else is known
+            that would refuse the move.
         clock: for simulations.
         rng: for simulations, too.
 
@@ -76,7 +79,8 @@ async def move_to_lambda(
     assert newest is not None  # noqa: S101 - it would have been refused
 
     async with environment_with(app, aws, clock, rng) as environment:
-        return await _MoveToLambda(environment, newest, accept_loss).run(wait, lease_seconds)
+        mover = _MoveToLambda(environment, newest, accept_loss, ask_to_stop)
+        return await mover.run(wait, lease_seconds)
 
 
 @dataclass
@@ -84,6 +88,7 @@ class _MoveToLambda:
     environment: Environment
     newest: Generation
     accept_loss: bool
+    ask_to_stop: Callable[[], object]
 
     def __post_init__(self) -> None:
         self.store, self.clock = self.environment.store, self.environment.clock
@@ -125,11 +130,18 @@ class _MoveToLambda:
         return unfit(self.environment.app, newest, TO_LAMBDA)
 
     async def _until_stopped(self, wait: float, lease_seconds: float) -> None:
-        until = self.clock.monotonic() + wait
+        until, asked = self.clock.monotonic() + wait, wait <= 0
+        await self._refuse_behind()  # workers that were stopped could not catch up
         while alive := await live_workers(self.store, self.clock, lease_seconds):
+            if not asked:
+                self.ask_to_stop()
+                asked = True
             if self.clock.monotonic() >= until:
                 raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
             log.info("consumer.waits", workers=len(alive))
+        await self._refuse_behind()
+
+    async def _refuse_behind(self) -> None:
         MoveRefused.raise_for(
             f"{late}; let the workers catch up first"
             for late in (*await self._late(), *await self._joining())
