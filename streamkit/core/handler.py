@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol
 
 from streamkit.changes import Change, Kind
 from streamkit.effects import Effect, Result
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.model.builds import Build
-from streamkit.model.declaration import Declaration
+from streamkit.model.declaration import Declaration, by_known_fields, check_types
 from streamkit.model.when import When
 from streamkit.stream.decode import Record
 
@@ -49,6 +49,7 @@ for the 24 hours that the stream keeps it; afterwards the change can only be sho
 """
 
 
+@by_known_fields
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How long a handler may take, and what happens when it fails.
@@ -67,7 +68,7 @@ class Policy:
     for good, under every `on_failure`.
 
     Raises:
-        DeclarationError: a value is out of its range.
+        DeclarationError: a value has the wrong type, or is out of its range.
     """
 
     timeout_seconds: float = 10.0
@@ -82,14 +83,14 @@ class Policy:
     hops_max: int = 10
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
+        check_types(self)
+        if not self.timeout_seconds > 0:
+            raise DeclarationError(f"Policy(timeout_seconds={self.timeout_seconds}): more than 0")
+        if self.attempts < 1 or not self.backoff_seconds >= 0:
             raise DeclarationError(
-                f"Policy(attempts={self.attempts}): the first attempt counts, so at least 1"
+                f"Policy(attempts={self.attempts}, backoff_seconds={self.backoff_seconds}):"
+                " the first attempt counts, so at least 1, and pauses are not negative"
             )
-        if self.on_failure not in get_args(OnFailure):
-            raise DeclarationError(f"Policy(on_failure={self.on_failure!r}): park, block or skip")
-        if self.payload not in get_args(Payload):
-            raise DeclarationError(f"Policy(payload={self.payload!r}): whole or keys")
         if self.hops_max < 1:
             raise DeclarationError(f"Policy(hops_max={self.hops_max}): at least 1")
         if not 0 < self.retry_seconds <= self.retry_seconds_max or self.retry_limit < 0:

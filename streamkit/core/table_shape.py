@@ -16,6 +16,7 @@ from typing import Any, Literal
 from streamkit.core.consumer import Consumer
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError
+from streamkit.model.declaration import by_known_fields, check_types
 from streamkit.model.key_fields import KeyFields
 from streamkit.model.keys import Index
 from streamkit.stream.decode.fast import stored_kind
@@ -25,6 +26,7 @@ KeyType = Literal["S", "N", "B"]
 Declared = list[tuple[type[Entity], Index]]
 
 
+@by_known_fields
 @dataclass(frozen=True, slots=True)
 class IndexShape:
     """What entities do not say about an index.
@@ -35,6 +37,9 @@ class IndexShape:
         pk_type: `S`, `N` or `B`.
         sk_type: `S`, `N` or `B`.
         project: the attributes it carries beside the keys; None for all, `()` for keys alone.
+
+    Raises:
+        DeclarationError: there is no such argument, or a value is of another type.
     """
 
     pk: str | None = None
@@ -42,6 +47,9 @@ class IndexShape:
     pk_type: KeyType = "S"
     sk_type: KeyType = "S"
     project: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
     @property
     def projection(self) -> dict[str, Any]:
@@ -53,6 +61,7 @@ class IndexShape:
         return {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(self.project)}
 
 
+@by_known_fields
 @dataclass(frozen=True, slots=True)
 class TableShape:
     """What entities do not say about their table.
@@ -64,6 +73,9 @@ class TableShape:
         sk_type: `S`, `N` or `B`.
         ttl: the attribute by which items expire.
         indexes: by name, those that need more than the entities say.
+
+    Raises:
+        DeclarationError: there is no such argument, or a value is of another type.
     """
 
     pk: str = "PK"
@@ -72,6 +84,9 @@ class TableShape:
     sk_type: KeyType = "S"
     ttl: str | None = None
     indexes: Mapping[str, IndexShape] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
     def create_table(
         self, name: str, entities: Iterable[type[Entity]], *, stream: bool = True

@@ -7,16 +7,18 @@ search for it. The line is the user's: frames of streamkit and pydantic are skip
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from streamkit.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type[Any])
 
 _ALIKE = 0.8
 """A misspelt name is this similar to the one that is meant, as `difflib` measures it."""
@@ -104,6 +106,58 @@ def by_known_names(what: str) -> Callable[[F], F]:
         return cast("F", checked)
 
     return decorated
+
+
+def by_known_fields(cls: C) -> C:
+    """Let a dataclass of declarations refuse arguments by names that it does not have."""
+    cls.__init__ = by_known_names(f"{cls.__name__}(...)")(cls.__init__)
+    return cls
+
+
+def check_types(declared: Any) -> None:
+    """Check that each field of a dataclass of declarations has the type of its annotation.
+
+    A list may stand for a tuple, and a whole number for a float.
+
+    Raises:
+        DeclarationError: a field has another one; the error says what it takes.
+    """
+    what = type(declared).__name__
+    for name, hint in get_type_hints(type(declared)).items():
+        value = getattr(declared, name)
+        if not _fits(value, hint):
+            here = Declaration.here(f"{what}({name}={value!r})")
+            raise DeclarationError(f"{here}: {name} is {_said(hint)}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and all(_fits(one, inner[0]) for one in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(one, inner[1]) for one in value.values())
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _said(hint: Any) -> str:
+    """Return what fits a type, for an error."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return f"{', '.join(inner[:-1])} or {inner[-1]}"
+    if origin in (Union, UnionType):
+        return " or ".join(map(_said, inner))
+    if origin is tuple:
+        return f"several, each of them {_said(inner[0])}, as in [...]"
+    if origin is Mapping:
+        return f"by name, each {_said(inner[1])}, as in {{'NAME': ...}}"
+    said = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+    return "None" if hint is type(None) else said.get(hint, f"{hint.__name__}(...)")
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

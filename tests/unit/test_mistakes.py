@@ -16,12 +16,15 @@ from streamkit import (
     DeclarationError,
     Delete,
     Entity,
+    IndexShape,
     Inserted,
     Modified,
+    Policy,
     Put,
     Query,
     Set,
     Sum,
+    TableShape,
     absent,
 )
 from streamkit.archive import DirectoryArchive
@@ -430,7 +433,8 @@ def test_an_argument_that_nobody_gives_says_what_there_is() -> None:
 
 def misspelt(call: str) -> str:
     app = an_app()
-    scope = {"App": App, "app": app, "Loan": Loan}
+    scope = {"App": App, "app": app, "Loan": Loan, "Policy": Policy}
+    scope |= {"TableShape": TableShape, "IndexShape": IndexShape}
     with pytest.raises(DeclarationError) as caught:
         eval(compile(call, "mine.py", "eval"), scope)
     return str(caught.value)
@@ -449,6 +453,10 @@ def misspelt(call: str) -> str:
         ("app.mirror(copies=len, sources=len)", "did you mean 'source'?"),
         ("app.aggregate(begin='2026-10-01')", "it takes start"),
         ("app.migration('0001', Loan, modes='touch')", "did you mean 'mode'?"),
+        ("Policy(atempts=2)", "did you mean 'attempts'?"),
+        ("Policy(retries=2)", "it takes timeout_seconds, attempts, backoff_seconds"),
+        ("TableShape(indexs={})", "did you mean 'indexes'?"),
+        ("IndexShape(projects=())", "did you mean 'project'?"),
     ],
 )
 def test_an_argument_of_an_unknown_name_is_refused_with_the_one_that_is_meant(
@@ -457,4 +465,43 @@ def test_an_argument_of_an_unknown_name_is_refused_with_the_one_that_is_meant(
     text = misspelt(call)
     assert said in text
     assert "(mine.py:1): unknown argument" in text
-    assert text.startswith(("App(...)", "@app.", "app."))
+    assert text.startswith((f"{call.partition('(')[0]}(...)", "@app."))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("Policy(attempts='2')", "attempts is a whole number"),
+        ("Policy(attempts=2.5)", "attempts is a whole number"),
+        ("Policy(attempts=True)", "attempts is a whole number"),
+        ("Policy(timeout_seconds='10s')", "timeout_seconds is a number"),
+        ("Policy(retry_seconds=None)", "retry_seconds is a number"),
+        ("Policy(breaker='off')", "breaker is True or False"),
+        ("Policy(on_failure=['park'])", "on_failure is park, block or skip"),
+        ("Policy(payload='none')", "payload is whole or keys"),
+        ("TableShape(pk_type='X')", "pk_type is S, N or B"),
+        ("TableShape(ttl=5)", "ttl is a text or None"),
+        ("TableShape(indexes={'GSI1': {'pk': 'x'}})", "by name, each IndexShape(...), as in {'"),
+        ("TableShape(indexes=['GSI1'])", "by name, each IndexShape(...), as in {'"),
+        ("IndexShape(project='name')", "several, each of them a text, as in [...] or None"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_with_what_it_takes(call: str, said: str) -> None:
+    text = misspelt(call)
+    assert said in text
+    assert text.startswith(f"{call[:-1]}")
+    assert "(mine.py:1): " in text
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["Policy(timeout_seconds=0)", "Policy(timeout_seconds=-1)", "Policy(backoff_seconds=-1)"],
+)
+def test_times_that_no_handler_could_keep_are_refused(call: str) -> None:
+    assert misspelt(call).startswith("Policy(")
+
+
+def test_numbers_and_lists_stand_for_what_they_can_mean() -> None:
+    assert Policy(timeout_seconds=3, retry_seconds=1).timeout_seconds == 3
+    shape = TableShape(sk=None, indexes={"GSI1": IndexShape(project=["name"])})  # type: ignore[arg-type]
+    assert shape.indexes["GSI1"].projection["NonKeyAttributes"] == ["name"]
