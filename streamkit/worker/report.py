@@ -106,17 +106,23 @@ def _lag(pipeline: ShardPipeline) -> float:
 
 
 def sample(workers: Iterable[Reporting]) -> None:
-    """Set every worker's gauges to the current values."""
+    """Set every worker's gauges to the current values; those of an ended worker are not known.
+
+    A listener may end alone. If its gauges said that it is not behind, no alarm would tell of it.
+    """
     memory = used_bytes()
     for worker in workers:
         report, meters = worker.report, worker.meters
-        meters.memory.set(memory)
-        meters.lag.set(report.lag)
-        meters.time_to_loss.set(report.time_to_loss)
-        meters.parked.set(report.parked)
-        meters.stuck.set(report.stuck)
-        meters.shards.set(len(report.lags))
-        meters.unread.set(report.unread)
+        for gauge, value in (
+            (meters.memory, memory),
+            (meters.lag, report.lag),
+            (meters.time_to_loss, report.time_to_loss),
+            (meters.parked, report.parked),
+            (meters.stuck, report.stuck),
+            (meters.shards, len(report.lags)),
+            (meters.unread, report.unread),
+        ):
+            gauge.set(math.nan if report.state == "ended" else value)
 
 
 async def sample_for_ever(workers: Iterable[Reporting]) -> None:

@@ -138,6 +138,10 @@ class Resolved:
                 return self.value(yes if self.holds(condition) else no)
             case {"Fn::Equals": [one, other]}:
                 return self.value(one) == self.value(other)
+            case {"Fn::Join": [between, parts]}:
+                return between.join(self.value(parts))
+            case {"Fn::Split": [between, one]}:
+                return self.value(one).split(between)
             case {"Fn::Not": [one]}:
                 return not self.value(one)
         found = {name: self.value(one) for name, one in part.items()}

@@ -170,6 +170,24 @@ def test_the_dashboard_shows_the_consumers_metrics_and_the_limits_of_alarms(aws)
     assert all(alarms[line["label"]]["Threshold"] == line["value"] for line in lines)
 
 
+@pytest.mark.parametrize("consumer", ["deals", "deals.archive", "deals.search"])
+def test_each_consumer_of_an_app_can_have_the_stack_with_its_own_dimension(aws, consumer):
+    """The writer of an archive and each listener are consumers, whose names have a dot."""
+    given = template("monitoring/cloudwatch.yaml")
+    resources = Resolved(given, {}, Consumer=consumer).resources
+    name = resources["Dashboard"]["DashboardName"]
+    assert name == f"streamkit-{consumer.replace('.', '-')}"
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,255}", name), "what CloudWatch takes"
+    alarms = made(aws, "worker", Consumer=consumer)
+    assert {"StreamkitWorkersDown", "StreamkitLag"} <= {
+        n.removesuffix(f"-{consumer}") for n in alarms
+    }
+    ours = [
+        m for alarm in alarms.values() for m in metrics_of(alarm) if m["Namespace"] == "streamkit"
+    ]
+    assert {metric["Dimensions"][0]["Value"] for metric in ours} == {consumer}
+
+
 def test_a_worker_is_added_and_taken_away_by_the_alarms_of_the_service(aws):
     ecs, scaling, cloudwatch = aws("ecs"), aws("application-autoscaling"), aws("cloudwatch")
     ecs.create_cluster(clusterName="default")

@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "unread-gauge-always-zero",
         "worker/report.py",
-        "        meters.unread.set(report.unread)\n",
-        "        meters.unread.set(0)\n",
+        "            (meters.unread, report.unread),\n",
+        "            (meters.unread, 0),\n",
         "the gauge of shards that nobody reads is always 0",
         test="tests/unit/fleet/test_coordinator.py::test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_somebody_reads_it",
     ),
@@ -274,5 +274,13 @@ MUTANTS = (
         "        value = self.value\n",
         "each invocation is billed for what those before it have counted",
         test="tests/unit/test_metrics.py::test_a_line_holds_what_came_since_the_last_one_and_none_is_written_of_nothing",
+    ),
+    Mutant(
+        "ended-is-not-behind",
+        "worker/report.py",
+        'gauge.set(math.nan if report.state == "ended" else value)',
+        "gauge.set(value)",
+        "a listener that has halted is shown as one that is not behind",
+        test="tests/simulation/test_listeners.py::test_a_listener_that_halted_has_no_gauges_any_more_so_that_an_alarm_fires",
     ),
 )

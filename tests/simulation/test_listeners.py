@@ -1,18 +1,22 @@
 """Listeners of one app: one reader for each shard, and nothing else in common."""
 
+import re
 from collections import Counter, defaultdict, deque
 
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Put
+from streamkit import App, Entity, Inserted, Put, Telemetry
 from streamkit.app import consumers_of
 from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.local.iterators import ShardIterator
+from streamkit.observe.exposition import render
+from streamkit.observe.registry import Registry
 from streamkit.operate.consumers import pause_consumer, resume_consumer
 from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.worker.process import Workers
+from streamkit.worker.report import sample
 from tests.rigs import Rig
 
 HOUR = 3600
@@ -199,6 +203,33 @@ def test_a_listener_that_lost_changes_halts_alone():
         assert seen_by(harness, "shop") == [1, 2]
         assert seen_by(harness, "search") == [1]
         harness.settle()
+        with pytest.raises(RetentionLost):
+            harness.stop()
+
+
+def test_a_listener_that_halted_has_no_gauges_any_more_so_that_an_alarm_fires():
+    """`StreamkitWorkersDown` asks which consumer had `streamkit_shards` within a day."""
+    app, registry = make_app(listeners=("search",)), Registry()
+    search = app.listeners["search"]
+    app.telemetry = search.telemetry = Telemetry(registry)
+    slow = SETTINGS.model_copy(
+        update={"poll_ceiling": 60, "lease": HOUR, "heartbeat": 600, "look_interval": 600}
+    )
+
+    def told(harness):
+        sample(harness.worker.workers[0].workers)
+        return set(re.findall(r'(streamkit_(?:shards|lag_seconds)).*"(.+)"', render(registry)))
+
+    with Rig(app, settings=slow) as harness:
+        harness.put(*orders(1))
+        harness.settle()
+        both = {(f"streamkit_{name}", "shop") for name in ("shards", "lag_seconds")}
+        assert told(harness) == both | {(name, "shop.search") for name, _ in both}
+        harness._run(pause_consumer(search, harness._aws, clock=harness.world.clock))
+        harness.advance("29h")
+        harness._run(resume_consumer(search, harness._aws))
+        harness.advance(2 * HOUR)
+        assert told(harness) == both
         with pytest.raises(RetentionLost):
             harness.stop()
 
