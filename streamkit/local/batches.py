@@ -1,7 +1,8 @@
 """BatchGetItem and BatchWriteItem: many single-item operations in one request.
 
 The whole request is validated before anything is done. The writes are not a transaction: each is
-independent, and streams record them in the order of the request.
+independent, and streams record them in the order of the request. Reads come in an order without
+meaning, because the service promises none.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from streamkit.local.parameters import (
     violation,
     violations,
 )
-from streamkit.local.partitions import Place
+from streamkit.local.partitions import Place, key_hash
 from streamkit.local.tables import EngineTable
 from streamkit.local.values import Item
 from streamkit.local.writes import ItemWrite, PutWrite, bind_batch_put, parse_delete, parse_put
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _MOST_KEYS = 100
 _MOST_WRITES = 25
 _REPLY_BYTES = 16 << 20
+_PARTITION_BYTES = 1 << 20
+"""What one reply holds of one partition; here each partition key is a partition of its own."""
 
 
 def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
@@ -47,7 +50,8 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
         places = [table.keys.place(key) for key in keys]
         if len(set(places)) < len(places):
             raise _duplicates()
-        plans.append((name, table, list(zip(keys, places, strict=True)), projection))
+        wanted = sorted(zip(keys, places, strict=True), key=_meaningless)
+        plans.append((name, table, wanted, projection))
     responses: dict[str, list[Item]] = {}
     unprocessed: Payload = {}
     room = _REPLY_BYTES
@@ -58,6 +62,10 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
             unprocessed[name] = requests[name] | {"Keys": left}
     body: Payload = {"Responses": responses, "UnprocessedKeys": unprocessed}
     return body | all_consumed(engine, payload)
+
+
+def _meaningless(wanted: tuple[Item, Place]) -> int:
+    return key_hash(repr(wanted[1]))
 
 
 def _read(
@@ -73,12 +81,19 @@ def _read(
     consistent = request.get("ConsistentRead") is True
     units = 0.0
     left: list[Item] = []
-    for number, (_, place) in enumerate(keys):
+    read: dict[str, int] = {}
+    for number, (key, place) in enumerate(keys):
         row = table.rows.find(place)
         size = 0 if row is None else row[1]
         if size > room:
-            room, left = 0, [key for key, _ in keys[number:]]
+            room = 0
+            left += [key for key, _ in keys[number:]]
             break
+        of_partition = read.get(place[0], 0) + size
+        if of_partition > _PARTITION_BYTES:
+            left.append(key)
+            continue
+        read[place[0]] = of_partition
         room -= size
         units += read_units(size, consistent=consistent)
         if row is not None:

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 _REFUSALS = "tests/unit/local/test_refusals.py"
 _SEVERAL = "tests/unit/local/test_several_attributes.py"
 _FREQUENT = "tests/unit/test_frequent_calls.py"
+_BATCHES = "tests/unit/local/test_batches.py"
 
 MUTANTS = (
     Mutant(
@@ -75,6 +76,22 @@ MUTANTS = (
         'return "".join(raw)',
         "two values of a partition key with several attributes are one when they read the same",
         test=f"{_SEVERAL}::test_a_query_gives_the_partition_key_and_sort_attributes_from_the_left",
+    ),
+    Mutant(
+        "engine-batches-without-partitions",
+        "local/batches.py",
+        "        if of_partition > _PARTITION_BYTES:",
+        "        if of_partition > _REPLY_BYTES:",
+        "a program that ignores unprocessed keys reads all items here, and loses some on AWS",
+        test=f"{_BATCHES}::test_more_than_1_mb_of_a_partition_leaves_unprocessed_keys",
+    ),
+    Mutant(
+        "engine-batches-in-order",
+        "local/batches.py",
+        "        wanted = sorted(zip(keys, places, strict=True), key=_meaningless)",
+        "        wanted = list(zip(keys, places, strict=True))",
+        "a program that pairs keys and items by place is right here, and wrong on AWS",
+        test=f"{_BATCHES}::test_items_of_a_batch_do_not_come_in_the_order_asked_for",
     ),
     Mutant(
         "engine-creating-index-is-read",

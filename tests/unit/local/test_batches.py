@@ -33,6 +33,7 @@ def test_what_is_written_in_a_batch_is_read_in_a_batch(db, table, build):
             },
         },
     )
+    body["Responses"]["table"].sort(key=str)
     assert body == {
         "Responses": {
             "table": [build.item(pk="a"), build.item(pk="b")],
@@ -57,6 +58,34 @@ def test_more_than_16_mb_leave_unprocessed_keys(db, table, build):
         request = body["UnprocessedKeys"].get("table")
         assert request is None or request["ConsistentRead"] is True
     assert (found, rounds) == (45, 2)
+
+
+def test_more_than_1_mb_of_a_partition_leaves_unprocessed_keys(db, build):
+    db.table(keys="pk:S sk:N")
+    keys = [build.item(pk=pk, sk=sk) for sk in range(3) for pk in "ab"]
+    for key in keys:
+        db("PutItem", TableName="table", Item=key | {"x": {"S": "x" * 400_000}})
+    body = db("BatchGetItem", RequestItems={"table": {"Keys": keys}})
+    left = body["UnprocessedKeys"]["table"]["Keys"]
+    assert sorted(key["pk"]["S"] for key in left) == ["a", "b"]
+    rest = db("BatchGetItem", RequestItems=body["UnprocessedKeys"])
+    assert rest["UnprocessedKeys"] == {}
+    items = body["Responses"]["table"] + rest["Responses"]["table"]
+    found = [{name: item[name] for name in ("pk", "sk")} for item in items]
+    assert sorted(found, key=str) == sorted(keys, key=str)
+
+
+@pytest.mark.parametrize("one_partition", [True, False])
+def test_items_of_a_batch_do_not_come_in_the_order_asked_for(db, build, one_partition):
+    db.table()
+    keys = [build.item(pk="a" if one_partition else f"{n}", sk=f"{n}") for n in range(9)]
+    for key in keys:
+        db("PutItem", TableName="table", Item=key)
+    for asked in (keys, keys[::-1]):
+        body = db("BatchGetItem", RequestItems={"table": {"Keys": asked}})
+        items = body["Responses"]["table"]
+        assert items not in (keys, keys[::-1])
+        assert sorted(items, key=str) == sorted(keys, key=str)
 
 
 def test_a_batch_that_is_invalid_anywhere_writes_nothing(db, table, build):
