@@ -75,6 +75,10 @@ class TableIndex:
         """Return the size of the attributes of a row that the index shows."""
         return row[1] if self.projected is None else item_size(self.project(row[0]))
 
+    def entry_size(self, row: Row) -> int:
+        """Return how many bytes a row takes here; 0 when it lacks a part of the key."""
+        return self.projected_size(row) if self.keys.holds(row[0]) else 0
+
     def cost(self, table_place: Place, old: Row | None, new: Row | None) -> int:
         """Return the write units that a change of an item costs here."""
         before = None if old is None else self.place(old[0], table_place)

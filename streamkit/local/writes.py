@@ -93,7 +93,7 @@ class PutWrite(ItemWrite):
         table.check_item(item)
         self.key = table.keys.key(item)
         self.place = table.keys.place(item)
-        self.size = checked_size(item, "Item size has exceeded the maximum allowed size")
+        self.size = _checked_size(table, item, "Item size has exceeded the maximum allowed size")
 
     def result(self, _old: Item | None, /) -> Item | None:
         """Return the given item."""
@@ -138,14 +138,22 @@ class Upsert(ItemWrite):
             # Removals alone do not create an item.
             return None
         self.table.check_item(new, updated=True)
-        self.size = checked_size(new, "Item size to update has exceeded the maximum allowed size")
+        self.size = _checked_size(
+            self.table, new, "Item size to update has exceeded the maximum allowed size"
+        )
         return new
 
 
-def checked_size(item: Item, refusal: str) -> int:
-    """Return the size of an item to be stored; refuse one that is too large."""
+def _checked_size(table: EngineTable, item: Item, refusal: str) -> int:
+    """Return the size of an item to be stored; refuse one that is too large.
+
+    Its entries in the local indexes count, too, because they are stored beside it.
+    """
     size = item_size(item)
-    if size > MOST_ITEM_BYTES:
+    stored = size
+    for name in table.local_names:
+        stored += table.indexes[name].entry_size((item, size))
+    if stored > MOST_ITEM_BYTES:
         raise validation(refusal)
     return size
 

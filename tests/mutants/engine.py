@@ -94,6 +94,15 @@ MUTANTS = (
         test=f"{_BATCHES}::test_items_of_a_batch_do_not_come_in_the_order_asked_for",
     ),
     Mutant(
+        "engine-local-entries-weigh-nothing",
+        "local/writes.py",
+        "        stored += table.indexes[name].entry_size((item, size))",
+        "        stored += 0",
+        "an item of 300 KB is stored beside a local index that shows all of it; AWS refuses it",
+        test="tests/unit/local/test_items.py::"
+        "test_an_item_and_its_entries_in_local_indexes_have_400_kb_together",
+    ),
+    Mutant(
         "engine-creating-index-is-read",
         "local/pages.py",
         "if table.creating(index):",

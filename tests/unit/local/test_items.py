@@ -271,6 +271,32 @@ def test_an_item_of_exactly_400_kb_is_taken(db, build):
     )
 
 
+def test_an_item_and_its_entries_in_local_indexes_have_400_kb_together(db, build):
+    db.table(
+        LocalSecondaryIndexes=[
+            build.gsi("all", "pk", "v"),
+            build.gsi("keys", "pk", "w", projection="KEYS_ONLY"),
+        ],
+        GlobalSecondaryIndexes=[build.gsi("gsi", "v")],
+    )
+
+    def put(size, **keys):
+        return {"TableName": "table", "Item": KEY | build.item(x="x" * size, **keys)}
+
+    # Key, "v" and the name of "x" have 6, 2 and 1 bytes, and are in the table and the first index.
+    fits = 204_800 - 9
+    db("PutItem", **put(fits, v="v"))
+    message = "Item size has exceeded the maximum allowed size"
+    assert db.invalid("PutItem", **put(fits + 1, v="v")) == message
+    assert db.invalid("PutItem", **put(fits, v="v", w="w")) == message
+    db("PutItem", **put(409_600 - 9 - 8, w="w"))  # 8 bytes are in the second index
+    assert db.invalid("PutItem", **put(409_600 - 9 - 7, w="w")) == message
+    grows = {"UpdateExpression": "SET v = :v", "ExpressionAttributeValues": {":v": {"S": "v"}}}
+    assert db.invalid("UpdateItem", TableName="table", Key=KEY, **grows) == (
+        "Item size to update has exceeded the maximum allowed size"
+    )
+
+
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
