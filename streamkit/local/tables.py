@@ -81,6 +81,7 @@ class EngineTable:
         latest_stream: the newest stream, on or off.
         indexes: the indexes by name, in the order of names.
         on_demand_since: the time when it became on-demand, if it is.
+        ttl_changed: the time when time to live was turned on or off last.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class EngineTable:
         self.item_count = 0
         self.size_bytes = 0
         self.rows = Partitions()
+        self.ttl_changed = float("-inf")
         self._expiries: Expiries | None = None
         self._lag = lag
         self._late: deque[tuple[float, TableIndex, Place, Row | None, Row | None]] = deque()
@@ -118,11 +120,6 @@ class EngineTable:
     def hash_name(self) -> str:
         """Return the attribute that is the partition key."""
         return self.keys.hash_name
-
-    @property
-    def range_name(self) -> str | None:
-        """Return the attribute that is the sort key, if there is one."""
-        return self.keys.range_name
 
     @property
     def ttl_attribute(self) -> str | None:

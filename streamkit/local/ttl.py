@@ -25,6 +25,9 @@ from streamkit.local.tables import EngineTable
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
 
+_SETTLES = 3600.0
+"""For how long a change takes effect on AWS, which refuses another one meanwhile."""
+
 IDENTITY = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
 
 
@@ -41,11 +44,11 @@ def update_time_to_live(engine: "Engine", payload: Payload) -> Payload:
     if constraint:
         raise violations([violation(name, "timeToLiveSpecification.attributeName", constraint)])
     table = described_table(engine, payload["TableName"])
-    _switch(table, name, enabled=enabled is True)
+    _switch(table, name, enabled=enabled is True, now=engine.clock())
     return {"TimeToLiveSpecification": {"AttributeName": name, "Enabled": enabled}}
 
 
-def _switch(table: EngineTable, name: str, *, enabled: bool) -> None:
+def _switch(table: EngineTable, name: str, *, enabled: bool, now: float) -> None:
     current = table.ttl_attribute
     if enabled and current is not None:
         if current == name:
@@ -59,7 +62,10 @@ def _switch(table: EngineTable, name: str, *, enabled: bool) -> None:
         raise validation(
             f"TimeToLive is active on a different AttributeName: current AttributeName is {current}"
         )
+    if now < table.ttl_changed + _SETTLES:
+        raise validation("Time to live has been modified multiple times within a fixed interval")
     table.set_ttl(name if enabled else None)
+    table.ttl_changed = now
 
 
 def describe_time_to_live(engine: "Engine", payload: Payload) -> Payload:

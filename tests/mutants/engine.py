@@ -103,6 +103,14 @@ MUTANTS = (
         "test_an_item_and_its_entries_in_local_indexes_have_400_kb_together",
     ),
     Mutant(
+        "engine-expiry-switched-at-will",
+        "local/ttl.py",
+        "    if now < table.ttl_changed + _SETTLES:",
+        "    if now < table.ttl_changed:",
+        "a program turns time to live off just after it was turned on, which AWS refuses",
+        test="tests/unit/local/test_ttl.py::test_it_is_changed_once_an_hour",
+    ),
+    Mutant(
         "engine-creating-index-is-read",
         "local/pages.py",
         "if table.creating(index):",

@@ -3,6 +3,7 @@
 import pytest
 
 DAY = 86_400
+HOUR = 3600
 
 
 @pytest.fixture
@@ -80,6 +81,7 @@ def test_items_stored_before_it_was_turned_on_expire_too(db, build):
 
 def test_nothing_expires_once_it_is_off(db, build, table):
     put(db, build, "past", int(db.now) - 1)
+    db.now += HOUR
     enable(db, enabled=False)
     assert db.engine.expire("table") == 0
     assert db("DescribeTimeToLive", TableName="table") == {
@@ -131,6 +133,22 @@ def test_turning_it_off_twice_is_refused(db):
     wanted = {"AttributeName": "expires", "Enabled": False}
     message = db.invalid("UpdateTimeToLive", TableName="table", TimeToLiveSpecification=wanted)
     assert message == "TimeToLive is already disabled"
+
+
+def test_it_is_changed_once_an_hour(db, table):
+    def switch(**wanted):
+        return {"TableName": "table", "TimeToLiveSpecification": wanted}
+
+    off = switch(AttributeName="expires", Enabled=False)
+    on = switch(AttributeName="other", Enabled=True)
+    db.now += HOUR - 1
+    refusal = "Time to live has been modified multiple times within a fixed interval"
+    assert db.invalid("UpdateTimeToLive", **off) == refusal
+    db.now += 1  # what was refused does not count
+    db("UpdateTimeToLive", **off)
+    assert db.invalid("UpdateTimeToLive", **on) == refusal
+    db.now += HOUR
+    db("UpdateTimeToLive", **on)
 
 
 def test_a_table_that_is_not_there_has_no_time_to_live(db):
