@@ -55,10 +55,8 @@ class ShardReaders:
 
 
 def described_too_often(stream_arn: str) -> ApiError:
-    """Return the refusal of a `DescribeStream`."""
-    return ApiError(
-        "LimitExceededException", f"DescribeStream is called too often for stream {stream_arn}"
-    )
+    """Return the refusal of a `DescribeStream`, which has no `LimitExceededException` on AWS."""
+    return ApiError("ThrottlingException", f"Rate exceeded for stream {stream_arn}")
 
 
 def read_too_often(shard_id: str) -> ApiError:

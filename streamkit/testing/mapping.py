@@ -78,7 +78,7 @@ class EventSourceMapping:
 
     def _call(self, operation: str, request: Event) -> Event:
         status, body = self.world.engine.call("dynamodbstreams", operation, request)
-        if status != 200 and str(body["__type"]).endswith("LimitExceededException"):
+        if status != 200 and str(body["__type"]).endswith("ThrottlingException"):
             raise _TooOften(operation)
         if status != 200:
             raise RuntimeError(f"{operation}: {body}")

@@ -111,6 +111,14 @@ MUTANTS = (
         test="tests/unit/local/test_ttl.py::test_it_is_changed_once_an_hour",
     ),
     Mutant(
+        "engine-throttles-in-another-name",
+        "local/limits.py",
+        'return ApiError("ThrottlingException", f"Rate exceeded for stream {stream_arn}")',
+        'return ApiError("LimitExceededException", f"Rate exceeded for stream {stream_arn}")',
+        "a program that waits at LimitExceededException alone ends at a throttled DescribeStream",
+        test="tests/unit/local/test_limits.py::test_a_stream_is_described_ten_times_in_any_second",
+    ),
+    Mutant(
         "engine-creating-index-is-read",
         "local/pages.py",
         "if table.creating(index):",

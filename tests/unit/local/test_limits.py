@@ -51,13 +51,13 @@ def test_a_stream_is_described_ten_times_in_any_second(db):
         seen.append(describe(db))
         db.now += 0.05
     # Ten at once, none for the rest of their second, and one for each that is a second old.
-    refused = "LimitExceededException"
+    refused = "ThrottlingException"
     assert seen == [None] * 10 + [refused] * 10 + [None] * 5
 
 
 def test_each_stream_is_described_as_often(db):
     db.table("other", StreamSpecification={"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})
-    assert [describe(db) for _ in range(11)][-1] == "LimitExceededException"
+    assert [describe(db) for _ in range(11)][-1] == "ThrottlingException"
     assert describe(db, "other") is None
 
 
@@ -67,7 +67,7 @@ def test_children_are_looked_up_within_the_same_limit(db):
     for _ in range(10):
         status, _ = db.streams("DescribeStream", StreamArn=stream.arn, ShardFilter=shard_filter)
         assert status == 200
-    assert describe(db) == "LimitExceededException"
+    assert describe(db) == "ThrottlingException"
 
 
 def test_an_invalid_description_uses_up_nothing(db):
