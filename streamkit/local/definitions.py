@@ -10,7 +10,7 @@ from uuid import UUID
 
 from streamkit.local import index_specification as index_spec
 from streamkit.local import specification as spec
-from streamkit.local.descriptions import describe
+from streamkit.local.descriptions import describe, is_busy
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.indexes import TableIndex
 from streamkit.local.lookup import plain_name
@@ -194,6 +194,12 @@ def delete_table(engine: "Engine", payload: Payload) -> Payload:
         raise validation(
             "Resource cannot be deleted as it is currently protected against deletion. Disable "
             "deletion protection first."
+        )
+    if is_busy(table):
+        raise ApiError(
+            "ResourceInUseException",
+            "Attempt to change a resource which is still in use: Table is being updated: "
+            f"{table.name}",
         )
     del engine.tables[table.name]
     if table.stream is not None:

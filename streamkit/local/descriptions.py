@@ -6,12 +6,14 @@ from streamkit.local.indexes import TableIndex
 from streamkit.local.tables import EngineTable
 
 
-def describe(table: EngineTable, *, status: str | None = None) -> dict[str, Any]:
-    """Return the `TableDescription` of a table; its own status if none is given."""
+def is_busy(table: EngineTable) -> bool:
+    """Return whether an index of a table is still being filled."""
+    return any(map(table.creating, table.indexes.values()))
+
+
+def describe(table: EngineTable, *, status: str = "ACTIVE") -> dict[str, Any]:
+    """Return the `TableDescription` of a table, which is ACTIVE also while an index is filled."""
     options = table.options
-    if status is None:
-        busy = any(map(table.creating, table.indexes.values()))
-        status = "UPDATING" if busy else "ACTIVE"
     description: dict[str, Any] = {
         "TableName": table.name,
         "TableArn": table.arn,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamkit.local import specification as spec
 from streamkit.local.definitions import described_table, sse_description, start_stream
-from streamkit.local.descriptions import describe
+from streamkit.local.descriptions import describe, is_busy
 from streamkit.local.errors import validation
 from streamkit.local.index_updates import Step, index_steps, will_not_change
 from streamkit.local.parameters import Payload, array, required, structure
@@ -59,7 +59,7 @@ def update_table(engine: "Engine", payload: Payload) -> Payload:
     ]
     for step in steps:
         step()
-    return {"TableDescription": describe(table)}
+    return {"TableDescription": describe(table, status="UPDATING" if is_busy(table) else "ACTIVE")}
 
 
 def _check_alone(payload: Payload) -> None:

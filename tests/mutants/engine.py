@@ -128,6 +128,15 @@ MUTANTS = (
         "test_a_new_index_is_creating_until_it_can_be_read",
     ),
     Mutant(
+        "engine-table-busy-with-its-index",
+        "local/descriptions.py",
+        '        "TableStatus": status,',
+        '        "TableStatus": "UPDATING" if is_busy(table) else status,',
+        "a program waits until the table is ACTIVE and reads a new index: too early on AWS",
+        test="tests/unit/local/test_redefinitions.py::"
+        "test_a_table_is_active_while_an_index_is_filled_and_cannot_be_deleted",
+    ),
+    Mutant(
         "engine-and-is-no-operator",
         "local/expressions/condition_parser.py",
         """        self.advance()
