@@ -1,11 +1,13 @@
 """Secondary indexes: other orders of a table's items.
 
 An index holds the rows of the table that have its key attributes (it is sparse), in the order of
-its own key and, among equal keys, of the table's key. It keeps whole items, because sharing them
-costs nothing, and projects when it is read. The cost of a write is computed from the projection.
+its own key. Equal keys are in an order without meaning, because AWS promises none. It keeps whole
+items, because sharing them costs nothing, and projects when it is read. The cost of a write is
+computed from the projection.
 """
 
 from typing import Any
+from zlib import crc32
 
 from streamkit.local.capacity import write_units
 from streamkit.local.partitions import Partitions, Place, Row
@@ -62,7 +64,8 @@ class TableIndex:
         if not self.keys.holds(item):
             return None
         hash_value, entry = self.keys.place(item)
-        return hash_value, (*entry, *table_place[1], table_place[0])
+        scattered = crc32(repr(table_place).encode())
+        return hash_value, (*entry, scattered, *table_place[1], table_place[0])
 
     def project(self, item: Item) -> Item:
         """Return the attributes of an item that the index shows."""

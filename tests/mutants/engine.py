@@ -137,6 +137,14 @@ MUTANTS = (
         "test_a_table_is_active_while_an_index_is_filled_and_cannot_be_deleted",
     ),
     Mutant(
+        "engine-equal-keys-in-order",
+        "local/indexes.py",
+        "        return hash_value, (*entry, scattered, *table_place[1], table_place[0])",
+        "        return hash_value, (*entry, *table_place[1], table_place[0])",
+        "a program takes equal keys of an index to be in the order of the table's key",
+        test="tests/unit/local/test_queries.py::test_equal_keys_of_an_index_are_in_no_order",
+    ),
+    Mutant(
         "engine-and-is-no-operator",
         "local/expressions/condition_parser.py",
         """        self.advance()

@@ -148,6 +148,30 @@ def test_a_local_index_fetches_what_it_does_not_project(db, table):
     assert page["Count"] == 5
 
 
+@pytest.mark.parametrize("index", ["local", "global"])
+def test_equal_keys_of_an_index_are_in_no_order(db, build, index):
+    db.table(
+        GlobalSecondaryIndexes=[build.gsi("global", "g")],
+        LocalSecondaryIndexes=[build.gsi("local", "pk", "g")],
+    )
+    keys = [f"{n}" for n in range(9)]
+    for sk in keys:
+        db("PutItem", TableName="table", Item=build.item(pk="a", sk=sk, g="same"))
+    wanted = {"global": "g = :g", "local": "pk = :p AND g = :g"}[index]
+    values = {":g": {"S": "same"}} | ({":p": {"S": "a"}} if index == "local" else {})
+    request = {
+        "TableName": "table",
+        "IndexName": index,
+        "KeyConditionExpression": wanted,
+        "ExpressionAttributeValues": values,
+    }
+    found = [item["sk"]["S"] for item in db("Query", **request)["Items"]]
+    assert found not in (keys, keys[::-1])
+    assert sorted(found) == keys
+    back = db("Query", **request, ScanIndexForward=False)["Items"]
+    assert [item["sk"]["S"] for item in back] == found[::-1]
+
+
 def test_pages_of_an_index_resume_among_equal_keys(db, table):
     for index, size in (("keys", {"pk", "sk", "g"}), ("all", {"pk", "sk", "g"})):
         found, key = [], {}
