@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from streamkit.local.capacity import WriteUnits, write_units
 from streamkit.local.errors import validation
 from streamkit.local.expiry import Expiries
-from streamkit.local.expressions import Condition, Projection
+from streamkit.local.expressions import Condition, Projection, Update
 from streamkit.local.indexes import TableIndex
 from streamkit.local.partitions import Partitions, Place, Row
 from streamkit.local.schema import KeySchema
@@ -259,7 +259,7 @@ class EngineTable:
         removed = self.indexes.pop(name)
         self._late = deque(change for change in self._late if change[1] is not removed)
 
-    def check_paths(self, expression: Condition | Projection | None) -> None:
+    def check_paths(self, expression: Condition | Projection | Update | None) -> None:
         """Refuse an expression with a path into a key attribute, because keys are scalars."""
         for path in () if expression is None else expression.paths:
             if len(path) == 1:

@@ -114,10 +114,11 @@ class Upsert(ItemWrite):
     paths: tuple[DocumentPath, ...] = ()
 
     def bind(self, table: EngineTable) -> None:
-        """Check that the update does not change the key."""
+        """Check that the update does not change the key, or lead into a key of an index."""
         ItemWrite.bind(self, table)
         if self.update is not None:
             self.update.check_keys(table.keys.name_set)
+            table.check_paths(self.update)
 
     def result(self, old: Item | None, /) -> Item | None:
         """Return the item with the changes.

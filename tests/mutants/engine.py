@@ -145,6 +145,15 @@ MUTANTS = (
         test="tests/unit/local/test_queries.py::test_equal_keys_of_an_index_are_in_no_order",
     ),
     Mutant(
+        "engine-updates-look-into-keys",
+        "local/writes.py",
+        """            table.check_paths(self.update)
+""",
+        "",
+        "an update leads into a key of an index, which AWS refuses also where nothing is there",
+        test="tests/unit/local/test_items.py::test_an_update_does_not_look_into_a_key_of_an_index",
+    ),
+    Mutant(
         "engine-and-is-no-operator",
         "local/expressions/condition_parser.py",
         """        self.advance()

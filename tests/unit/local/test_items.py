@@ -263,6 +263,19 @@ def test_an_update_must_leave_an_item_that_fits_the_table(db, build):
     assert db.everything() == []
 
 
+@pytest.mark.parametrize("text", ["SET g.x = :v", "SET g[0] = :v", "REMOVE g.x", "ADD g.x :n"])
+def test_an_update_does_not_look_into_a_key_of_an_index(db, build, text):
+    """Not even where the item is not there, and a removal would do nothing."""
+    db.table(GlobalSecondaryIndexes=[build.gsi("index", "g")])
+    values = {":v": {"S": "x"}, ":n": {"N": "1"}}
+    given = {name: raw for name, raw in values.items() if name in text}
+    request = {"UpdateExpression": text} | ({"ExpressionAttributeValues": given} if given else {})
+    assert db.invalid("UpdateItem", TableName="table", Key=KEY, **request) == (
+        "Key attributes must be scalars; list random access '[]' and map lookup '.' are not "
+        "allowed: IndexKey: g"
+    )
+
+
 def test_an_item_of_exactly_400_kb_is_taken(db, build):
     db.table(keys="pk:S")
     db("PutItem", TableName="table", Item={"pk": {"S": "a"}, "x": {"S": "x" * (409_600 - 4)}})
