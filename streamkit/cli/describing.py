@@ -13,6 +13,8 @@ from streamkit.operate.status import Status, WorkerStatus
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
+_BEHIND_SECONDS = 60.0
+"""A consumer that is further behind is told what may slow it down."""
 _NAMED = 5
 """This many shards that no worker reads are named in the text output."""
 
@@ -50,7 +52,14 @@ def _describe_workers(status: Status) -> None:
 
 
 def _describe_idle(status: Status) -> None:
-    """Say why no worker reads, although there are some."""
+    """Say why no worker reads, although there are some, or what may slow them down."""
+    throttled = sum(worker.throttled for worker in status.workers)
+    if throttled and (status.lag_seconds or 0.0) > _BEHIND_SECONDS:
+        say(
+            f"it is behind, and AWS has throttled {throttled} calls: if `status --watch` shows"
+            " more of them, raise the capacity of what `aws.repeated` names in the log",
+            **WARN,
+        )
     alive = {worker.state for worker in status.workers if not worker.silent}
     if status.host == WORKERS and not alive:
         say("no worker is heard any more: they were killed, are suspended, or are cut off", **BAD)

@@ -135,6 +135,16 @@ def test_a_fleet_of_which_nothing_is_heard_is_not_shown_as_if_it_worked(capsys):
     assert said not in capsys.readouterr().out
 
 
+def test_a_fleet_that_is_behind_and_throttled_says_so_and_where_to_look(capsys):
+    said = "AWS has throttled 14 calls: if `status --watch` shows more"
+    slow = busy(workers=fleet(throttled=7), lag_seconds=90.0)
+    describe_status(slow)
+    assert said in capsys.readouterr().out
+    for fine in (busy(workers=fleet(throttled=7), lag_seconds=1.0), busy(lag_seconds=90.0)):
+        describe_status(fine)
+        assert "AWS has throttled" not in capsys.readouterr().out
+
+
 def test_a_fleet_that_only_stands_by_says_until_when(capsys):
     describe_status(busy(workers=fleet(state="waiting")))
     shown = capsys.readouterr().out
