@@ -9,6 +9,7 @@ that a commit sent under an earlier lease can never be accepted under a later on
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from operator import attrgetter
 from typing import Any
 
 import anyio
@@ -148,12 +149,14 @@ class CursorStore:
         return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
 
     async def read_many(self, names: Iterable[str], *, fresh: bool = True) -> dict[str, Cursor]:
-        """Read cursors by name; missing ones are left out.
+        """Read cursors by name, in the order of the names; missing ones are left out.
 
         They are read strongly consistent, unless they need not be `fresh`.
         """
         items = await self.items([("cursor", name) for name in sorted(names)], fresh=fresh)
-        return {cursor.name: cursor for cursor in map(read_cursor, items)}
+        # A reply has no order, and workers that look at shards in another order choose others.
+        cursors = sorted(map(read_cursor, items), key=attrgetter("name"))
+        return {cursor.name: cursor for cursor in cursors}
 
     async def read_all(self) -> dict[str, Cursor]:
         """Read every cursor that the directories list."""

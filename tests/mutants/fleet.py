@@ -764,4 +764,12 @@ MUTANTS = (
         "peers",
         test="tests/unit/fleet/test_coordinator.py::test_a_worker_that_could_not_look_for_long_takes_nobody_for_dead",
     ),
+    Mutant(
+        "cursors-as-a-reply-has-them",
+        "progress/cursor.py",
+        'cursors = sorted(map(read_cursor, items), key=attrgetter("name"))\n',
+        "cursors = list(map(read_cursor, items))\n",
+        "workers look at shards in different orders, and more of them move than need to",
+        test="tests/simulation/test_balance.py::test_the_death_of_a_worker_moves_its_shards_and_few_others",
+    ),
 )

@@ -35,13 +35,10 @@ def test_a_worker_that_joins_moves_no_more_than_its_share(report):
 
 
 def test_the_death_of_a_worker_moves_its_shards_and_few_others(report):
-    """They go to whom they are assigned to, and claims even out what that left uneven.
-
-    With eleven seeds, from 2 to 12 others moved; this seed is the one with most.
-    """
+    """They go to whom they are assigned to, and claims even out what that left uneven."""
     kill = report.stages["kill"]
     assert report.killed <= kill.moved
-    assert len(kill.moved - report.killed) <= len(report.killed) / 2
+    assert len(kill.moved - report.killed) <= len(report.killed) / 3
     assert kill.seconds <= 40
     assert kill.spread == (SHARE, SHARE)
 
