@@ -7,7 +7,7 @@ import random
 import anyio
 import pytest
 
-from streamkit import Add, App, Entity, Inserted, Modified, Telemetry
+from streamkit import Add, App, Entity, Expired, Inserted, Modified, Removed, Telemetry
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
@@ -42,6 +42,15 @@ class Order(Entity, pk="ORDER#{order}", sk="ORDER#{order}"):
 class Tally(Entity, pk="TALLY#{order}", sk="TALLY"):
     order: str
     times: int = 0
+
+
+class Closing(Entity, pk="CLOSING#{order}", sk="CLOSING"):
+    order: str
+    times: int = 0
+
+
+EXPIRED = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+"""What a mapping writes into a record of an item that expired."""
 
 
 def make_app(registry=None):
@@ -149,6 +158,62 @@ def test_a_function_sets_a_record_aside_once_and_does_the_rest_of_its_batch(flaw
         (parked,) = await parked_in(world, app)
         assert (parked.error, parked.handler) == ("Unreadable", "(unreadable)")
         assert registry.total("streamkit_unreadable_total") == 1
+
+    trial(main)
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+@pytest.mark.parametrize("blocked", range(5))
+def test_expiries_around_a_record_that_cannot_be_read_happen_once_wherever_one_blocks(
+    flaw, blocked
+):
+    """The answer names the first record that is not done, and no other one is lost behind it."""
+    letters, shut = "abcde", ["abcde"[blocked]]
+    app = App("shop", table=TABLE, entities=[Tally, Closing])
+
+    @app.on(on_failure="block", attempts=1)
+    def expired(change: Expired[Order]) -> Add[Closing]:
+        if change.old.order in shut:
+            raise RuntimeError("shut")
+        return Add(Closing.key(order=change.old.order), times=1)
+
+    @app.on
+    def removed(change: Removed[Order]) -> Add[Tally]:
+        return Add(Tally.key(order=change.old.order), times=1)
+
+    def closed(world, name="CLOSING"):
+        items = [item for item in world.items(TABLE) if item["PK"]["S"].startswith(f"{name}#")]
+        return {item["order"]["S"]: int(item["times"]["N"]) for item in items}
+
+    async def main():
+        world = world_of(app)
+        put(world, *letters, "x")
+        stream = Stream(world, TABLE)
+        stream.traffic()
+        for order in (*"abc", "x", *"de"):
+            key = {"S": f"ORDER#{order}"}
+            call = {"TableName": TABLE, "Key": {"PK": key, "SK": key}}
+            world.engine.call("dynamodb", "DeleteItem", call)
+        records = [r | {"userIdentity": EXPIRED} for r in stream.traffic()]
+        del records[4]["userIdentity"]  # somebody has deleted `d`
+        records[3] = broken(records[3], flaw)
+        waits = blocked != 3  # only an expiry can be shut
+        async with environment_of(world, app) as environment:
+            left = records
+            if waits:
+                place = blocked if blocked < 3 else blocked + 1
+                first = records[place]["dynamodb"]["SequenceNumber"]
+                for _ in range(2):
+                    (one,) = (await process_batch(environment, event(left)))["batchItemFailures"]
+                    assert one == {"itemIdentifier": first}
+                    left = records[place:]
+            shut.clear()
+            assert (await process_batch(environment, event(left)))["batchItemFailures"] == []
+            assert (await process_batch(environment, event(records)))["batchItemFailures"] == []
+        assert closed(world) == dict.fromkeys("abce", 1)
+        assert closed(world, "TALLY") == {"d": 1}
+        (parked,) = await parked_in(world, app)
+        assert parked.error == "Unreadable"
 
     trial(main)
 
