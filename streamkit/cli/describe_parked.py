@@ -21,8 +21,13 @@ _SHOWN = 40
 """This many parked changes are listed in the text output."""
 
 
-def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue]) -> None:
-    """Print parked changes, queue by queue; the first has its next try."""
+def describe_parked(
+    parked: Sequence[Parked], queues: Mapping[str, ParkedQueue], *, chosen: bool
+) -> None:
+    """Print parked changes, queue by queue; the first has its next try.
+
+    `chosen`: filters have chosen these, so there may be others.
+    """
     rows = [
         (
             change.queue,
@@ -37,7 +42,7 @@ def describe_parked(parked: Sequence[Parked], queues: Mapping[str, ParkedQueue])
         for change in parked
     ]
     if not rows:
-        say("no change is parked")
+        say("no such change is parked" if chosen else "no change is parked")
         return
     heads = ("queue", "handler", "entity", "error", "attempts", "tries", "due (UTC)")
     table(

@@ -52,14 +52,19 @@ def after_explanation(found: Explanation) -> tuple[str, ...]:
 
 
 def after_discard(app: App, handlers: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what discarded changes of these handlers leave wrong, and the command that mends it."""
+    """Yield what discarded changes of these handlers leave wrong, and the command that mends it.
+
+    There is no command for an approximate aggregate, which cannot be rebuilt.
+    """
     approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
     for handler in app.handlers:
         name, entity = handler.name, handler.entity.__name__
-        if name not in handlers or name in approximate:
+        if name not in handlers:
             continue
         again = f"{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}_again"
-        if handler.is_aggregate:
+        if name in approximate:
+            yield f"{name} is approximate: it lacks what was discarded, for good", ()
+        elif handler.is_aggregate:
             text = f"{name} lacks what was discarded, and needs a rebuild"
             yield text, ("aggregate rebuild", name)
         elif handler.is_mirror:

@@ -134,7 +134,7 @@ def list_(
     if json:
         print_json([parked_fields(change, by_name.get(change.queue)) for change in found])
     else:
-        describe_parked(found, by_name)
+        describe_parked(found, by_name, chosen=any(filters.values()))
         if found:
             say_next(app, ("parked show", "--queue", found[0].queue), listener)
             say_next(app, ("parked redrive", "--all"), listener)

@@ -207,7 +207,7 @@ def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
     ]:
         assert len(listed(parked_shop, *filters)) == found, filters
         if not found:
-            for command in ("redrive", "discard"):
+            for command in ("list", "redrive", "discard"):
                 done = parked_shop.run("parked", command, "shop", *filters)
                 assert (done.returncode, done.stdout) == (0, "no such change is parked\n")
     assert len(listed(parked_shop)) == every
