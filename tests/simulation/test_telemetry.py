@@ -31,6 +31,7 @@ from streamkit.worker.holders import Holder, Holders
 from streamkit.worker.process import Workers
 from streamkit.worker.redriver import QueueReport
 from streamkit.worker.report import WorkerReport, sample
+from tests.acceptance.deployment import cloudwatch_alarms
 from tests.simulation.memory import Memory
 
 DAY = 86_400
@@ -156,6 +157,53 @@ def test_lag_grows_while_a_shard_waits_and_is_gone_when_it_has_caught_up(harness
     harness.settle()
     assert shop.gauges(harness)["lag_seconds"] < 4
     assert ready([harness.worker.workers[0].report], [], 300, draining=False).ok
+
+
+def fired(alarms, minutes):
+    """Which alarms on gauges fire in CloudWatch, of what was measured in each minute."""
+    found = set()
+    for name, alarm in alarms.items():
+        metric, statistic = alarm.get("MetricName"), {"Maximum": max, "Minimum": min}
+        if metric not in minutes[0] or alarm.get("Statistic") not in statistic:
+            continue
+        step, count = alarm["Period"] // 60, alarm["EvaluationPeriods"]
+        values = [minute[metric] for minute in minutes]
+        periods = [
+            statistic[alarm["Statistic"]](values[start : start + step])
+            for start in range(0, len(values) - step + 1, step)
+        ]
+        above = alarm["ComparisonOperator"] == "GreaterThanThreshold"
+        wrong = [(v > alarm["Threshold"]) if above else (v < alarm["Threshold"]) for v in periods]
+        if any(all(wrong[at : at + count]) for at in range(len(wrong) - count + 1)):
+            found.add(name.removeprefix("Streamkit"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("broken", "trouble", "policy", "expected"),
+    [
+        (False, None, {}, set()),
+        (True, None, {}, {"Lag"}),  # its breaker is open: nothing is parked
+        (True, None, {"breaker": False, "retry_limit": 1}, {"Parked", "Stuck"}),
+        (False, 1e9, {}, {"Parked"}),
+    ],
+)
+def test_what_does_not_heal_within_an_hour_fires_its_alarm(
+    harness_of, broken, trouble, policy, expected
+):
+    """A handler that fails, and a sink that does not answer, by what is measured."""
+    shop = Shop(**policy)
+    rarely = {"poll_ceiling": 30, "lease": 600, "heartbeat": 60, "look_interval": 60}
+    harness = harness_of(shop.app, settings=Settings().model_copy(update=rarely))
+    harness.settle()
+    shop.broken, shop.sink.trouble = broken, trouble and (lambda deliveries: trouble)
+    minutes = []
+    for minute in range(75):
+        if minute < 2:
+            harness.put(*(Order(number=50 * minute + number) for number in range(50)))
+        harness.advance("1m")
+        minutes.append({f"streamkit_{name}": v for name, v in shop.gauges(harness).items()})
+    assert fired(cloudwatch_alarms(names=("monitoring/cloudwatch.yaml",)), minutes) == expected
 
 
 def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(harness_of):
