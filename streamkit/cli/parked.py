@@ -10,6 +10,7 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
 from streamkit.cli.printing import WARN, print_json, say, say_next
 from streamkit.cli.running import app_named, exit_with, with_aws
+from streamkit.progress.clock import SystemClock
 
 if TYPE_CHECKING:
     from streamkit.app import App
@@ -94,7 +95,6 @@ async def _aged(
 ) -> "Selection":
     """Add the age filter to a selection, by the table's clock: this machine's may be wrong."""
     from streamkit.core.tables import open_store
-    from streamkit.progress.clock import SystemClock
 
     age = filters["older_than"]
     if age is None:

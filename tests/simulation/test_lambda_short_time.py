@@ -28,7 +28,7 @@ class Log(Entity, pk="LOG#{order}", sk="LOG"):
 
 def make_app(fails=lambda order: False):
     """Logs the amounts of each order, in the order of its changes."""
-    app = App("shop", table=TABLE, entities=[Log], policy=Policy(attempts=1, breaker=None))
+    app = App("shop", table=TABLE, entities=[Log], policy=Policy(attempts=1, breaker=False))
 
     @app.on
     def log(change: Inserted[Order] | Modified[Order]) -> Set[Log]:
