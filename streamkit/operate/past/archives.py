@@ -16,7 +16,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.kinds.finding import Finding
 from streamkit.operate.past.archive_sample import compare_sample
-from streamkit.operate.past.past import begun, open_archive, open_past
+from streamkit.operate.past.past import archive_of, begun, open_archive, open_past
 from streamkit.progress.clock import Clock, SystemClock
 
 _MARKER = "writable"
@@ -67,7 +67,7 @@ async def verify_archive(
         ConfigurationError: the app has no archive, nothing was ever stored in it, or its table has
             no stream.
     """
-    tables, place = await survey(app, aws), app.archive.place if app.archive else ""
+    place, tables = archive_of(app).place, await survey(app, aws)
     async with open_archive(app, tables) as archive:
         store = tables.store(app.writer, aws)
         began, written = await begun(app, archive, store), await every_cursor(store)

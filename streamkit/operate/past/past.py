@@ -24,6 +24,7 @@ from streamkit.archive.answers import answered
 from streamkit.archive.chain import Chain
 from streamkit.archive.link import BEYOND, ORIGIN, DamagedLink
 from streamkit.archive.long_pages import ArchiveWriter, LongPages
+from streamkit.archive.objects import Archive
 from streamkit.archive.reader import LongReader
 from streamkit.archive.shards import ArchivedShards
 from streamkit.archive.walk import open_link, walk
@@ -198,16 +199,25 @@ async def open_archive(
     Raises:
         ConfigurationError: the app has no archive, it does not answer, or its table has no stream.
     """
+    declared, label = archive_of(app), tables.space(app.writer).label
+    async with declared.opened() as objects:
+        archive = ArchivedShards(objects, f"{app.table}/{label}")
+        if not patient:
+            await answered(f"the archive in {declared.place}", archive.answer)
+        yield archive
+
+
+def archive_of(app: App) -> Archive:
+    """Return the archive that an app declares.
+
+    Raises:
+        ConfigurationError: it declares none.
+    """
     if app.archive is None:
         raise ConfigurationError(
             f"{app.declared} has no archive=: declare one, such as BucketArchive('s3://BUCKET')"
         )
-    label = tables.space(app.writer).label
-    async with app.archive.opened() as objects:
-        archive = ArchivedShards(objects, f"{app.table}/{label}")
-        if not patient:
-            await answered(f"the archive in {app.archive.place}", archive.answer)
-        yield archive
+    return app.archive
 
 
 async def begun(app: App, archive: ArchivedShards, store: CursorStore) -> float:
@@ -219,7 +229,7 @@ async def begun(app: App, archive: ArchivedShards, store: CursorStore) -> float:
     began = await archive.began()
     if began is not None:
         return began
-    place, writer = app.archive.place if app.archive else "", app.writer.name
+    place, writer = archive_of(app).place, app.writer.name
     read = max((c.dated or c.seen for c in (await every_cursor(store)).values()), default=0)
     if not read:
         raise ConfigurationError(
@@ -253,6 +263,7 @@ async def open_past(
         ConfigurationError: the app has no archive, it does not answer, it was never written, or the
             table is missing or has no stream.
     """
+    archive_of(app)  # before any call: without one, nothing else is worth a word
     tables = tables or await survey(app, aws)
     async with open_archive(app, tables) as archive:
         store = tables.store(app.writer, aws)
