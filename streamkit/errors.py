@@ -27,10 +27,6 @@ class NotBegun(ConfigurationError):
     """A migration was never begun, so there is nothing to join, pause or take back."""
 
 
-class UnknownName(ConfigurationError):
-    """A command names something that does not exist, such as an aggregate of an app."""
-
-
 class DeclarationError(ConfigurationError):
     """An entity, handler, aggregate or app is declared wrongly; the message names its line."""
 

@@ -16,7 +16,7 @@ from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
 from streamkit.cli.printing import OutputClosed
-from streamkit.errors import ConfigurationError, NotBegun, RetentionLost, UnknownName
+from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
 from streamkit.progress.operation import Refusal
 
 _OURS = str(Path(__file__).parents[1])
@@ -102,9 +102,6 @@ def report(error: Exception) -> ExitCode:
         return ExitCode.NOT_BEGUN
     if isinstance(inner, Refusal):
         _say("\n".join(f"refused: {reason}" for reason in inner.reasons))
-        return ExitCode.PROBLEMS
-    if isinstance(inner, UnknownName):
-        _say(f"error: {inner}")
         return ExitCode.PROBLEMS
     if isinstance(inner, ConfigurationError):
         cause = inner.__cause__

@@ -12,7 +12,7 @@ from streamkit.aws import Aws
 from streamkit.core.high_water_mark import item_of, path_of
 from streamkit.core.parked.queues import ParkedQueue, list_parked, parked_queues, show
 from streamkit.core.parking import LAMBDA_CHUNKS
-from streamkit.errors import ConfigurationError, LeaseLost, UnknownName
+from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.fleet.directory import ConsumerEntry, leave
@@ -47,14 +47,13 @@ async def delete_consumer(
     them.
 
     Raises:
-        UnknownName: there is no such consumer.
-        ConfigurationError: a table is missing, a worker of it is alive, an app takes a handler
-            over, or another process changed or deleted it meanwhile.
+        ConfigurationError: a table is missing, there is no such consumer, a worker of it is alive,
+            an app takes a handler over, or another process changed or deleted it meanwhile.
     """
     ledgers = await open_ledgers(aws, table, control_table)
     found = await ledgers.entries(consumer)
     if not found:
-        raise UnknownName(
+        raise ConfigurationError(
             f"table {table} knows no consumer {consumer!r}; `streamkit consumers list {table}`"
             " names those that it knows"
         )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from streamkit.aws import Aws
 from streamkit.core.consumer import Consumer
 from streamkit.core.tables import open_store
-from streamkit.errors import UnknownName
+from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.backfill import left_out
@@ -93,10 +93,10 @@ def aggregate_named(app: Consumer, name: str) -> type[Aggregate[Any]]:
     """Return an app's aggregate by its class name.
 
     Raises:
-        UnknownName: there is none.
+        ConfigurationError: there is none.
     """
     for aggregate in app.aggregates:
         if aggregate.__name__ == name:
             return aggregate
     names = ", ".join(aggregate.__name__ for aggregate in app.aggregates)
-    raise UnknownName(f"{app.name} has no aggregate {name!r}; it has {names or 'none'}")
+    raise ConfigurationError(f"{app.name} has no aggregate {name!r}; it has {names or 'none'}")

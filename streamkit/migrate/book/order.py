@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from streamkit.app import App
 from streamkit.core.cascades import same_items
 from streamkit.entity import Entity
-from streamkit.errors import ConfigurationError, UnknownName
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration, rank
 from streamkit.migrate.book.state import ENDED, State
 
@@ -44,11 +44,11 @@ class MigrationOrder:
         """Return a migration and all that it needs, in order; before a number, all lower ones.
 
         Raises:
-            UnknownName: there is no such migration.
+            ConfigurationError: there is no such migration.
         """
         if last not in self.migrations:
             known = ", ".join(self.ids) or "none"
-            raise UnknownName(f"there is no migration {last!r}; there are {known}")
+            raise ConfigurationError(f"there is no migration {last!r}; there are {known}")
         wanted = {last}
         if last.isdecimal():
             wanted |= {one for one in self.ids if one.isdecimal() and int(one) < int(last)}
@@ -125,12 +125,12 @@ def migration_of(app: App, number: str) -> Migration:
     """Return an app's migration by its number.
 
     Raises:
-        UnknownName: there is none.
+        ConfigurationError: there is none.
     """
     found = app.migrations.get(number)
     if found is None:
         known = ", ".join(sorted(app.migrations, key=rank)) or "none"
-        raise UnknownName(f"{app.name} has no migration {number!r}; it has {known}")
+        raise ConfigurationError(f"{app.name} has no migration {number!r}; it has {known}")
     return found
 
 

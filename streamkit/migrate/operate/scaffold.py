@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from streamkit.app import App
 from streamkit.entity import Entity, attribute_names, spec_of
-from streamkit.errors import ConfigurationError, UnknownName
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.migration import Mode
 from streamkit.migrate.book.discovery import files_of, folder_of
@@ -142,7 +142,7 @@ def entities_of(app: App, where: str, name: str | None) -> list[type[Entity]]:
     """Return the entity of this name, or all that an app and its module have, no aggregates.
 
     Raises:
-        UnknownName: there is no such entity.
+        ConfigurationError: there is no such entity.
     """
     module = where.partition(":")[0]
     if name is not None:
@@ -161,7 +161,7 @@ def _entity(app: App, module: str, name: str | None, *, aggregates: bool) -> typ
     if name not in found:
         what = "aggregate" if aggregates else "entity"
         known = ", ".join(sorted(found)) or "none"
-        raise UnknownName(
+        raise ConfigurationError(
             f"say which {what} with --entity; {app.name} and the module {module} have: {known}"
         )
     return found[name]
