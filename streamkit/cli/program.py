@@ -48,9 +48,9 @@ Exit codes:
     1  unexpected: a defect of streamkit, or an error in the app's code
     2  wrong usage
     3  the app could not be imported
-    4  AWS or the table: missing, wrong, not allowed, or not reached
+    4  AWS or the table: missing, wrong, not allowed, or not reached; or an unknown name
     5  check found problems; changes are still parked; no worker is alive (status --exit-code);
-       a rewind or a move was refused; an aggregate is wrong; what you named does not exist
+       a rewind or a move was refused; an aggregate is wrong; no such change is parked
     6  records may have been lost because the stream no longer had them
     7  a migration is blocked: items failed, and a person must decide
     8  a migration, or the consumer, is paused
