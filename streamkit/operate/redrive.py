@@ -155,7 +155,7 @@ async def discard_queue(
         chosen: the queue, as it was read when it was chosen.
         rng: jitter of repetitions.
         clock: time.
-        before: keep changes that were parked from then on, in epoch seconds.
+        before: keep changes that were parked later, in epoch seconds.
         whole: also drop the changes behind the first one.
         approximate: aggregates that may miss changes, and cannot be rebuilt.
     """
@@ -166,7 +166,7 @@ async def discard_queue(
         if found is None:
             return report
         queue, first = found
-        young = before is not None and first.at >= before
+        young = before is not None and first.at > before
         overtaken = not report.done and queue.head != chosen.head  # another change than was chosen
         if young or overtaken or (report.done and not whole):
             return replace(report, due=None if queue.stuck else queue.due, stuck=queue.stuck)

@@ -73,7 +73,7 @@ class Selection:
         return (
             self.entity in (None, first.entity)
             and self.error in (None, first.error)
-            and (self.parked_before is None or first.at < self.parked_before)
+            and (self.parked_before is None or first.at <= self.parked_before)
         )
 
     @property
