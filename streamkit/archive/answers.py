@@ -34,7 +34,7 @@ _TOLD_SECONDS = 120.0
 class WorkerObjects:
     """The objects of an archive for a worker, which works on while calls are refused.
 
-    `waits`: a call that is refused is made until it is not; otherwise it raises `NotDecided`.
+    If it `waits`, a refused call is repeated until it succeeds; otherwise it raises `NotDecided`.
     """
 
     objects: Objects

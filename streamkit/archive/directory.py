@@ -123,7 +123,7 @@ class _Files:
         return True
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and those around it durable, whoever has made them.
+        """Make a folder and those around it durable, also if another process has made them.
 
         Another process may have made one, and may end before it is durable.
         """

@@ -61,9 +61,12 @@ class Sending:
         for _, pairs in groupby(chain, key=lambda pair: id(pair[0])):
             # Behind a change that was not delivered, later ones of its handler will queue.
             going = [pair for pair in pairs if pair[1].handler.name not in stopped]
-            async with anyio.create_task_group() as group:
-                for change, outcome in going:
-                    group.start_soon(partial(self.send, change, outcome, shard_id, until=until))
+            if len(going) == 1:  # most changes are sent once, and a task costs more than a call
+                await self.send(*going[0], shard_id, until=until)
+            else:
+                async with anyio.create_task_group() as group:
+                    for pair in going:
+                        group.start_soon(partial(self.send, *pair, shard_id, until=until))
             stopped |= {outcome.handler.name for _, outcome in going if not outcome.sent}
 
     async def send(

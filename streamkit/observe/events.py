@@ -42,7 +42,8 @@ EVENTS: Mapping[str, str] = {
     "migration.item_failed": "an item cannot be migrated; `streamkit migrate errors list` shows it",
     "migration.begins_anew": "changes may have been lost: a migration captures and scans again",
     "migration.unreported": "a process could not store its progress",
-    "segment.held": "all segments are other processes'; `taken_in` s after an owner's last write",
+    "segment.held": "other processes hold all segments; one is taken in `taken_in` seconds, if its"
+    " owner is silent until then",
     "segment.lost": "another process has taken a segment; this process dropped its work on it",
     "generation.joined": "the worker joined a generation; has its number and aggregates to rebuild",
     "worker.swept": "another worker deleted this worker's late heartbeat; it joins again",
@@ -52,8 +53,8 @@ EVENTS: Mapping[str, str] = {
     "archive.damaged": "`archive.json` cannot be read; the writer goes on without it, and commands"
     " are refused",
     "archive.full": "the disk of the archive is full; the writer waits, and handlers go on",
-    "archive.refused": "the archive refuses a call; its writer waits, and who reads it, and others"
-    " go on",
+    "archive.refused": "the archive refuses a call; its writer and its readers wait, and other"
+    " consumers go on",
     "archive.unreadable": "an object is damaged: the stream is asked for its records",
     "archive.followed": "a writer goes on where the chain ends, ahead of its cursor",
     "archive.read": "a position is trimmed: the archive is read from there",

@@ -4,8 +4,8 @@ In: one delivery at a time, from a task that waits for it. Out: calls of the sin
 deliveries that arrive while calls are under way wait and make up the next calls. Two deliveries of
 one group are never under way at once. On failure: each waiter gets the error of its own delivery.
 
-A call goes on when nobody waits for it any more. Whoever asks for the same delivery again gets the
-result of that call, so that a slow receiver does not get twice what it takes.
+A call goes on when no task waits for it any more. A task that asks for the same delivery again
+gets the result of that call, so that a slow receiver gets it once.
 """
 
 import math
@@ -30,7 +30,7 @@ _TURN = 12
 _LOG_SECONDS = 15.0
 """Failures of one sink are logged at most once in this time."""
 UNCLAIMED_MAX = 1000
-"""So many results of calls that nobody waited for are kept; some 100 bytes each."""
+"""At most this many results of calls for which no task waited are kept, of some 100 bytes each."""
 
 
 @dataclass(slots=True)

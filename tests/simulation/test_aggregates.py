@@ -309,63 +309,51 @@ def test_a_group_that_empties_and_fills_again_meanwhile_loses_nothing(harness_of
     }
 
 
-def test_a_contribution_that_comes_before_the_deletion_is_not_lost(harness_of):
-    """Another worker's commit, between the read of an empty group and its deletion."""
+def emptied(harness_of, **update):
+    """Empty a group; its item is updated between the look at it and its deletion."""
     harness = harness_of(app_of(Buyers), shards=1)
     sale = Sale(number=1, shop="a", buyer="ann")
     harness.put(sale)
     harness.settle()
     harness.delete(sale.item_key)
     key = Buyers.key(shop="a").wire(harness.tables.table)
-    added = []
+    updated = []
 
     def between(call):
-        if call.operation == "BatchGetItem" and "BUYERS#a" in str(call.payload) and not added:
-            added.append(call)
-            update = {
-                "TableName": TABLE,
-                "Key": key,
-                "UpdateExpression": "SET #last = :last ADD #x :one",
-                "ExpressionAttributeNames": {"#last": "_sk_last", "#x": "buyers~other"},
-                "ExpressionAttributeValues": {":last": {"S": "other"}, ":one": {"N": "1"}},
-            }
-            harness.world.engine.call("dynamodb", "UpdateItem", update)
+        if call.operation == "BatchGetItem" and "BUYERS#a" in str(call.payload) and not updated:
+            updated.append(call)
+            request = {"TableName": TABLE, "Key": key, **update}
+            harness.world.engine.call("dynamodb", "UpdateItem", request)
 
     harness.world.engine.observers.append(between)
     harness.settle()
-    assert added
-    assert harness.get(Buyers.key(shop="a")).buyers == 1
+    assert updated
+    return harness.get(Buyers.key(shop="a"))
+
+
+def test_a_contribution_that_comes_before_the_deletion_is_not_lost(harness_of):
+    """Another worker's commit, between the read of an empty group and its deletion."""
+    group = emptied(
+        harness_of,
+        UpdateExpression="SET #last = :last ADD #x :one",
+        ExpressionAttributeNames={"#last": "_sk_last", "#x": "buyers~other"},
+        ExpressionAttributeValues={":last": {"S": "other"}, ":one": {"N": "1"}},
+    )
+    assert group.buyers == 1
 
 
 def test_a_group_whose_last_contributions_cancel_out_is_deleted(harness_of):
     """One commit adds and takes away, between the read of an empty group and its deletion."""
-    harness = harness_of(app_of(Buyers), shards=1)
-    sale = Sale(number=1, shop="a", buyer="ann")
-    harness.put(sale)
-    harness.settle()
-    harness.delete(sale.item_key)
-    key = Buyers.key(shop="a").wire(harness.tables.table)
-    added = []
-
-    def between(call):
-        if call.operation == "BatchGetItem" and "BUYERS#a" in str(call.payload) and not added:
-            added.append(call)
-            update = {
-                "TableName": TABLE,
-                "Key": key,
-                "UpdateExpression": "SET #last = :last, #by = :by",
-                "ExpressionAttributeNames": {"#last": "_sk_last", "#by": "_sk_by"},
-                "ExpressionAttributeValues": {
-                    ":last": {"S": "other"},
-                    ":by": {"S": "handler:1:another write:Buyers"},
-                },
-            }
-            harness.world.engine.call("dynamodb", "UpdateItem", update)
-
-    harness.world.engine.observers.append(between)
-    harness.settle()
-    assert added
-    assert harness.get(Buyers.key(shop="a")) is None
+    group = emptied(
+        harness_of,
+        UpdateExpression="SET #last = :last, #by = :by",
+        ExpressionAttributeNames={"#last": "_sk_last", "#by": "_sk_by"},
+        ExpressionAttributeValues={
+            ":last": {"S": "other"},
+            ":by": {"S": "handler:1:another write:Buyers"},
+        },
+    )
+    assert group is None
 
 
 # -- onto the application's items ------------------------------------------------------------------
