@@ -5,9 +5,7 @@ and queued keys, high-water marks, cursors of workers that were killed in a comm
 hosts, migrations of every mode.
 """
 
-from collections import Counter
 from functools import partial
-from itertools import product
 
 import pytest
 
@@ -71,14 +69,13 @@ def test_migrations_of_every_mode_are_shared_by_jobs_of_both_versions(kind):
 
 @pytest.mark.parametrize("kind", ["crew", "functions"])
 def test_the_same_changes_take_no_more_units_than_before(kind):
-    units = Counter()
-    for seed, name in product(range(2, 6), ("old", "new")):
+    units = {}
+    for name in ("old", "new"):
         app, host = conformance.make_app(), journey(conformance, kind, name)
         quiet = Trouble(crash=0, split=0, roll=0, slow=0, broken=0, sinks=0, pause=1.0)
-        ran = trial(app, conformance.Market(app), seed=seed, acts=60, trouble=quiet, host=host)
-        units[name] += ran.met[f"{name} units"]
-    # Batches of functions fall as they may: one seed differs by up to 8 % either way.
-    assert 4000 < units["new"] <= 1.02 * units["old"]
+        ran = trial(app, conformance.Market(app), acts=60, trouble=quiet, host=host)
+        units[name] = ran.met[f"{name} units"]
+    assert 1000 < units["new"] <= 1.02 * units["old"]  # batches of functions fall as they may
 
 
 def fingerprints_differ(monkeypatch):
