@@ -27,7 +27,7 @@ ANSWER_SECONDS = 20.0
 _REFUSED_SECONDS = 10.0
 """The pause before a writer tries again what was refused."""
 _TOLD_SECONDS = 120.0
-"""For so long a refusal is told that did not come again: readers ask every half minute."""
+"""A refusal that does not come again is reported for this long; readers ask every half minute."""
 
 
 @dataclass(frozen=True)

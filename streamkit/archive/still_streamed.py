@@ -17,7 +17,7 @@ from streamkit.stream.listing import is_gone
 from streamkit.stream.reader import ShardReader, StreamPages
 
 _WITHOUT = (ErrorKind.TRIMMED, ErrorKind.MISSING, ErrorKind.REFUSED, ErrorKind.INVALID)
-"""What the stream answers if it does not have a position; it never had one of a stray object."""
+"""The stream's answers if it does not have a position; a stray object names one that never was."""
 
 
 @dataclass(frozen=True)

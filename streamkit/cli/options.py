@@ -95,7 +95,7 @@ def duration(text: str) -> float:
 
 
 def finite(number: float | None) -> float | None:
-    """Return a number as it is; what reads numbers takes `inf`, too, which no table can store."""
+    """Return a number, and refuse `inf`, which is read as a number and cannot be stored."""
     if number is not None and math.isinf(number):
         raise typer.BadParameter("give a number such as 500; 0 means no limit")
     return number

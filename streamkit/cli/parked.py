@@ -281,7 +281,7 @@ def _missing(app: "Consumer", filters: dict[str, Any], reports: "list[QueueRepor
 
 
 def _unknown(app: "Consumer", filters: dict[str, Any], found: Sequence[Any]) -> bool:
-    """Say on stderr that a name fits nothing that is parked, nor the app; return whether it is so.
+    """Report a name that neither the app nor a parked change has; return whether there is one.
 
     A name that only the parked changes have is that of a handler or an entity of an older version.
     """
