@@ -9,7 +9,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from types import UnionType
@@ -161,6 +160,8 @@ def _said(hint: Any) -> str:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
     names = ", ".join(one for one in known if one != "self")
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {names}"

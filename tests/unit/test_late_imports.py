@@ -16,6 +16,7 @@ LATE = {
     "kinds.declared_migrations": "an app declares migrations, or none",
     "kinds.preflight": "few tables have no sort key, and few apps mirrors",
     "kinds.registration": "an app loads the kinds of handlers that it declares",
+    "model.declaration": "only a misspelt name is compared with those that are meant",
     "observe.logger": "a process that logs nothing does not load structlog",
     "observe.otel": "the library is optional",
     "sinks.endpoint": "the library is optional",

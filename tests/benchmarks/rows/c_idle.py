@@ -1,6 +1,5 @@
 """Being idle: CPU time, memory and read units of shards in which nothing happens."""
 
-import functools
 from typing import Any
 
 from streamkit.settings import Settings
@@ -17,7 +16,6 @@ POLLS = 300
 RAW = "the client's raw GetRecords"
 
 
-@functools.cache
 def idle_shards(seconds_between: float) -> dict[str, float]:
     """Return the CPU of a poll with all that belongs to it, its ratio to a raw one, and the memory."""
     pace = {"poll_floor": seconds_between, "poll_ceiling": seconds_between}
@@ -26,6 +24,7 @@ def idle_shards(seconds_between: float) -> dict[str, float]:
         with Remote(consuming, url, "aggregate", 1, pace) as consumer:
             consumer.call("mark")
             consumer.call("finish")
+            consumer.call("idle", seconds_between)  # the first polls come all at once
             rounds = []
             for _ in range(3):
                 before = server.call("spent")["polls"]
