@@ -5,10 +5,11 @@ types and validators. This module takes a model's core schema apart once, and is
 knows how pydantic nests it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, core_schema
@@ -217,3 +218,16 @@ def _looks_around(schema: Any) -> bool:
 
 def _definition(ref: str, definitions: tuple[Schema, ...]) -> Schema | None:
     return next((schema for schema in definitions if schema.get("ref") == ref), None)
+
+
+def classes_of(annotation: Any) -> Iterator[type]:
+    """Yield the classes that an annotation comes down to, without None."""
+    if get_origin(annotation) is Annotated:
+        yield from classes_of(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from classes_of(member)
+    elif isinstance(get_origin(annotation), type):  # set[str]: the members do not matter
+        yield get_origin(annotation)
+    elif isinstance(annotation, type) and annotation is not types.NoneType:
+        yield annotation

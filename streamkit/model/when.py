@@ -7,6 +7,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -14,10 +16,12 @@ from pydantic import BaseModel
 
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
-from streamkit.model.fields import validate_fields
+from streamkit.model.fields import classes_of, validate_fields
 
 Values = Mapping[str, Any]
 """The values of a condition's fields, by field name."""
+
+_NUMBERS = (int, float, Decimal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class When:
     text: str
     _holds: Callable[[Values | None, Values | None], bool] = field(repr=False, compare=False)
     _expected: tuple[tuple[str, Any], ...] = ()
+    _limits: tuple[tuple[str, Any], ...] = ()
 
     def holds(self, old: Values | None, new: Values | None) -> bool:
         """Return whether a change between these values meets the condition; `None` is no image."""
@@ -37,7 +42,8 @@ class When:
         """Check the condition against an entity's fields.
 
         Raises:
-            DeclarationError: a field is unknown, or can never have the value asked for.
+            DeclarationError: a field is unknown, can never have the value asked for, or has no
+                order beside the limit.
         """
         place = declaration or Declaration.of(entity)
         unknown = [name for name in self.fields if name not in entity.model_fields]
@@ -49,6 +55,13 @@ class When:
             problem = _expectation_problem(entity, name, value)
             if problem:
                 raise DeclarationError(f"{place}: {self.text}: {problem}")
+        for name, limit in self._limits:
+            kinds = list(classes_of(entity.model_fields[name].annotation))
+            if kinds and not any(_are_ordered(kind, limit) for kind in kinds):
+                raise DeclarationError(
+                    f"{place}: {self.text}: {name} holds {kinds[0].__name__} values, which"
+                    f" have no order beside {limit!r}"
+                )
 
     @classmethod
     def _combined(
@@ -59,7 +72,8 @@ class When:
     ) -> "When":
         fields = _unique(name for part in parts for name in part.fields)
         expected = tuple(pair for part in parts for pair in part._expected)  # noqa: SLF001
-        return cls(fields, text, holds, expected)
+        limits = tuple(pair for part in parts for pair in part._limits)  # noqa: SLF001
+        return cls(fields, text, holds, expected, limits)
 
     def __and__(self, other: "When") -> "When":
         return self._combined(
@@ -135,6 +149,7 @@ def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
         (field,),
         f"crossed({field!r}, {limit})",
         lambda old, new: is_beyond(new) and not is_beyond(old),
+        _limits=((field, below if above is None else above),),
     )
 
 
@@ -158,6 +173,17 @@ def _unique(names: Any) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
+
+
+def _are_ordered(kind: type, limit: Any) -> bool:
+    """Return whether values of a class can be compared with a limit."""
+    if issubclass(kind, _NUMBERS):
+        return isinstance(limit, _NUMBERS)
+    if issubclass(kind, date):
+        return isinstance(limit, date) and isinstance(limit, datetime) == issubclass(kind, datetime)
+    if issubclass(kind, str):
+        return isinstance(limit, str)
+    return any("__lt__" in vars(one) for one in kind.__mro__[:-1])
 
 
 def _expectation_problem(entity: type[BaseModel], name: str, value: Any) -> str | None:

@@ -43,6 +43,7 @@ class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):
     number: int
     at: datetime | None = None
     state: str | None = None
+    tags: set[str] = set()
 
 
 class Brief(pydantic.BaseModel):
@@ -251,6 +252,7 @@ MAX = Annotated[datetime | None, Max("at")]
         (Annotated[str | None, Last("state", by="date")], {}, "measures 'date'"),
         (Annotated[tuple[int, ...], Top(3, by="number")], {}, r"needs the default \(\)"),
         (Annotated[int, Max("number")], {"default": 0}, "needs the default None"),
+        (Annotated[str | None, Max("tags")], {}, "ordered by 'tags', and a set has no order"),
         (MAX, {"spread": 4}, "leave out spread="),
         (MAX, {"remove_empty": True}, "leave out remove_empty="),
         (MAX, {"approximate": True}, "leave out approximate="),

@@ -1,6 +1,7 @@
 """`when` conditions hold as their words say, also at the beginning and the end of an item."""
 
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import Enum
 
 import pytest
@@ -73,6 +74,10 @@ def test_a_combination_knows_all_fields_and_says_itself() -> None:
         (~changed("stock") & became("statuss", 1), "has no field statuss"),
         (became("status", "SHIPED"), "status can never be 'SHIPED'"),
         (became("day", "2024-05-01"), "day holds a date, not a str"),
+        (crossed("stock", below="10"), "stock holds int values, which have no order"),
+        (~crossed("day", above=datetime(2024, 5, 1, tzinfo=UTC)), "day holds date values"),
+        (changed("id") | crossed("id", above=3), "id holds str values"),
+        (crossed("status", above=Status.PLACED), "status holds Status values"),
     ],
 )
 def test_a_condition_that_can_never_hold_is_found_at_start(condition: When, message: str) -> None:
@@ -84,6 +89,8 @@ def test_a_condition_that_fits_the_entity_passes() -> None:
     condition = became("status", "SHIPPED") | became("status", Status.PLACED)
     (condition | became("stock", 1) | became("day", date(2024, 5, 1))).check(Order)
     became("stock", None).check(Order)
+    (crossed("stock", below=Decimal("9.5")) & crossed("day", above=date(2024, 5, 1))).check(Order)
+    crossed("id", above="M").check(Order)
 
 
 def test_a_condition_without_its_arguments_is_refused_with_its_line() -> None:

@@ -39,8 +39,9 @@ def bucket(moment: datetime, unit: Unit, *, tz: str | tzinfo) -> datetime:
     Raises:
         ValueError: the moment has no time zone, or the name or the unit is unknown.
     """
-    if moment.tzinfo is None:
-        raise ValueError("a bucket needs a moment with a time zone")
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        said = "a moment without one" if isinstance(moment, datetime) else type(moment).__name__
+        raise ValueError(f"a bucket needs a moment with a time zone, and not {said}")
     if unit not in get_args(Unit):
         raise ValueError(f"a bucket is a {', '.join(get_args(Unit))}, not {unit!r}")
     zone = _zone(tz)

@@ -81,6 +81,14 @@ def source_of_entry(key: Key[Any]) -> Source:
     return key.pk, key.sk or ""
 
 
+_ORDERED = (date, str, int, Decimal, float)
+
+
+def has_order(kind: type) -> bool:
+    """Return whether `rank_of` takes the values of a class."""
+    return issubclass(kind, _ORDERED) and not issubclass(kind, bool)
+
+
 def rank_of(value: Any) -> Rank | None:
     """Return what a value is ordered by; None has no rank.
 

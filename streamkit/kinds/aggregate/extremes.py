@@ -19,6 +19,7 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.entries import (
     RankedEntry,
     Ranking,
+    has_order,
     rank_of,
     read_entries,
     source_of_entry,
@@ -26,6 +27,7 @@ from streamkit.kinds.aggregate.entries import (
 from streamkit.kinds.aggregate.measures import Value, When
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import AttributeValue
+from streamkit.model.fields import classes_of
 from streamkit.model.schema import TableSchema
 
 REVISION = "_rev"
@@ -205,8 +207,9 @@ def check_extremes(aggregate: Any, source: type[Entity]) -> None:
     """Refuse measures with an error that otherwise only a change would show.
 
     Raises:
-        DeclarationError: a measure names a field that the source does not have, its own field could
-            not be empty, or the items are kept in a way that extremes cannot be.
+        DeclarationError: a measure names a field that the source does not have, or whose
+            values have no order, its own field could not be empty, or the items are kept in a way
+            that extremes cannot be.
     """
     _check_options(aggregate, aggregate.__options__)
     for name, extreme in extremes_of(aggregate).items():
@@ -216,6 +219,13 @@ def check_extremes(aggregate: Any, source: type[Entity]) -> None:
                 raise DeclarationError(
                     f"{where} measures {value!r}, and {source.__name__} has no such field"
                 )
+        by = extreme.ordered_by
+        kinds = list(classes_of(source.model_fields[by].annotation)) if isinstance(by, str) else []
+        if kinds and not any(map(has_order, kinds)):
+            raise DeclarationError(
+                f"{where} is ordered by {by!r}, and a {kinds[0].__name__} has no order that could"
+                " be kept; take a number, a text or a date"
+            )
         empty: Any = () if extreme.several else None
         if aggregate.model_fields[name].get_default(call_default_factory=False) != empty:
             raise DeclarationError(

@@ -4,12 +4,11 @@ In: the class, with its options, measures and fields. On failure: `DeclarationEr
 class, its line and the field.
 """
 
-import types
 from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
@@ -17,6 +16,7 @@ from streamkit.kinds.aggregate.buckets import Until
 from streamkit.kinds.aggregate.extremes import Extreme
 from streamkit.kinds.aggregate.measures import MEASURES, Avg, Count, Sum
 from streamkit.model.declaration import Declaration
+from streamkit.model.fields import classes_of
 from streamkit.model.index_keys import decided_by
 from streamkit.model.templates import KeyTemplate
 from streamkit.stream.decode.keyed import key_reader
@@ -67,8 +67,8 @@ def check_group(stored: type[Entity], source: type[Entity], declared: Declaratio
     templates = (spec.pk, spec.sk) if spec.sk else (spec.pk,)
     temporal = {p.name for t in templates for p in t.placeholders if p.is_temporal}
     for name in sorted(temporal):
-        of_source = set(_plain(source.model_fields[name].annotation))
-        of_group = set(_plain(stored.model_fields[name].annotation))
+        of_source = set(classes_of(source.model_fields[name].annotation))
+        of_group = set(classes_of(stored.model_fields[name].annotation))
         if name not in key_reader(stored).readable or of_source != of_group:
             raise DeclarationError(
                 f"{declared}: the key holds a part of {name} alone; say which group with group(),"
@@ -123,7 +123,7 @@ def _notes(aggregate: Any) -> Iterator[str]:
 def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
     fields = {attribute: name for name, attribute in attribute_names(aggregate).items()}
     for name, measure in aggregate.__measures__.items():
-        kept = list(_plain(aggregate.model_fields[fields[name]].annotation))
+        kept = list(classes_of(aggregate.model_fields[fields[name]].annotation))
         if kept and all(issubclass(kind, _NO_NUMBERS) for kind in kept):
             yield (
                 f"{name} is a {kept[0].__name__}, and {type(measure).__name__} keeps a number"
@@ -135,7 +135,7 @@ def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
         if isinstance(value, str) and value not in source.model_fields:
             yield f"{name} measures {value!r}, and {source.__name__} has no such field"
         elif isinstance(value, str) and isinstance(measure, Sum | Avg):
-            kinds = list(_plain(source.model_fields[value].annotation))
+            kinds = list(classes_of(source.model_fields[value].annotation))
             if kinds and all(issubclass(kind, _NO_NUMBERS) for kind in kinds):
                 yield f"{name} sums {value!r}, and {source.__name__}.{value} is not a number"
 
@@ -155,7 +155,7 @@ def _fraction(stored: Any, field: str, measure: Any, source: type[Entity]) -> It
 
 
 def _are(annotation: Any, kind: Any) -> bool:
-    kinds = list(_plain(annotation))
+    kinds = list(classes_of(annotation))
     return bool(kinds) and all(issubclass(one, kind) for one in kinds)
 
 
@@ -209,7 +209,7 @@ def _until(aggregate: Any) -> Iterator[str]:
     if until.field not in in_key:
         yield f"{attribute} counts from {until.field!r}, which is no field of the group's key"
         return
-    kinds = set(_plain(aggregate.model_fields[until.field].annotation))
+    kinds = set(classes_of(aggregate.model_fields[until.field].annotation))
     if not all(issubclass(kind, date) for kind in kinds):
         yield f"{attribute} counts from {until.field!r}, which is neither a datetime nor a date"
     elif not all(issubclass(kind, datetime) for kind in kinds) and until.tz is None:
@@ -218,19 +218,6 @@ def _until(aggregate: Any) -> Iterator[str]:
 
 def is_number(annotation: Any) -> bool:
     """Return whether all values of an annotation are numbers, or None."""
-    kinds = list(_plain(annotation))
+    kinds = list(classes_of(annotation))
     numbers = [issubclass(k, int | float | Decimal) and not issubclass(k, bool) for k in kinds]
     return bool(numbers) and all(numbers)
-
-
-def _plain(annotation: Any) -> Iterator[type]:
-    """Yield the classes that an annotation comes down to, without None."""
-    if get_origin(annotation) is Annotated:
-        yield from _plain(get_args(annotation)[0])
-    elif get_origin(annotation) in (Union, types.UnionType):
-        for member in get_args(annotation):
-            yield from _plain(member)
-    elif isinstance(get_origin(annotation), type):  # set[str]: the members do not matter
-        yield get_origin(annotation)
-    elif isinstance(annotation, type) and annotation is not types.NoneType:
-        yield annotation

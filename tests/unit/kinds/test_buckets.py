@@ -86,6 +86,7 @@ def test_a_zone_may_be_given_as_a_tzinfo():
         (NAIVE, "day", "UTC", "with a time zone"),
         (datetime(2024, 1, 1, tzinfo=UTC), "day", "Europe/Atlantis", "no time zone"),
         (datetime(2024, 1, 1, tzinfo=UTC), "fortnight", "UTC", "not 'fortnight'"),
+        (None, "day", "UTC", "and not NoneType"),
     ],
 )
 def test_nothing_is_guessed(moment, unit, tz, text):
