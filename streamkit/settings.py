@@ -69,6 +69,7 @@ class Settings(BaseSettings):
     """What can be set about a worker; durations are seconds."""
 
     model_config = SettingsConfigDict(
+        allow_inf_nan=False,
         env_prefix="STREAMKIT_",
         pyproject_toml_table_header=("tool", "streamkit"),
         extra="forbid",

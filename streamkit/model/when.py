@@ -183,7 +183,8 @@ def _are_ordered(kind: type, limit: Any) -> bool:
         return isinstance(limit, date) and isinstance(limit, datetime) == issubclass(kind, datetime)
     if issubclass(kind, str):
         return isinstance(limit, str)
-    return any("__lt__" in vars(one) for one in kind.__mro__[:-1])
+    # Other classes may be anything: pydantic's AwareDatetime is no datetime.
+    return not issubclass(kind, Enum) or any("__lt__" in vars(one) for one in kind.__mro__[:-1])
 
 
 def _expectation_problem(entity: type[BaseModel], name: str, value: Any) -> str | None:

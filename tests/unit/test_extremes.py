@@ -44,6 +44,7 @@ class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):
     at: datetime | None = None
     state: str | None = None
     tags: set[str] = set()
+    seen: pydantic.AwareDatetime | None = None
 
 
 class Brief(pydantic.BaseModel):
@@ -270,6 +271,10 @@ def test_a_made_up_key_that_does_not_fit_says_nothing_about_the_declaration():
         return Log.query(device=device)
 
     declare(MAX, members=members)
+
+
+def test_a_class_of_pydantic_may_have_an_order():
+    declare(Annotated[datetime | None, Max("seen")])
 
 
 @pytest.mark.parametrize("n", [0, 1001])

@@ -11,6 +11,13 @@ def test_a_lease_shorter_than_two_heartbeats_is_refused():
         Settings(lease=1, heartbeat=3)
 
 
+@pytest.mark.parametrize("name", ["grace", "poll_ceiling", "catch_up_wcu"])
+@pytest.mark.parametrize("text", ["inf", "nan"])
+def test_a_number_without_an_end_is_refused(name, text):
+    with pytest.raises(ValidationError, match=f"{name}\n.*finite"):
+        Settings(**{name: text})
+
+
 def test_a_misspelt_variable_is_refused(monkeypatch):
     monkeypatch.setenv("STREAMKIT_LAESE", "9")
     with pytest.raises(ValidationError, match="STREAMKIT_LAESE"):

@@ -5,6 +5,7 @@ from decimal import Decimal
 from enum import Enum
 
 import pytest
+from pydantic import AwareDatetime
 
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
@@ -22,6 +23,7 @@ class Order(Entity, pk="O#{id}", sk="O#{id}"):
     status: Status
     stock: int = 0
     day: date = date(2024, 1, 1)
+    seen: AwareDatetime | None = None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,9 @@ def test_a_condition_that_fits_the_entity_passes() -> None:
     (condition | became("stock", 1) | became("day", date(2024, 5, 1))).check(Order)
     became("stock", None).check(Order)
     (crossed("stock", below=Decimal("9.5")) & crossed("day", above=date(2024, 5, 1))).check(Order)
-    crossed("id", above="M").check(Order)
+    (crossed("id", above="M") | crossed("seen", above=datetime(2024, 5, 1, tzinfo=UTC))).check(
+        Order
+    )
 
 
 def test_a_condition_without_its_arguments_is_refused_with_its_line() -> None:

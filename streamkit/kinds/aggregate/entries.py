@@ -10,11 +10,14 @@ attribute, as a list of `[rank, partition key, sort key]` in order, best first; 
 themselves are in the attribute.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+
+from pydantic import BaseModel
 
 from streamkit.model.codec import NUMBERS, AttributeValue, decode, encode
 from streamkit.model.keys import Key
@@ -81,12 +84,12 @@ def source_of_entry(key: Key[Any]) -> Source:
     return key.pk, key.sk or ""
 
 
-_ORDERED = (date, str, int, Decimal, float)
-
-
 def has_order(kind: type) -> bool:
-    """Return whether `rank_of` takes the values of a class."""
-    return issubclass(kind, _ORDERED) and not issubclass(kind, bool)
+    """Return whether `rank_of` may take the values of a class; pydantic's own may be anything."""
+    if issubclass(kind, bool):
+        return False
+    ordered = issubclass(kind, str | int | float | Decimal | date)
+    return ordered or not issubclass(kind, Collection | Enum | BaseModel)
 
 
 def rank_of(value: Any) -> Rank | None:
