@@ -23,11 +23,13 @@ from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import OURS, Action
+from streamkit.progress.activity import each_of
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.machine import Machine
 from streamkit.sinks.outlets import open_outlets
+from streamkit.worker.automatic_retries import AT_ONCE
 from streamkit.worker.joined_app import joined_app
 from streamkit.worker.redriver import QueueReport, Redriver
 
@@ -62,6 +64,8 @@ async def redrive(
 ) -> list[QueueReport]:
     """Redrive parked queues, due or stuck, each until it is empty or its first change fails.
 
+    Several are redriven at a time, as workers do it; reports come in the order in which they end.
+
     Args:
         app: its handlers run.
         aws: open clients.
@@ -73,11 +77,13 @@ async def redrive(
     Raises:
         ConfigurationError: the app does not fit its table, or may not use it.
     """
-    reports: list[QueueReport] = []
+    reports, told_of = _collected(told)
     async with open_redriver(app, aws, rng=rng, clock=clock) as redriver:
-        for queue in await chosen.choose(redriver.store):
-            reports.append(await redriver.redrive(queue.name))
-            told(reports[-1])
+
+        async def one(queue: ParkedQueue) -> None:
+            told_of(await redriver.redrive(queue.name))
+
+        await each_of(AT_ONCE, await chosen.choose(redriver.store), one)
     return reports
 
 
@@ -105,15 +111,28 @@ async def discard(
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
     approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
-    before, reports = chosen.parked_before, list[QueueReport]()
-    for queue in await chosen.choose(store):
-        reports.append(
+    before, (reports, told_of) = chosen.parked_before, _collected(told)
+
+    async def one(queue: ParkedQueue) -> None:
+        told_of(
             await discard_queue(
                 store, queue, rng, clock, before, whole=whole, approximate=approximate
             )
         )
-        told(reports[-1])
+
+    await each_of(AT_ONCE, await chosen.choose(store), one)
     return reports
+
+
+def _collected(told: Told) -> tuple[list[QueueReport], Told]:
+    """Return a list, and what adds a report to it and tells of it."""
+    reports: list[QueueReport] = []
+
+    def add(report: QueueReport) -> None:
+        reports.append(report)
+        told(report)
+
+    return reports, add
 
 
 @asynccontextmanager

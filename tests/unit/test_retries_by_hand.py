@@ -161,6 +161,25 @@ async def test_after_a_redrive_the_queue_is_not_held_any_more(world):
     assert world.journal(1) == "A B "
 
 
+async def test_several_queues_are_redriven_at_a_time(world):
+    broken, begun, both = Broken(), set(), anyio.Event()
+
+    async def meet(change):
+        begun.add(change.new.number)
+        if len(begun) == 2:
+            both.set()
+        await both.wait()
+
+    app = journalling(broken, meanwhile=meet)
+    await world.put(Order(number=1, status="A"), Order(number=2, status="A"))
+    await world.work(app)
+    broken.down = False
+    with anyio.fail_after(10):
+        reports = await redrive(app, world.aws)
+    assert [report.done for report in reports] == [1, 1]
+    assert world.journal(1) == world.journal(2) == "A "
+
+
 async def test_a_change_that_fails_again_stays_first_and_says_how_often(world):
     broken = Broken()
     app = journalling(broken)
