@@ -111,7 +111,7 @@ class Replay:
     def _usually(self) -> float:
         """Return the CPU seconds of a record that is read the usual way."""
         pages = max(1, USUAL_RECORDS // self.case.records)
-        return self._usual.read(pages) / (pages * self.case.records)
+        return self._usual.read(pages, self._given) / (pages * self.case.records)
 
     def drain(self, pages: int, *, profile: bool = False) -> float:
         """Give each shard so many pages; return the CPU seconds until they are committed."""

@@ -31,7 +31,7 @@ def grouped() -> Figure:
     return replayed(Case("grouped"))
 
 
-@row("aggregate, 16 shards", unit=RATE, of=USUAL, bar=6.5)
+@row("aggregate, 16 shards", unit=RATE, of=USUAL, bar=7.0)
 def sixteen_shards() -> Figure:
     return replayed(Case("aggregate", shards=16, changes=22_000))
 

@@ -30,7 +30,7 @@ def idle_shards(seconds_between: float) -> dict[str, float]:
                 before = server.call("spent")["polls"]
                 spent = consumer.call("idle", max(SECONDS, 2 * seconds_between))
                 polls = server.call("spent")["polls"] - before
-                raw = Usual(url).read(POLLS) / POLLS
+                raw = Usual(url).read(POLLS, POLLS) / POLLS
                 rounds.append((spent / polls, raw))
             found = median_of(rounds)
             memory = float(consumer.call("memory"))
