@@ -321,6 +321,15 @@ def test_a_look_writes_nothing_and_says_what_would_be_different(harness):
     assert (row["target"], row["attributes"]) == ("LABEL#1 LABEL#1", "text")
 
 
+@pytest.mark.parametrize("show_keys", [False, True])
+def test_changes_that_are_listed_show_their_keys_only_on_request(harness, show_keys):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
+    report = replayed(harness, "labels", mode="shadow", show_keys=show_keys)
+    assert {row["reason"] for row in report.listed} == {CHANGED, "different"}
+    for key in ("ORDER#1", "LABEL#1"):
+        assert (key in str(report.to_dict())) is show_keys
+
+
 def test_a_change_that_fails_is_counted_and_the_others_run(harness):
     buggy(harness, (1, "PLACED"))
     STATE["down"] = True
