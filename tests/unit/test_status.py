@@ -10,7 +10,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Set, became
 from streamkit.aws import connect
-from streamkit.cli.describing import describe_status, stems
+from streamkit.cli.describing import _lag, describe_status, stems
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import (
     Generation,
@@ -30,7 +30,7 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
-from streamkit.operate.shards import in_tree_order
+from streamkit.operate.shards import ShardStatus, in_tree_order
 from streamkit.operate.status import read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
@@ -386,3 +386,19 @@ def test_a_consumer_that_began_in_the_past_says_how_much_it_has_read_and_what_is
     begun = Generation(1, "f", ("f",), {}, frozenset(), since=now - 100_000, founded=now - 10_000)
     found = [*catching_up(app, begun, now, lag)]
     assert [(round(one.share, 3), one.left) for one in found] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "lag", "said"),
+    [
+        ("active", "measured", "7 s"),
+        ("active", "at most", "≤ 7 s"),
+        ("active", "archived", "7 s, in the archive"),
+        ("active", "lost", "RECORDS LOST"),
+        ("active", "undecided", "not decided yet"),
+        ("finished", "at most", "-"),
+    ],
+)
+def test_the_lag_of_a_shard_is_said_until_it_is_finished(state, lag, said):
+    facts = dict.fromkeys(ShardStatus.__dataclass_fields__)
+    assert _lag(ShardStatus(**facts | {"state": state, "lag": lag, "lag_seconds": 7.0})) == said
