@@ -22,6 +22,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import DELETING, JOINING, TO_LAMBDA
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.lag import bound
+from streamkit.fleet.members import Member
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, withdraw_rewind
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
@@ -31,7 +32,7 @@ from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
 from streamkit.operate.shards import ShardStatus, in_tree_order
-from streamkit.operate.status import read_status
+from streamkit.operate.status import _workers, read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry
@@ -402,3 +403,9 @@ def test_a_consumer_that_began_in_the_past_says_how_much_it_has_read_and_what_is
 def test_the_lag_of_a_shard_is_said_until_it_is_finished(state, lag, said):
     facts = dict.fromkeys(ShardStatus.__dataclass_fields__)
     assert _lag(ShardStatus(**facts | {"state": state, "lag": lag, "lag_seconds": 7.0})) == said
+
+
+@pytest.mark.parametrize(("used", "throttled"), [("", 0), ("of another form", 0), ("1 2 3 4 5", 5)])
+def test_a_worker_was_throttled_as_often_as_it_reports(used, throttled):
+    (worker,) = _workers({"a": Member("a", used=used)}, now=0.0)
+    assert worker.throttled == throttled
