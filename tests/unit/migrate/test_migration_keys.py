@@ -490,3 +490,21 @@ def test_a_plan_is_about_the_items_of_the_list(tmp_path):
         assert reads == {"scan": 4, "rewrite": 0, "verify": 4}
 
     at(test)
+
+
+async def test_a_long_list_lets_others_work_while_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "_CHUNK", 1)
+    (tmp_path / "keys.jsonl").write_bytes(b"x" * 160)
+    turns = 0
+
+    async def beat():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(beat)
+        async with open_contents(str(tmp_path / "keys.jsonl")):
+            assert turns >= 9
+        group.cancel_scope.cancel()
