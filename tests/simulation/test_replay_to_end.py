@@ -288,6 +288,20 @@ def test_code_that_is_not_deployed_is_refused(harness):
     assert "orders.replay" not in consumers(harness)
 
 
+@pytest.mark.parametrize("rewind", [{"rewinding": True}, {"asks": "a question"}])
+def test_while_its_app_is_rewound_or_may_be_it_is_refused(harness, monkeypatch, rewind):
+    buggy(harness, (1, "PLACED"))
+    newest_generation = replay_to_end.newest_generation
+
+    async def as_a_rewind_leaves_it(store):
+        return replace(await newest_generation(store), **rewind)
+
+    monkeypatch.setattr(replay_to_end, "newest_generation", as_a_rewind_leaves_it)
+    with pytest.raises(ReplayRefused, match="is being rewound"):
+        to_the_end(harness, "labels")
+    assert labels(harness) == {1: "bug PLACED"}
+
+
 def test_the_name_of_its_consumer_may_be_taken():
     app = app_of()
     app.listener("replay").on(lambda_of_orders)
