@@ -123,4 +123,12 @@ MUTANTS = (
         "a replay says nothing of changes that it could not read",
         test="tests/simulation/test_replay.py::test_a_change_that_cannot_be_read_is_passed_over_and_counted",
     ),
+    Mutant(
+        "replay-of-what-all-handlers-want",
+        "operate/replay/replayer.py",
+        "any(u.dispatcher.wants(record) for u in self._units)",
+        "all(u.dispatcher.wants(record) for u in self._units)",
+        "a replay of several handlers leaves out the changes to which only some of them listen",
+        test="tests/simulation/test_replay.py::test_several_handlers_each_run_for_the_changes_to_which_they_listen",
+    ),
 )

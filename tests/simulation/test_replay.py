@@ -291,6 +291,16 @@ def test_a_removal_runs_only_while_its_item_is_gone(harness):
     assert label(harness, 2) is not None
 
 
+def test_several_handlers_each_run_for_the_changes_to_which_they_listen(harness):
+    buggy(harness, (1, "PLACED"), (1, "SHIPPED"))
+    harness.delete(Order.key(number=1))
+    buggy(harness, (2, "PLACED"))
+    harness.put(Label(number=1, text="left"))
+    done = replayed(harness, "labels", "unlabel").handlers
+    assert [done[name].ran for name in ("labels", "unlabel")] == [1, 1]
+    assert (label(harness, 1), label(harness, 2)) == (None, "fixed PLACED")
+
+
 def test_only_the_items_that_are_asked_for_are_replayed(harness):
     buggy(harness, (1, "PLACED"), (2, "PLACED"))
     replayed(harness, "labels", keys=["ORDER#2"])
