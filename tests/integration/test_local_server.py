@@ -435,6 +435,17 @@ async def test_a_taken_port_is_an_error(world):
         await serve(world.engine, port=world.server.port)
 
 
+async def test_an_address_of_ipv6_is_served_and_its_url_is_one(world):
+    try:
+        server = await serve(world.engine, "::1", expire_every=None)
+    except OSError:
+        pytest.skip("there is no ::1 here")
+    async with server:
+        assert server.url == f"http://[::1]:{server.port}"
+        with boto(server.url) as dynamodb:
+            assert (await asyncio.to_thread(dynamodb.list_tables))["TableNames"] == []
+
+
 async def test_the_engine_runs_as_a_process_until_it_is_told_to_stop():
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "streamkit.local", "--port", "0", "--shards", "3", "--seed", "1",
