@@ -3,6 +3,7 @@
 import json
 import time
 
+import anyio
 import pytest
 
 from streamkit.operate import redrive
@@ -100,13 +101,16 @@ def test_discarding_an_aggregates_change_prints_the_rebuild_that_mends_it(shop):
 
 
 def test_a_redrive_that_is_interrupted_has_said_what_it_did_until_then(parked_shop, monkeypatch):
-    whole, begun = Redriver.redrive, []
+    whole, begun, first = Redriver.redrive, [], anyio.Event()
 
     async def interrupted(self, queue):
         begun.append(queue)
         if len(begun) == 2:
+            await first.wait()
             raise KeyboardInterrupt
-        return await whole(self, queue)
+        report = await whole(self, queue)
+        first.set()
+        return report
 
     monkeypatch.setattr(Redriver, "redrive", interrupted)
     done = parked_shop.run("parked", "redrive", "shop", "--all")
@@ -118,13 +122,16 @@ def test_a_redrive_that_is_interrupted_has_said_what_it_did_until_then(parked_sh
 
 
 def test_a_discard_that_is_interrupted_has_said_what_it_did_until_then(parked_shop, monkeypatch):
-    whole, begun = redrive.discard_queue, []
+    whole, begun, first = redrive.discard_queue, [], anyio.Event()
 
     async def interrupted(store, queue, *rest, **options):
         begun.append(queue.name)
         if len(begun) == 2:
+            await first.wait()
             raise KeyboardInterrupt
-        return await whole(store, queue, *rest, **options)
+        report = await whole(store, queue, *rest, **options)
+        first.set()
+        return report
 
     monkeypatch.setattr(redrive, "discard_queue", interrupted)
     done = parked_shop.run("parked", "discard", "shop", "--all", "--whole")
