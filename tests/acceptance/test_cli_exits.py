@@ -55,7 +55,7 @@ def test_a_mistake_in_a_declaration_is_named_with_its_line_and_without_a_traceba
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        ("x = 1\n", "m", "m has no App"),
+        ("x = 1\n", "m", "m has no App; create one in m, as in app = App("),
         (
             "from streamkit import App\na = App('a', table='t')\nb = App('b', table='t')\n",
             "m",

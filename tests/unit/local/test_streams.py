@@ -15,6 +15,7 @@ from streamkit.local.streams_api import (
     list_streams,
     read_page,
 )
+from streamkit.local.values import item_size
 
 KEY_SCHEMA = [
     {"AttributeName": "pk", "KeyType": "HASH"},
@@ -135,6 +136,19 @@ def test_a_view_shows_its_images_and_counts_their_bytes(world, view, images, siz
 
     shown = set(record["dynamodb"]) & {"NewImage", "OldImage"}
     assert (shown, record["dynamodb"]["SizeBytes"]) == (images, size)
+
+
+@pytest.mark.parametrize("view", ["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES"])
+@pytest.mark.parametrize(("old", "new"), [(None, 1), (1, 2_345_678), (1, None)])
+def test_a_size_is_the_same_whether_the_table_knew_it_or_not(world, view, old, new):
+    images = tuple(None if value is None else item("a", value) for value in (old, new))
+    stream = world.create(view)
+    stream.append(keys("a"), *images)
+    stream.append(keys("a"), *images, sizes=tuple(item_size(image or {}) for image in images))
+
+    counted, known = (record["dynamodb"]["SizeBytes"] for record in world.records(stream))
+
+    assert known == counted
 
 
 def test_a_deletion_by_time_to_live_names_the_service(world):
