@@ -280,7 +280,9 @@ def test_a_switch_that_another_operator_rolls_back_says_so_and_does_not_exit_wit
         shop.put(number, "NEW")
     assert apply(shop).returncode == 0
     assert shop.run("migrate", "switch", "shop:app", "0001", "--detach").returncode == 0
-    assert shop.run("migrate", "pause", "shop:app", "0001").returncode == 0
+    paused = shop.run("migrate", "pause", "shop:app", "0001")
+    assert paused.returncode == 0
+    assert "works on it" not in paused.stdout
     arguments = ("migrate", "switch", "shop:app", "0001", "--stay")
     with shop.start(*arguments, STREAMKIT_LOG_LEVEL="info") as switching:
         switching.wait_for('"switching"')

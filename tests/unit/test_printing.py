@@ -264,10 +264,12 @@ def test_a_permission_that_was_not_tried_says_once_why(capsys):
 
 
 @pytest.mark.parametrize(("allowed", "next_"), [(True, ()), (None, ()), (False, ("iam",))])
-def test_a_check_that_misses_a_permission_says_how_to_print_them(allowed, next_):
+def test_a_check_that_misses_a_permission_is_not_ok_and_says_how_to_print_them(allowed, next_):
     table = TableFacts("T", {}, None, None, None, {})
     asked = (Permission("dynamodb:GetItem", True), Permission("dynamodb:GetRecords", allowed))
-    assert after_check(AppInspection("shop", table, "T", asked, (), ())) == next_
+    found = AppInspection("shop", table, "T", asked, (), ())
+    assert after_check(found) == next_
+    assert found.ok == (allowed is not False)
 
 
 class Minutes:
