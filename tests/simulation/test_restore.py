@@ -12,7 +12,7 @@ from streamkit import App, Entity, Inserted
 from streamkit.archive.link import Link
 from streamkit.aws import connect
 from streamkit.core.table_shape import TableShape
-from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.codec import encode
@@ -362,6 +362,28 @@ def test_a_restore_that_died_at_its_mark_is_not_continued_in_a_table_that_is_in_
     with pytest.raises(RestoreRefused, match="not empty"):
         restored(harness, moment)
     assert there(harness) == {0: ""}
+
+
+def test_a_restore_that_finds_the_table_empty_and_is_overtaken_leaves_the_other_its_mark(
+    harness, monkeypatch
+):
+    ((moment, _), *_) = lived(harness)
+    archive = harness.archive()
+    archive.remove(archive.links[0])  # the other stops there, and can be continued
+    wanted, looked, marked = RestoreWish(moment), restore_target._require_empty, []
+
+    async def look_and_be_overtaken(aws, target, mark):
+        await looked(aws, target, mark)
+        monkeypatch.undo()
+        with pytest.raises(RetentionLost):
+            await restore_table(harness.app, aws, "Then", wanted, harness.world.clock)
+        marked.extend(marks_in(harness, "Then"))
+
+    monkeypatch.setattr(restore_target, "_require_empty", look_and_be_overtaken)
+    with pytest.raises(LeaseLost):
+        restored(harness, moment)
+    assert len(marked) == 1
+    assert marks_in(harness, "Then") == marked
 
 
 # -- other keys, and a rate ------------------------------------------------------------------------
