@@ -295,6 +295,8 @@ async def test_new_folders_are_made_durable_with_the_folders_that_name_them(tmp_
         shutil.rmtree(root / "T")
         await objects.create("T/shards/b", b"")
         assert synced == [*around, around[-1], *around[2:]]
+        await objects.replace("T/shards/b", b"two", (await objects.read("T/shards/b")).tag)
+        assert synced == [*around, around[-1], *around[2:], around[-1]]
 
 
 async def test_folders_that_another_process_has_made_are_made_durable_too(tmp_path, synced):

@@ -11,6 +11,7 @@ from streamkit.archive.chain import Chain
 from streamkit.archive.link import ORIGIN
 from streamkit.archive.objects import Flush
 from streamkit.archive.tail import Tail
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.control import Cursor
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
@@ -67,3 +68,19 @@ async def test_a_cursor_is_not_moved_behind_the_end_where_its_next_owner_would_n
     await CopyCheckpoints(stage).position()
     stage.persist_soon()
     assert stage.persist_due > 0
+
+
+def taken(tail):
+    return [(one.link.kind, one.link.after, one.link.last) for one in tail.take()]
+
+
+def test_no_link_ends_where_it_begins_because_its_name_would_be_taken_for_the_next_one(chain):
+    tail = Tail(chain, "PK", Flush(), at(5))
+    assert taken(tail) == []
+    tail.lose(gone=False)
+    own = {"PK": {"S": f"{CONTROL_PREFIX}x"}}
+    tail.add([SimpleNamespace(position=at(6), created_at=1.0, keys=own)], 0.0)
+    assert taken(tail) == [("data", at(5), at(6))]
+    tail.lose(gone=False)
+    tail.add([SimpleNamespace(position=at(9), created_at=1.0, keys=own)], 0.0)
+    assert taken(tail) == [("hole", at(6), at(8)), ("data", at(8), at(9))]
