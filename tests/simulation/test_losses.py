@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
+from streamkit.cli.verdicts import verdict
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.operate.status import read_status
 from streamkit.progress.clock import utc
@@ -178,6 +179,8 @@ def test_a_recent_position_behind_a_trim_is_a_possible_loss_and_never_a_jump(mom
             status = await read_status(app, aws, clock=world.clock)
         shards = tuple(shard["id"] for shard in world.control.shards(TABLE))
         assert (status.lost_shards, status.time_to_loss_seconds) == (shards, 0)
+        reasons = verdict(status, alive=True)[1]
+        assert f"changes may have been lost, of {', '.join(shards)}" in reasons
         await run(world, make_app(counts=True, on_loss="resume"))
         assert set(lost_at(world)) == set(shards)
         await run(world, app)
