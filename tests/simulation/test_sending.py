@@ -427,6 +427,7 @@ def test_check_says_how_often_a_send_is_tried_before_its_change_is_parked(harnes
     found = harness.operate(lambda aws: inspect_app(app, aws))
     said = {one.name: (one.attempts, one.send_attempts) for one in found.handlers}
     assert said == {"tell": (1, 3), "copy": (1, 0)}
+    assert {one.timeout_seconds for one in found.handlers} == {None}  # only async ones can be cut
 
     sink.trouble = lambda deliveries: RuntimeError("down")
     write(harness, orders=1, steps=1)

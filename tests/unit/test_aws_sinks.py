@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.sinks import calls
-from streamkit.sinks.calls import BatchSender
+from streamkit.sinks.calls import BatchSender, CallEntry, Capacity, cut
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
 from streamkit.sinks.kinesis import Kinesis
@@ -261,6 +261,12 @@ async def test_a_call_holds_no_more_bytes_than_the_service_takes(name):
     assert max(sizes) <= whole
     assert len(sizes) > 1
     assert sizes[0] > whole - 2 * len(text.encode()) - 1_000 or len(service.calls[0]) == 10
+
+
+def test_a_call_is_filled_up_to_the_byte():
+    entries = {place: CallEntry(None, 50) for place in range(5)}
+    calls = cut(entries, Capacity(entries=10, size=100, each=100))
+    assert [list(call) for call in calls] == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("name", BYTES)
