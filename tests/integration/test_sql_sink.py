@@ -269,6 +269,16 @@ async def test_a_value_that_does_not_fit_parks_its_change_and_the_rest_is_writte
     assert await database.query("SELECT id FROM {table} ORDER BY id") == [("0",), ("3",)]
 
 
+async def test_a_row_that_a_constraint_refuses_parks_its_change_alone(database):
+    sink = database.sink(columns={"name": String(40)})
+    await sink.create_table()
+    await database.query("CREATE UNIQUE INDEX {table}_names ON {table} (name)")
+    sent = [delivery(n, {"name": name}, f"{n}") for n, name in enumerate(["ann", "ann", "bob"])]
+    errors = await deliver(sink, *sent)
+    assert [type(error) for error in errors] == [type(None), PoisonChange, type(None)]
+    assert await database.query("SELECT id FROM {table} ORDER BY id") == [("0",), ("2",)]
+
+
 async def test_postgresql_finds_faults_of_values_itself(postgres_url):
     database = Database(postgres_url)
     sink = database.sink(columns={"name": String(3), "tags": JSON(), "n": BigInteger})
