@@ -458,6 +458,11 @@ async def test_the_engine_runs_as_a_process_until_it_is_told_to_stop():
             arn = dynamodb.create_table(**TABLE)["TableDescription"]["LatestStreamArn"]
             return streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
 
-    assert len(await asyncio.to_thread(use)) == 3
+    suffixes = [shard["ShardId"].rpartition("-")[2] for shard in await asyncio.to_thread(use)]
+    here = Engine(shards=3, rng=random.Random(1))
+    here.call("dynamodb", "CreateTable", TABLE)
+    (stream,) = here.streams.all()
+    assert suffixes == [shard.id.rpartition("-")[2] for shard in stream.shards()]
+    assert len(suffixes) == 3
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
