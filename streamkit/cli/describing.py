@@ -79,7 +79,7 @@ def describe_status(status: Status) -> None:
         at = f"{moment(one.since)} UTC"
         say(f"{one.consumer} does not run: it halted at its start, at {at}: {one.why}", **BAD)
     if status.generation is None:
-        say("no worker has run yet" if not status.halts else "no worker has begun yet")
+        say(status.unbegun, **(WARN if status.replaced else {}))
         return
     code = "" if status.current else ", started by other code than this"
     parked = sum(status.parked.values())

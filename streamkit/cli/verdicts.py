@@ -32,7 +32,7 @@ def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
     """
     found = [*_lost(status)]
     if status.generation is None:
-        found.append((ExitCode.PROBLEMS, "no worker has run yet"))
+        found.append((ExitCode.PROBLEMS, status.unbegun))
     else:
         found += [*_paused(status), *_problems(status, alive)]
     code = found[0][0] if found else ExitCode.OK

@@ -171,7 +171,7 @@ def _shards_changed(before: Status, now: Status) -> Iterator[str]:
 
 def _line(status: Status) -> str:
     if status.generation is None:
-        return f"{_now()} {status.consumer}: no worker has run yet"
+        return f"{_now()} {status.consumer}: {status.unbegun}"
     unfinished = [shard for shard in status.shards if shard.state != "finished"]
     throttled = sum(worker.throttled for worker in status.workers)
     parts = [

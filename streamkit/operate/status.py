@@ -19,7 +19,7 @@ from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.directory import Halt, halts
+from streamkit.fleet.directory import Halt, halts, predecessors
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import TAKING_OVER, WORKERS
 from streamkit.fleet.lag import Archived, listens
@@ -78,6 +78,8 @@ class Status:
     `operations` are under way; `audit` says who began rebuilds, moves and rewinds, and when, the
     newest last. Migrations keep audits of their own. `halts` names this consumer and its listeners
     as far as they could not begin. `refused` is what the archive refuses its writer, or a reader.
+    `replaced` is the label of the table's stream that the consumer read before, while no worker has
+    begun to read the present one; else it is empty.
     """
 
     consumer: str
@@ -103,6 +105,19 @@ class Status:
     audit: Audit = ()
     halts: tuple[Halt, ...] = ()
     refused: tuple[str, ...] = ()
+    replaced: str = ""
+
+    @property
+    def unbegun(self) -> str:
+        """Say for people how far a consumer without a generation has come."""
+        if self.halts:
+            return "no worker has begun yet"
+        if not self.replaced:
+            return "no worker has run yet"
+        return (
+            "the table's stream was replaced: no worker has begun to read the new one, and the next"
+            f" one says what may be lost since the stream of {self.replaced}"
+        )
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -178,6 +193,7 @@ async def read_status(
         audit=generation.audit if generation else (),
         halts=await _halts(app, store),
         refused=await _refused(app, aws, tables, seen.members, clock.time()),
+        replaced=await _replaced(app, store) if generation is None else "",
     )
 
 
@@ -200,6 +216,12 @@ async def _archive_of(app: App, aws: Aws, tables: AppTables) -> AsyncIterator[Ar
     async with open_archive(app, tables, patient=True) as shards:
         store = CursorStore(aws.dynamodb, tables.space(app.writer))
         yield Archived(shards, ArchiveWriter(store.read))
+
+
+async def _replaced(app: App, store: CursorStore) -> str:
+    """Return the label of the newest other stream of the table that a consumer has read."""
+    earlier = await predecessors(store, app.table)
+    return earlier[0].space.label if earlier else ""
 
 
 async def _halts(app: App, store: CursorStore) -> tuple[Halt, ...]:

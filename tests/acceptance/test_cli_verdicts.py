@@ -91,6 +91,19 @@ def test_status_exits_with_5_when_no_worker_runs_and_with_0_when_one_does(shop):
     assert verdict(shop) == (5, "not fine: no worker is alive\n")
 
 
+def test_a_consumer_whose_stream_was_replaced_is_not_said_to_have_never_run(shop):
+    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    shop.command("disable")
+    shop.command("enable")
+    code, reasons = verdict(shop)
+    assert code == 5
+    assert "the table's stream was replaced: no worker has begun to read the new one" in reasons
+    assert shop.run("worker", "shop", "--until-idle").returncode == 6
+    assert verdict(shop)[0] == 6
+    assert shop.run("worker", "shop", "--until-idle", "--accept-loss").returncode == 0
+    assert shop.json("status", "shop")["replaced"] == ""
+
+
 def test_a_worker_that_was_killed_is_not_taken_for_alive(shop):
     with shop.start("worker", "shop") as worker:
         worker.wait_for("shard.taken")
