@@ -7,6 +7,7 @@ own way instead. Lines of other libraries (their warnings) take the same form.
 import logging
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 import structlog
@@ -40,6 +41,15 @@ class _Logger(structlog.WriteLogger):
     def __init__(self, stream: TextIO, name: str) -> None:
         super().__init__(stream)
         self.name = name
+
+    def msg(self, message: str) -> None:
+        """Write a line, or drop it: a full disk, or a reader that has gone, must end no worker."""
+        with suppress(OSError):
+            super().msg(message)
+
+    # structlog gives each level's method to the class as an attribute of its own.
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 def configure(

@@ -1,9 +1,11 @@
 """Logs are structured, their events are catalogued, and item data stays out of them."""
 
 import dataclasses
+import errno
 import io
 import json
 import logging
+from unittest import mock
 
 import msgspec
 import pydantic
@@ -13,7 +15,7 @@ from botocore.exceptions import ClientError
 
 import streamkit
 from streamkit.observe.events import ACTIONS, EVENTS
-from streamkit.observe.logs import configure
+from streamkit.observe.logs import LEVELS, configure
 from streamkit.observe.redaction import redact, traceback_text
 from streamkit.testing import Harness
 from tests.log_reference import PAGE, logged, page
@@ -82,6 +84,18 @@ def test_what_is_below_the_level_is_not_written(out):
     configure("json", "warning", stream=out)
     structlog.get_logger("streamkit.worker").info("worker.started")
     assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), BrokenPipeError()])
+def test_a_line_that_cannot_be_written_is_dropped_and_ends_no_worker(out, monkeypatch, level, error):
+    configure("json", "debug", stream=out)
+    log = structlog.get_logger("streamkit.test")
+    with monkeypatch.context() as patch:
+        patch.setattr(out, "write", mock.Mock(side_effect=error))
+        getattr(log, level)("it.happened")
+    log.info("it.goes_on")
+    assert [line["event"] for line in lines(out)] == ["it.goes_on"]
 
 
 def test_an_event_that_is_asked_for_by_name_is_written_below_the_level(out):
