@@ -134,11 +134,12 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     parts += [_units(now)] * bool(now.processes)
     parts += [f"slowed by {_reason(now.reason)}"] * bool(now.reason)
+    written = "" if now.written is None else f", {now.written:,.3g} items a second"
     if (short := now.short_of) is not None:
         limit = now.max_reads if short == "read" else now.max_writes
         parts.append(
             f"its budget is too small: it uses what it has, {limit:g} {short} units a second, and"
-            f" is {seconds(now.lag)} behind what the application writes; raise it with"
+            f" is {seconds(now.lag)} behind what the application writes{written}; raise it with"
             f" `streamkit migrate limit --max-{short[0]}cu`"
         )
     parts += [
@@ -147,7 +148,8 @@ def progress_line(now: Progress) -> str:
         for owner, count in sorted(now.held.items())
     ]
     if now.lag is not None:
-        parts.append(f"capture lag {seconds(now.lag)}")
+        said = f" behind what the application writes{written}" * bool(written and not short)
+        parts.append(f"capture lag {seconds(now.lag)}{said}")
     if now.eta is not None:
         parts.append(f"this scan ends in {seconds(now.eta)} ±{seconds(now.eta_error)}")
     if now.note:

@@ -198,6 +198,7 @@ def test_segments_of_a_process_that_is_silent_are_told_with_when_they_are_taken(
             {},
             "uses what it has, 5 write units a second, and is 5 min behind what the application writes",
         ),
+        ({"written": 5.02}, "is 5 min behind what the application writes, 5.02 items a second"),
         ({"max_writes": None, "max_reads": 9.0}, "uses what it has, 9 read units a second"),
         ({"phase": "scanning", "reason": "limit"}, "uses what it has, 5 write units"),
         ({"writes": {"": 2.0}}, None),

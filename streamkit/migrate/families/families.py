@@ -205,11 +205,11 @@ class Families:
             return outcome
 
         if not self.shapes.is_merge:
-            await persist(self.failed, key, tally, attempt)
+            await persist(self.calls, self.failed, key, tally, attempt)
             return
         # A page of the pass often has all of them: side by side, they would only refuse each other.
         async with self._turns.setdefault(Family(key).name, anyio.Lock()):
-            await persist(self.failed, key, tally, attempt)
+            await persist(self.calls, self.failed, key, tally, attempt)
 
     async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""
@@ -274,7 +274,7 @@ class Families:
             plan = self.plans.settle(family, side)
             return None if plan is None else await self.send(plan)
 
-        await persist(self.failed, key, tally, attempt)
+        await persist(self.calls, self.failed, key, tally, attempt)
 
     # -- writing -------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import PASSES, State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.book.tallies import Tally, TallyBook
+from streamkit.migrate.operate.written import write_speed
 from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock, SystemClock
@@ -53,7 +54,8 @@ class Progress(JsonFields):
     `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
     until the end of the pass, None while it is not known. `writes` are units by index, "" is the
     table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
-    `held` has the segments of processes that do not report, by their owners.
+    `written` is what the application writes, in items, where that consumer is behind; None if it is
+    not known. `held` has the segments of processes that do not report, by their owners.
     """
 
     migration: str
@@ -77,6 +79,7 @@ class Progress(JsonFields):
     max_writes: float | None = None
     reason: str = ""
     lag: float | None = None
+    written: float | None = None
     eta: float | None = None
     eta_error: float | None = None
     settle: str = ""
@@ -84,9 +87,14 @@ class Progress(JsonFields):
     held: dict[str, int] = field(default_factory=dict)
 
     @property
+    def is_behind(self) -> bool:
+        """Whether its own consumer is so far behind that this is no pause of a moment."""
+        return (self.lag or 0.0) >= _BEHIND_SECONDS
+
+    @property
     def short_of(self) -> Literal["read", "write"] | None:
         """The units of which the budget has too few, if it is behind the application for that."""
-        if (self.lag or 0.0) < _BEHIND_SECONDS:
+        if not self.is_behind:
             return None
         if self.max_writes and max(self.writes.values(), default=0.0) >= _FULL * self.max_writes:
             return "write"
@@ -138,6 +146,11 @@ class ProgressReader:
         )
         if lag:
             found = replace(found, lag=await self._lag(state))
+        if found.is_behind and declared is not None:
+            assert self._tables is not None  # noqa: S101 - looked at above
+            about = state, self._tables.table, self._capture(state), self._clock
+            written = await write_speed(self._app, self._aws, declared, *about)
+            found = replace(found, written=written)
         if state.phase not in PASSES:
             return found
         tally = await TallyBook(book.store, migration).read(state.pass_name)

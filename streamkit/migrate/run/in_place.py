@@ -94,10 +94,15 @@ class InPlace:
             tally: the counts to add to.
             live: the item comes from the stream, and is not read for the first time.
         """
-        key = self.transform.schema.key_of(item)
+        key, shown = self.transform.schema.key_of(item), True
 
         async def attempt() -> Any:
-            nonlocal item
+            nonlocal item, shown
+            if not shown:
+                now = await self._calls.get(self.transform.schema.name, key)
+                if now is None:
+                    return GONE
+                item = now
             rewrite = self.transform.of(plain(item))
             if not rewrite.changes_item:
                 return None
@@ -109,10 +114,10 @@ class InPlace:
             if not isinstance(outcome, RefusedCommit):
                 return outcome
             now = outcome.items.get(0)
-            item = now or {}
+            item, shown = now or {}, self._calls.rate.limits.none  # a limit lets the next one wait
             return GONE if now is None else outcome
 
-        await persist(self._failed, key, tally, attempt)
+        await persist(self._calls, self._failed, key, tally, attempt)
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.
@@ -124,6 +129,8 @@ class InPlace:
         if not self._budget.spent(name):
             return False
         before = await self._calls.get(table, key)
+        if before is None or not self.transform.of(plain(before)).changes_item:
+            return False  # the change is an old one of a long queue, and the item is right since
         await anyio.sleep(_HOLD_SECONDS)
         if await self._calls.get(table, key) != before:
             self._budget.forget(name)

@@ -89,7 +89,7 @@ class Pairs:
                 self._looks = _LOOKS
             return outcome
 
-        await persist(self.failed, key, tally, attempt)
+        await persist(self.calls, self.failed, key, tally, attempt)
 
     async def attempt(self, key: Key, old: WireItem | None, *, seen: WireItem | None = None) -> Any:
         """Send one transaction; return None if there is nothing to do.

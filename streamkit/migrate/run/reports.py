@@ -166,7 +166,7 @@ class Reporter:
             tally = await runner.tallies.read(self._of)
             self._looks.append(Look(now, tally.scanned, tally.changed, tally.conflicts))
         looks = tuple(self._looks)
-        worker, reason = runner.capture.worker, runner.rate.reason
+        worker, reason = runner.capture.worker, runner.rate.told()
         at = await runner.book.store.time(runner.clock)
         return Report(runner.owner, at, self._of, reads, writes, reason, looks, worker)
 

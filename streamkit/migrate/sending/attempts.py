@@ -5,12 +5,13 @@ In: a coroutine that reads, and sends one conditional write or transaction. Out:
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 from streamkit.errors import USER_ERRORS, ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.writes import Key
-from streamkit.migrate.sending.calls import DONE, GONE
+from streamkit.migrate.sending.calls import DONE, GONE, Calls
 from streamkit.migrate.sending.failing import FailedItems
 from streamkit.progress.verdicts import Invalid
 
@@ -36,20 +37,22 @@ class Undecided(Exception):
 
 
 async def persist(
-    failed: FailedItems, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]
+    calls: Calls, failed: FailedItems, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]
 ) -> None:
     """Attempt something with an item until it is done; write down a final failure.
 
     Args:
+        calls: what `attempt` reads and writes with.
         failed: where failures are written down.
         key: the key of the item.
         tally: the counts to add to.
         attempt: reads and writes; returns the outcome, None if there was nothing to do.
     """
     invalid = False
-    for _ in range(_TRIES):
+    for number in range(_TRIES):
         try:
-            outcome = await attempt()
+            async with calls.reserved() if number else nullcontext():
+                outcome = await attempt()
         except Undecided as error:
             named = {"name": error.name, "shown": error.shown, "detail": error.detail}
             await failed.note(key, tally, error.kind, str(error), **named)

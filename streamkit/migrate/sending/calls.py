@@ -7,14 +7,16 @@ are retried for as long as it takes; missing permissions raise `ConfigurationErr
 """
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 from streamkit.aws import AwsError, code_of, until_known
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.sending.rate import Kind, Rate
+from streamkit.migrate.sending.rate import Kind, Rate, Reserved
 from streamkit.migrate.sending.view import Permit
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -33,6 +35,8 @@ DONE: Final = Fate.DONE
 GONE: Final = Fate.GONE
 Outcome = Fate | RefusedCommit | Invalid
 SdkCall = Callable[..., Awaitable[dict[str, Any]]]
+_AHEAD: ContextVar[list[Reserved] | None] = ContextVar("_AHEAD", default=None)
+"""What a task has reserved for its next write; that write takes it out."""
 
 
 class Calls:
@@ -94,6 +98,22 @@ class Calls:
         )
         return await self._send(call, actions, self.rate.charge)
 
+    @asynccontextmanager
+    async def reserved(self) -> AsyncIterator[None]:
+        """Wait for the units of a write before its item is read.
+
+        An item that is written often would else have changed each time: a small limit lets a write
+        wait for seconds, and one that is refused is paid for, too.
+        """
+        ahead = [await self.rate.ready("write")]
+        token = _AHEAD.set(ahead)
+        try:
+            yield
+        finally:
+            _AHEAD.reset(token)
+            for left in ahead:
+                self.rate.settle("write", left)
+
     async def renew(self) -> None:
         """Let the next write see whether its phase is over."""
         if self._permit is not None:
@@ -139,7 +159,8 @@ class Calls:
         self, kind: Kind, call: SdkCall
     ) -> dict[str, Any] | RefusedCommit | Invalid:
         async def paced() -> dict[str, Any]:
-            reserved, refused = await self.rate.ready(kind), False
+            ahead, refused = _AHEAD.get() if kind == "write" else None, False
+            reserved = ahead.pop() if ahead else await self.rate.ready(kind)
             try:
                 if kind == "write" and self._permit is not None:
                     await self._permit.require()

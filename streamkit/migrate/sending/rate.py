@@ -120,6 +120,11 @@ class Rate:
         """Use this part of the limits from now on."""
         self.share = share
 
+    def told(self) -> Reason:
+        """Return why it waited; a limit counts only if it did so since the last call."""
+        reason, self.reason = self.reason, "" if self.reason == "limit" else self.reason
+        return reason
+
     async def ready(self, kind: Kind, units: float | None = None) -> Reserved:
         """Wait until units of this kind may be spent; return what is reserved for the call.
 
@@ -178,6 +183,8 @@ class Rate:
         for name, units in reserved.items():
             kept = min(units, self._usual.get((kind, name), 1.0)) if cost else 0.0
             self._bucket(kind, name).tokens += units - kept
+            if kept and kind == "write":
+                self.writes[name] = self.writes.get(name, 0.0) + kept
 
     @contextmanager
     def held_by(self, reason: Reason) -> Iterator[None]:

@@ -156,6 +156,18 @@ def test_a_refused_write_is_taken_for_as_dear_as_others():
         for _ in range(10):
             rate.settle("write", await rate.ready("write"), cost=True)
         await rate.ready("write")
-        return clock.monotonic() - began
+        return clock.monotonic() - began, rate.writes
 
-    assert 5 <= run_virtually(main, seed=1) <= 6
+    seconds, writes = run_virtually(main, seed=1)
+    assert 5 <= seconds <= 6
+    assert writes == {"": 55}
+
+
+def test_a_limit_is_told_as_the_reason_only_if_it_was_waited_for_since():
+    async def main():
+        rate = Rate(VirtualClock(), UnitLimits(writes=10))
+        for _ in range(3):
+            await write(rate, table(5))
+        return rate.told(), rate.told()
+
+    assert run_virtually(main, seed=1) == ("limit", "")
