@@ -51,12 +51,16 @@ class CatchUp:
         self._clock = clock
 
     async def with_all_until_now(self) -> bool:
-        """Wait, and return whether everything written before this call is processed.
+        """Wait, and return whether everything written before this call is processed."""
+        # Not this process's own clock: if that is behind, unread changes would look newer.
+        return await self.with_all_until(await self._store.time(self._clock))
+
+    async def with_all_until(self, moment: float) -> bool:
+        """Wait, and return whether everything written before a moment of the table is processed.
 
         A parked change counts as processed. A consumer that has never run processes nothing.
         """
-        # Not this process's own clock: if that is behind, unread changes would look newer.
-        moment = await self._store.time(self._clock) + _MARGIN_SECONDS
+        moment += _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
         generation = await newest_generation(self._store)

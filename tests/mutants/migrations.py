@@ -223,6 +223,22 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_order.py::test_what_was_rolled_back_is_enough_for_a_number_and_not_for_after",
     ),
     Mutant(
+        "migration-waits-between-read-and-write",
+        "migrate/sending/attempts.py",
+        "calls.reserved() if number else nullcontext()",
+        "nullcontext()",
+        "under a small limit each write is of what was read before it waited, and is refused",
+        test="tests/simulation/test_migration_budgets.py::test_items_that_are_written_often_are_no_errors_however_long_their_writes_wait",
+    ),
+    Mutant(
+        "migration-catches-up-with-now",
+        "migrate/run/capture.py",
+        "self.caught_up(state, CATCH_UP_SECONDS, moment)",
+        "self.caught_up(state, CATCH_UP_SECONDS)",
+        "a phase never ends while its consumer is always half a minute behind",
+        test="tests/simulation/test_migration_budgets.py::test_a_rollback_goes_on_although_its_consumer_is_always_a_minute_behind",
+    ),
+    Mutant(
         "after-overruled-by-numbers",
         "migrate/book/order.py",
         " or later in said[earlier]:",
@@ -337,8 +353,8 @@ MUTANTS = (
     Mutant(
         "waits-for-itself-in-silence",
         "migrate/run/running.py",
-        '            with self.rate.held_by("capture"):\n                caught_up =',
-        '            with self.rate.held_by(""):\n                caught_up =',
+        '        with self.rate.held_by("capture"):\n            caught_up =',
+        '        with self.rate.held_by(""):\n            caught_up =',
         "the status does not say that a migration waits until its own consumer has caught up",
         test="tests/unit/migrate/test_migration_slices.py::test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_waits",
     ),

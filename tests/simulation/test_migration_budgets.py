@@ -118,3 +118,27 @@ def test_what_new_code_writes_often_is_carried_although_the_limit_is_small():
     assert under.lag < 120  # the application has written each item every eight seconds
     assert under.writes[""] > 7
     assert wrong == []
+
+
+def test_a_rollback_goes_on_although_its_consumer_is_always_a_minute_behind():
+    async def then(site):
+        app, aws, world = site.app, site.aws, site.world
+        await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0), by="op")
+
+        async def write(number):
+            if number == 300:
+                await steps.rollback(app, aws, "0001", by="op", clock=world.clock)
+            await aws.dynamodb.update_item(
+                TableName="Shop",
+                Key=new(number % 40).item_key.wire(site.schema),
+                UpdateExpression="SET #s = :v",
+                ExpressionAttributeNames={"#s": "status"},
+                ExpressionAttributeValues={":v": {"S": f"{number}"}},
+            )
+
+        under, _ = await looked_at(app, aws, world, write, 600)
+        return under
+
+    under = play(rekey(), [old(n) for n in range(40)], nothing, then)
+    assert (under.phase, under.desired) == ("following", "pause")
+    assert under.lag > 30

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import anyio
+
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.changes import Change, Kind
@@ -97,11 +99,28 @@ class Capture:
                 return False
         return True
 
-    async def caught_up(self, state: State, patience: float = CATCH_UP_SECONDS) -> bool:
-        """Wait until all that was written before is processed; return whether it is."""
+    async def catches_up(self, state: State, interrupt: anyio.Event) -> bool:
+        """Wait until all that was written before this call is processed; False if interrupted.
+
+        With a moment that moved along, a consumer that always is a minute behind would never do.
+        """
+        moment = await self.sides(state)[0].store.time(self.clock)
+        while not interrupt.is_set():
+            if await self.caught_up(state, CATCH_UP_SECONDS, moment):
+                return True
+        return False
+
+    async def caught_up(
+        self, state: State, patience: float = CATCH_UP_SECONDS, until: float | None = None
+    ) -> bool:
+        """Wait until all that was written before, or `until` a moment, is processed, or too long.
+
+        Returns whether it is.
+        """
         for side in self.sides(state):
             catch_up = CatchUp(side.app, self.aws, side.store, side.table, patience, self.clock)
-            if not await catch_up.with_all_until_now():
+            moment = await side.store.time(self.clock) if until is None else until
+            if not await catch_up.with_all_until(moment):
                 return False
         return True
 

@@ -53,8 +53,9 @@ class PhasePass:
                 await self._give_up(state, await self._said_of(left))
             return
         first = state.phase in {"switching", *_ENDING} and not state.attempt
-        if first and not await self.capture.caught_up(state):
-            return  # an item that was deleted at its old place would be left as a copy
+        # An item that was deleted at its old place would be left as a copy.
+        if first and (not await self._catches_up(state) or self.part.present() != state):
+            return
         if await self.opened.must_watch(state):
             return
         opened, rng = self.opened, self.part.rng
@@ -132,10 +133,13 @@ class PhasePass:
         if not await self.part.work.failing():
             return 0
         # Nothing is followed any more while new items go.
-        with self.opened.rate.held_by("capture"):
-            if state.phase != "dropping" and not await self.capture.caught_up(state):
-                return None
+        if state.phase != "dropping" and not await self._catches_up(state):
+            return None
         return await self.part.work.failing()
+
+    async def _catches_up(self, state: State) -> bool:
+        with self.opened.rate.held_by("capture"):
+            return await self.capture.catches_up(state, self.interrupt)
 
     async def _give_up(self, state: State, note: str, **facts: Any) -> None:
         await self._turn(state, given_up(state, note), **facts)

@@ -242,7 +242,7 @@ class Runner:
             return False
         if self._catches_up:
             with self.rate.held_by("capture"):
-                self._catches_up = not await self.capture.caught_up(state)
+                self._catches_up = not await self.capture.catches_up(state, self._interrupt)
         elif await self._rests(state):
             while self._stays and self.state == state and await self._rests(state):
                 await self._next_change()
@@ -291,9 +291,7 @@ class Runner:
                 await self._interrupt.wait()
 
     async def _catching_up(self, state: State) -> None:
-        while not self._interrupt.is_set():
-            with self.rate.held_by("capture"):
-                caught_up = await self.capture.caught_up(state)
-            if caught_up:
-                await self._step(state, "following" if state.does == "returning" else "verifying")
-                return
+        with self.rate.held_by("capture"):
+            caught_up = await self.capture.catches_up(state, self._interrupt)
+        if caught_up:
+            await self._step(state, "following" if state.does == "returning" else "verifying")
