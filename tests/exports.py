@@ -42,7 +42,7 @@ def export(folder, table, items, *, moment, files=3, **about):
     shown = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
     summary = {
         "version": "2020-06-30",
-        "tableArn": f"arn:aws:dynamodb:eu-central-1:000000000000:table/{table}",
+        "tableArn": f"arn:aws:dynamodb:us-east-1:000000000000:table/{table}",
         "exportTime": shown.replace("+00:00", "Z"),
         "manifestFilesS3Key": "exports/AWSDynamoDB/01/manifest-files.json",
         "itemCount": len(items),

@@ -30,14 +30,15 @@ SUMMARY = "manifest-summary.json"
 class Export:
     """An export as lines; its `files` are named with their numbers of lines, in all `size`.
 
-    It shows the moment `since`, and its `tag` changes with its list of files. `sums` are the MD5
-    sums of the files, in base64, as far as the list has them.
+    It shows the moment `since` of a table, by its ARN, and its `tag` changes with its list of
+    files. `sums` are the MD5 sums of the files, in base64, as far as the list has them.
     """
 
     source: str
     size: int
     tag: str
     since: float
+    table: str
     files: list[tuple[str, int]]
     sums: Mapping[str, str] = field(default_factory=dict)
 
@@ -110,7 +111,21 @@ async def open_export(source: str, schema: TableSchema, *, may_be_empty: bool = 
     if not (files or may_be_empty):
         raise ConfigurationError(f"{source}: it has no item")
     sums = {name: one["md5Checksum"] for name, one in found.items() if one.get("md5Checksum")}
-    return Export(source, size, listed.tag, since, files, sums)
+    return Export(source, size, listed.tag, since, about["tableArn"], files, sums)
+
+
+def require_table(schema: TableSchema, export: Export) -> None:
+    """Refuse an export of a table of the same name in another account or Region.
+
+    Raises:
+        ConfigurationError: the keys would be that table's, and some of this one's would be missing.
+    """
+    here = (schema.stream_arn or export.table).partition("/stream/")[0]
+    if here != export.table:
+        raise ConfigurationError(
+            f"{export.source}: it is an export of {export.table}, and the migration is of {here}:"
+            " export that table"
+        )
 
 
 def require_followed(schema: TableSchema, since: float, now: float) -> None:

@@ -114,7 +114,8 @@ class InPlace:
             if not isinstance(outcome, RefusedCommit):
                 return outcome
             now = outcome.items.get(0)
-            item, shown = now or {}, self._calls.rate.limits.none  # a limit lets the next one wait
+            item = now or {}
+            shown = self._calls.rate.limits.none  # a limit lets the next write wait
             return GONE if now is None else outcome
 
         await persist(self._calls, self._failed, key, tally, attempt)

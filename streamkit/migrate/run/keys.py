@@ -18,7 +18,7 @@ from typing import Any
 
 from streamkit.archive.contents import Contents
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.run.exports import Export, require_followed
+from streamkit.migrate.run.exports import Export, require_followed, require_table
 from streamkit.migrate.run.sampling import Sample, Wanted, take_sample
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
@@ -129,12 +129,13 @@ class KeyPages:
     _open: dict[int, AsyncGenerator[tuple[int, int, bytes], None]] = field(default_factory=dict)
 
     async def check(self, now: float) -> None:
-        """Read a list to its end, or refuse an export that is too old.
+        """Read a list to its end, or refuse an export of another table, or one that is too old.
 
         Raises:
             ConfigurationError: a line is no key of such an item, or there is none.
         """
         if isinstance(self.keys, Export):
+            require_table(self.items.schema, self.keys)
             require_followed(self.items.schema, self.keys.since, now)
             return
         count = 0

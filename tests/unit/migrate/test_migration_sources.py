@@ -373,6 +373,17 @@ def test_an_export_from_before_the_stream_was_enabled_is_refused(tmp_path):
     at(test)
 
 
+def test_an_export_of_a_table_of_the_same_name_in_another_account_is_refused(tmp_path):
+    async def test(place):
+        there = "arn:aws:dynamodb:us-east-1:999999999999:table/Shop"
+        source = place.export(tmp_path, tableArn=there)
+        for asked in (place.plan, place.begin):
+            with pytest.raises(ConfigurationError, match=f"it is an export of {there}, and"):
+                await asked(source)
+
+    at(test)
+
+
 def test_a_migration_that_nobody_joins_until_the_export_is_too_old_does_not_scan(tmp_path):
     async def test(place):
         source = place.export(tmp_path)
