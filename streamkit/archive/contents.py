@@ -27,6 +27,11 @@ _CHUNK = 64 * 1024
 _LINE_MAX = 4 * 1024 * 1024
 """Bytes of a line: an item of 400 KB in an export takes less."""
 _READ_SECONDS = 30.0
+_NUMBERS = {
+    "403": "403: these credentials may not read it, or it is not there and they may not list",
+    "404": "404: there is no such object or bucket",
+}
+"""What S3 says of an object by a number alone, because a reply to `HEAD` has no body."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,9 @@ async def _in_bucket(client: Any, source: str) -> Contents:
         try:
             return await call()
         except AwsError as error:
-            why = "it has changed" if trouble_of(error) is ErrorKind.CONDITION else code_of(error)
+            code = code_of(error)
+            changed = trouble_of(error) is ErrorKind.CONDITION
+            why = "it has changed" if changed else _NUMBERS.get(code, code)
             raise ConfigurationError(f"{source}: it cannot be read: {why}") from error
 
     async def read(begin: int, end: int) -> bytes:

@@ -89,7 +89,10 @@ async def squash(app: App, aws: Aws, where: str, last: str) -> tuple[Path, list[
     states = await (await open_book(app, aws)).read_all(ids)
     for id_ in ids:
         if states[id_].phase != "done":
-            raise ConfigurationError(f"migration {id_} is {states[id_].phase!r} in {app.table}")
+            raise ConfigurationError(
+                f"migration {id_} is {states[id_].phase!r} in {app.table}: bring it to its end, or"
+                " name a lower number"
+            )
         _require_file(app.migrations[id_], files)
     return _write(app, where, ids, files)
 
