@@ -277,6 +277,11 @@ def test_a_class_of_pydantic_may_have_an_order():
     declare(Annotated[datetime | None, Max("seen")])
 
 
+def test_what_top_keeps_of_an_item_is_a_function_and_no_name():
+    with pytest.raises(DeclarationError, match=r"of='state' is no function of the item"):
+        Top(3, by="number", of="state")
+
+
 @pytest.mark.parametrize("n", [0, 1001])
 def test_top_keeps_between_one_and_a_thousand(n):
     with pytest.raises(DeclarationError, match="between 1 and 1000"):

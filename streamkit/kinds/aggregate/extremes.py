@@ -140,6 +140,11 @@ class Top(Extreme):
     def __post_init__(self) -> None:
         if not 1 <= self.n <= _TOP_MAX:
             raise DeclarationError(f"Top({self.n}): it keeps between 1 and {_TOP_MAX} items")
+        if self.of is not None and not callable(self.of):
+            raise DeclarationError(
+                f"Top({self.n}): of={self.of!r} is no function of the item, such as"
+                " of=lambda order: order.total"
+            )
 
     @property
     def ranking(self) -> Ranking:
