@@ -246,8 +246,9 @@ def _fields(entity: type[Entity]) -> list[str]:
 
 
 def _first_field(entity: type[Entity]) -> tuple[str, str]:
-    """Return a field that can be read without importing anything, if there is one."""
-    for name, field in entity.model_fields.items():
+    """Return a field that needs no import; one of the key, which Set cannot change, comes last."""
+    key = spec_of(entity).key_fields
+    for name, field in sorted(entity.model_fields.items(), key=lambda named: named[0] in key):
         if field.annotation in (str, int, float, bool, bytes):
             return name, field.annotation.__name__
     return next(iter(entity.model_fields)), "object"

@@ -173,6 +173,13 @@ def test_a_new_file_runs_as_it_is(place, mode):
     assert "status: str" in path.read_text()
 
 
+def test_the_function_of_a_new_file_names_a_field_that_it_may_set(place):
+    where = f"{place.__name__}:app"
+    text = write_migration(place.app, where, "one", entity="Order").read_text()
+    assert "def one(status: str)" in text
+    assert "# Set(status=...)" in text
+
+
 def test_a_new_file_takes_an_entity_that_no_handler_names_yet(tmp_path, monkeypatch):
     """The page's first example: an app, an entity, and nothing else."""
     page = (Path(__file__).parents[3] / "docs" / "migrations.md").read_text()
