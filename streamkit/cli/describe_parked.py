@@ -22,10 +22,15 @@ _SHOWN = 40
 
 
 def describe_parked(
-    parked: Sequence[Parked], queues: Mapping[str, ParkedQueue], *, chosen: bool
+    parked: Sequence[Parked],
+    queues: Mapping[str, ParkedQueue],
+    served: Mapping[str, int],
+    *,
+    chosen: bool,
 ) -> None:
     """Print parked changes, queue by queue; the first has its next try.
 
+    `served`: the queues of fan-outs that no failure holds up, with their changes.
     `chosen`: filters have chosen these, so there may be others.
     """
     rows = [
@@ -33,7 +38,7 @@ def describe_parked(
             change.queue,
             change.handler,
             change.entity,
-            change.error or "waits behind",
+            change.error or _standing(change, queues.get(change.queue), served),
             str(change.attempts),
             *_next_try(change, queues.get(change.queue)),
             moment(change.at),
@@ -57,8 +62,24 @@ def describe_parked(
         )
     failed = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
     said = ", ".join(f"{count} of {name}" for name, count in failed.most_common())
-    held = len({change.queue for change in parked})
-    say(f"{len(rows)} parked in {held} queues: {said or 'none of them has been tried yet'}")
+    held, own = {change.queue for change in parked}, len(rows) - sum(served.values())
+    untried = ": none of them has been tried yet" if own else ""
+    say(
+        f"{own} parked in {len(held) - len(served)} queues{f': {said}' if said else untried}"
+        f"{fanned_out(served)}"
+    )
+
+
+def fanned_out(served: Mapping[str, int]) -> str:
+    """Return the end of a line that counts what is parked: the changes of fan-outs under way."""
+    total = sum(served.values())
+    return f"; {total} changes in {len(served)} fan-outs under way" if served else ""
+
+
+def _standing(change: Parked, queue: ParkedQueue | None, served: Mapping[str, int]) -> str:
+    """Return what a change that has not failed waits for."""
+    first = queue is not None and queue.head == change.position
+    return "is served" if first and change.queue in served else "waits behind"
 
 
 def _next_try(change: Parked, queue: ParkedQueue | None) -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from streamkit.archive.completeness import ArchiveCheck
+from streamkit.cli.describe_parked import fanned_out
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
 from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
-from streamkit.operate.fan_outs import FanOutStatus
+from streamkit.operate.fan_outs import FanOutStatus, serving
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.shards import ShardStatus
 from streamkit.operate.status import Status, WorkerStatus
@@ -82,10 +83,12 @@ def describe_status(status: Status) -> None:
         say(status.unbegun, **(WARN if status.replaced else {}))
         return
     code = "" if status.current else ", started by other code than this"
-    parked = sum(status.parked.values())
+    served = serving(status.fan_outs)
+    parked = sum(status.parked.values()) - sum(served.values())
     say(
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
-        f" {parked} parked in {status.parked_queues} queues, {status.stuck_queues} stuck",
+        f" {parked} parked in {status.parked_queues - len(served)} queues,"
+        f" {status.stuck_queues} stuck{fanned_out(served)}",
         **(BAD if status.stuck_queues else WARN if parked else {}),
     )
     if status.paused:

@@ -1,11 +1,13 @@
 """Following up: the command that a report ends with, if a person has to act. Pure."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from streamkit.app import App
+from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import WORKERS
 from streamkit.operate.explanation import Explanation
+from streamkit.operate.fan_outs import serving
 from streamkit.operate.inspection import AppInspection
 from streamkit.operate.status import Status
 
@@ -26,7 +28,7 @@ def after_status(status: Status) -> tuple[str, ...]:
         return ("status", "--watch")
     if status.stuck_queues:
         return ("parked list", "--stuck")
-    if status.parked:
+    if sum(status.parked.values()) > sum(serving(status.fan_outs).values()):
         return ("parked list",)
     if status.needs_rebuild:
         return ("aggregate rebuild", status.needs_rebuild[0])
@@ -39,6 +41,18 @@ def after_check(found: AppInspection) -> tuple[str, ...]:
     """Return the command that prints the permissions, if one is missing."""
     refused = any(permission.allowed is False for permission in found.permissions)
     return ("iam",) if refused else ()
+
+
+def after_parked(
+    found: Sequence[Parked], served: Collection[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the commands that show and retry what is parked beside the fan-outs that are served."""
+    queues = [change.queue for change in found if change.queue not in served]
+    if queues:
+        yield ("parked show", "--queue", queues[0])
+        yield ("parked redrive", "--all")
+    elif found:
+        yield ("fan-outs list",)
 
 
 def after_explanation(found: Explanation) -> tuple[str, ...]:

@@ -199,13 +199,19 @@ def _reason(reason: str) -> str:
     }.get(reason, reason)
 
 
+_COUNTED = {"skipped": "needed nothing", "conflicts": "tried again"}
+"""Some counts of a pass, in a reader's words."""
+
+
 def describe_state(state: State, now: Progress) -> None:
     """Print the state of one migration."""
     for part in progress_line(now).split(" | "):
         say(part)
     if state.verified:
         seen = ", ".join(f"{n} {name}" for name, n in state.verified.items() if n) or "no item"
-        say(f"last verification: {seen.replace('conflicts', 'tried again')}")
+        for name, words in _COUNTED.items():
+            seen = seen.replace(name, words)
+        say(f"last verification: {seen}")
     if state.audit:
         last = state.audit[-1]
         say(f"last: {moment(int(last.at))} {last.what}, {last.by}")

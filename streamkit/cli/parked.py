@@ -117,9 +117,11 @@ def list_(
 ) -> None:
     """List parked changes, queue by queue, in order."""
     from streamkit.cli.describe_parked import describe_parked, parked_fields
+    from streamkit.cli.following import after_parked
     from streamkit.core.parked.queues import ParkedQueue, list_parked
     from streamkit.core.parking import Parked
     from streamkit.core.tables import open_store
+    from streamkit.operate.fan_outs import fan_outs, serving
 
     loaded = app_named(app, listener)
     chosen = _selection(filters)
@@ -134,10 +136,10 @@ def list_(
     if json:
         print_json([parked_fields(change, by_name.get(change.queue)) for change in found])
     else:
-        describe_parked(found, by_name, chosen=any(filters.values()))
-        if found:
-            say_next(app, ("parked show", "--queue", found[0].queue), listener)
-            say_next(app, ("parked redrive", "--all"), listener)
+        served = serving(fan_outs(loaded, queues, found))
+        describe_parked(found, by_name, served, chosen=any(filters.values()))
+        for command in after_parked(found, served):
+            say_next(app, command, listener)
     if _unknown(loaded, filters, queues) or (found and exit_code):
         exit_with(ExitCode.PROBLEMS)
 

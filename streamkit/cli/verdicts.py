@@ -6,10 +6,12 @@ from typing import NoReturn
 import typer
 
 from streamkit.app import App
+from streamkit.cli.describe_parked import fanned_out
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.printing import moment
 from streamkit.cli.running import exit_with, settings, with_aws
 from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
+from streamkit.operate.fan_outs import serving
 from streamkit.operate.remaining import is_alive
 from streamkit.operate.status import Status
 
@@ -66,9 +68,11 @@ def _reasons(status: Status, alive: bool) -> Iterator[str]:
             yield "its lag is not known"
     elif status.host not in (LAMBDA, *ENDED):
         yield f"it is being moved ({status.host}); repeat the command that began the move"
+    served = serving(status.fan_outs)
     if parked := sum(status.parked.values()):
-        queues = f"{status.parked_queues} queues, {status.stuck_queues} stuck"
-        yield f"{parked} changes are parked in {queues}"
+        queues = f"{status.parked_queues - len(served)} queues, {status.stuck_queues} stuck"
+        own = parked - sum(served.values())
+        yield f"{own} changes are parked in {queues}{fanned_out(served)}"
     for shard in status.shards:
         if shard.waits_for:
             yield f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails on a change"

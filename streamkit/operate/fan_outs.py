@@ -7,7 +7,7 @@ is fanned out next.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -76,6 +76,14 @@ def fan_outs(
         for queue in queues
         if queue.handler in names and changes.get(queue.name) and not changes[queue.name][0].to
     )
+
+
+def serving(found: Iterable[FanOutStatus]) -> dict[str, int]:
+    """Return the queues of fan-outs that no failure holds up, each with how many changes are in it.
+
+    They are parked queues, and end by themselves: nobody has to look at them or to redrive them.
+    """
+    return {one.queue: 1 + one.waiting for one in found if one.state == "serving"}
 
 
 async def list_fan_outs(

@@ -58,6 +58,11 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
             assert time.monotonic() < end
             time.sleep(0.2)
         (found,) = listed(shop)
+        shown = shop.run("parked", "list", "mail").stdout
+        assert "0 parked in 0 queues; 1 changes in 1 fan-outs under way\n" in shown
+        assert "is served" in shown
+        assert "redrive" not in shown
+        assert "next: streamkit fan-outs list mail\n" in shown
         assert (found["handler"], found["state"], found["parked"]) == ("notify", "serving", 0)
         assert 0 < found["served"] < 40
         assert found["share"] == found["served"] / 40

@@ -9,9 +9,11 @@ import pytest
 from streamkit.cli.describing import describe_fan_outs, describe_inspection, describe_status
 from streamkit.cli.explaining import _describe
 from streamkit.cli.following import after_check, after_explanation, after_status
-from streamkit.cli.migration_views import describe_lines, progress_line
+from streamkit.cli.migration_views import describe_lines, describe_state, progress_line
 from streamkit.cli.printing import say, say_next, table
+from streamkit.cli.verdicts import verdict
 from streamkit.cli.watching import Lags, differences
+from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.operate.progress import Progress
 from streamkit.migrate.operate.status import Line
@@ -164,6 +166,9 @@ def test_a_fleet_that_only_stands_by_says_until_when(capsys):
         ({"paused": 1}, ("consumers resume",)),
         ({"stuck_queues": 1}, ("parked list", "--stuck")),
         ({}, ("parked list",)),
+        ({"fan_outs": (FanOutStatus("q", "told", "serving", 9, 0, 1, 0),)}, ("parked list",)),
+        ({"fan_outs": (FanOutStatus("q", "told", "failed", 9, 0, 2, 0),)}, ("parked list",)),
+        ({"fan_outs": (FanOutStatus("q", "told", "serving", 9, 0, 2, 0),)}, ()),
         ({"parked": {}, "needs_rebuild": ("Sales",)}, ("aggregate rebuild", "Sales")),
         ({"parked": {}, "unread_shards": ("s",)}, ("status", "--watch")),
         ({"parked": {}}, ()),
@@ -171,6 +176,23 @@ def test_a_fleet_that_only_stands_by_says_until_when(capsys):
 )
 def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
     assert after_status(busy(**facts)) == next_
+
+
+def test_fan_outs_under_way_are_not_counted_as_parked(capsys):
+    fan_outs = tuple(FanOutStatus(q, "told", "serving", 9, 0, n, 0) for q, n in (("a", 0), ("b", 1)))
+    found = busy(parked={"told": 3, "journal": 1}, parked_queues=3, fan_outs=fan_outs)
+    said = "in 1 queues, 0 stuck; 3 changes in 2 fan-outs under way"
+    describe_status(found)
+    assert f"1 parked {said}\n" in capsys.readouterr().out
+    assert f"1 changes are parked {said}" in verdict(found, alive=True)[1]
+
+
+def test_items_of_a_verification_that_were_right_are_not_called_skipped(capsys):
+    now = Progress("0003", "in_place", "done", "run", "forward", "")
+    state = State("0003", phase="done", verified={"scanned": 9, "skipped": 7, "conflicts": 1})
+    describe_state(state, now)
+    said = "last verification: 9 scanned, 7 needed nothing, 1 tried again\n"
+    assert said in capsys.readouterr().out
 
 
 def test_a_scan_of_which_no_segment_has_begun_says_so_instead_of_a_share_of_nothing():
