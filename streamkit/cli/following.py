@@ -43,9 +43,7 @@ def after_check(found: AppInspection) -> tuple[str, ...]:
     return ("iam",) if refused else ()
 
 
-def after_parked(
-    found: Sequence[Parked], served: Collection[str]
-) -> Iterator[tuple[str, ...]]:
+def after_parked(found: Sequence[Parked], served: Collection[str]) -> Iterator[tuple[str, ...]]:
     """Yield the commands that show and retry what is parked beside the fan-outs that are served."""
     queues = [change.queue for change in found if change.queue not in served]
     if queues:

@@ -179,7 +179,9 @@ def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
 
 
 def test_fan_outs_under_way_are_not_counted_as_parked(capsys):
-    fan_outs = tuple(FanOutStatus(q, "told", "serving", 9, 0, n, 0) for q, n in (("a", 0), ("b", 1)))
+    fan_outs = tuple(
+        FanOutStatus(q, "told", "serving", 9, 0, n, 0) for q, n in (("a", 0), ("b", 1))
+    )
     found = busy(parked={"told": 3, "journal": 1}, parked_queues=3, fan_outs=fan_outs)
     said = "in 1 queues, 0 stuck; 3 changes in 2 fan-outs under way"
     describe_status(found)
