@@ -88,7 +88,9 @@ def test_what_is_below_the_level_is_not_written(out):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), BrokenPipeError()])
-def test_a_line_that_cannot_be_written_is_dropped_and_ends_no_worker(out, monkeypatch, level, error):
+def test_a_line_that_cannot_be_written_is_dropped_and_ends_no_worker(
+    out, monkeypatch, level, error
+):
     configure("json", "debug", stream=out)
     log = structlog.get_logger("streamkit.test")
     with monkeypatch.context() as patch:

@@ -208,7 +208,7 @@ def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():
     assert "shards without a reader" not in text
     alone = WorkerReport("deals", "active", {"shard-1": 2.0}, unread=3)
     text = page(view(report=alone, trouble="TimeoutError"))
-    assert "<b class=\"bad\">3</b><span>shards without a reader" in text
+    assert '<b class="bad">3</b><span>shards without a reader' in text
 
 
 def test_a_shard_that_waits_for_a_handler_names_it():
