@@ -5,17 +5,23 @@ own way instead. Lines of other libraries (their warnings) take the same form.
 """
 
 import logging
+import math
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from copy import copy
+from time import monotonic
 from typing import Any, TextIO
 
 import structlog
 
 from streamkit.observe.frames import user_traceback
 from streamkit.observe.redaction import redact, traceback_text
+from streamkit.observe.repeats import EVERY_SECONDS
 
 _FIRST = ("timestamp", "level", "event", "logger")
+_LINES_MAX = 100
+"""So many lines of other libraries are remembered, because their texts may have no end."""
 
 FORMATS = ("auto", "console", "json")
 
@@ -147,7 +153,30 @@ def _console_renderer(stream: TextIO) -> Any:
 
 
 class OwnHandler(logging.StreamHandler[TextIO]):
-    """A handler class of its own: it is recognised when logging is set up again."""
+    """Writes a line of another library once a minute at most, and then how often it came meanwhile.
+
+    The SDK warns at each call while credentials cannot be refreshed, with a traceback: for minutes,
+    and many times a second. A class of its own is recognised when logging is set up again.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        text, now = record.getMessage(), monotonic()
+        at, more = self._written.get((record.name, text), (-math.inf, 0))
+        if now < at + EVERY_SECONDS:
+            self._written[record.name, text] = (at, more + 1)
+            return
+        if len(self._written) >= _LINES_MAX:
+            self._written.clear()
+        self._written[record.name, text] = (now, 0)
+        if more:
+            record = copy(record)  # other handlers of the program get it, too
+            record.msg, record.args = f"{text} ({more} more since the line before)", ()
+        super().emit(record)
 
 
 def _take_in_other_libraries(

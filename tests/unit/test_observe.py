@@ -14,9 +14,11 @@ import structlog
 from botocore.exceptions import ClientError
 
 import streamkit
+from streamkit.observe import logs
 from streamkit.observe.events import ACTIONS, EVENTS
 from streamkit.observe.logs import LEVELS, configure
 from streamkit.observe.redaction import redact, traceback_text
+from streamkit.observe.repeats import EVERY_SECONDS
 from streamkit.testing import Harness
 from tests.log_reference import PAGE, logged, page
 
@@ -122,6 +124,33 @@ def test_the_warnings_of_other_libraries_take_the_same_form_and_their_chatter_is
     logging.getLogger("botocore").info("found credentials")
     (line,) = lines(out)
     assert (line["event"], line["logger"], line["level"]) == ("slow callback", "asyncio", "warning")
+
+
+def test_a_line_of_another_library_comes_once_a_minute_and_says_how_often_it_came(out, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(logs, "monotonic", lambda: now)
+    configure("json", stream=out)
+    library = logging.getLogger("botocore.credentials")
+    for _ in range(9):
+        library.warning("Refreshing %s failed", "credentials")
+    library.warning("Refreshing %s failed", "a token")
+    now += EVERY_SECONDS
+    library.warning("Refreshing %s failed", "credentials")
+    library.warning("Refreshing %s failed", "credentials")
+    assert [line["event"] for line in lines(out)] == [
+        "Refreshing credentials failed",
+        "Refreshing a token failed",
+        "Refreshing credentials failed (8 more since the line before)",
+    ]
+
+
+def test_texts_of_other_libraries_without_end_take_no_memory_without_end(out):
+    configure("json", stream=out)
+    for number in range(1000):
+        logging.getLogger("library").warning("connection %d was lost", number)
+    (handler,) = [one for one in logging.getLogger().handlers if isinstance(one, logs.OwnHandler)]
+    assert len(lines(out)) == 1000
+    assert len(handler._written) <= 100
 
 
 @pytest.mark.parametrize("name", ["item", "image", "record", "old", "new", "keys", "Item"])
