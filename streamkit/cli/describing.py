@@ -63,7 +63,11 @@ def _describe_idle(status: Status) -> None:
         )
     alive = {worker.state for worker in status.workers if not worker.silent}
     if status.host == WORKERS and not alive:
-        say("no worker is heard any more: they were killed, are suspended, or are cut off", **BAD)
+        say(
+            "no worker is heard any more: they were killed, are suspended, or are cut off; or their"
+            " clocks are wrong: `status --exit-code` waits for a heartbeat, whatever a clock says",
+            **BAD,
+        )
     elif alive == {"waiting"}:
         say(
             "all workers are of a version before the newest one: they take over when none of the"

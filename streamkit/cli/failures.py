@@ -32,6 +32,10 @@ _KEYS = (
     " set what `streamkit local` prints"
 )
 _EXPIRED = ": the credentials have expired; log in again (as with `aws sso login`)"
+_NOT_GIVEN = (
+    ": what hands out the credentials, such as a credential process or the metadata service of ECS"
+    " or EC2, fails or cannot be reached; mend it, then start again"
+)
 _SIGNED = (
     ": the secret key is wrong, or this machine's clock is: it may be five minutes off at most"
 )
@@ -46,6 +50,8 @@ _ADVICE = {
     "InvalidRegionError": ": correct AWS_REGION, such as eu-central-1",
     "NoCredentialsError": _KEYS,
     "PartialCredentialsError": _KEYS,
+    "CredentialRetrievalError": _NOT_GIVEN,
+    "MetadataRetrievalError": _NOT_GIVEN,
     "ProfileNotFound": ": check AWS_PROFILE",
     "ConfigParseError": ": correct the file, or name another one in AWS_CONFIG_FILE",
     "TokenRetrievalError": _EXPIRED,

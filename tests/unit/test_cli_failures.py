@@ -6,6 +6,7 @@ from botocore.exceptions import (
     ClientError,
     ConfigParseError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     HTTPClientError,
     ProxyConnectionError,
     SSLError,
@@ -86,6 +87,10 @@ def test_wrong_usage_that_a_process_meets_later_is_told_without_a_traceback(caps
         (SSLError(endpoint_url="https://h", error="self-signed"), "AWS_CA_BUNDLE"),
         (ProxyConnectionError(proxy_url="http://p"), "HTTPS_PROXY"),
         (ConnectTimeoutError(endpoint_url="http://h"), "check the network"),
+        (
+            CredentialRetrievalError(provider="custom-process", error_msg="it is away"),
+            "what hands out the credentials",
+        ),
         (UnauthorizedSSOTokenError(), "log in again"),
         (ConfigParseError(path="config"), "AWS_CONFIG_FILE"),
     ],

@@ -132,7 +132,9 @@ def test_a_fleet_of_which_nothing_is_heard_is_not_shown_as_if_it_worked(capsys):
     """Workers that were killed leave their items, so the table of workers is not empty."""
     said = "no worker is heard any more"
     describe_status(busy(workers=fleet(silent=True)))
-    assert said in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert said in out
+    assert "or their clocks are wrong: `status --exit-code` waits for a heartbeat" in out
     describe_status(busy(workers=(*fleet(silent=True), *fleet())))
     assert said not in capsys.readouterr().out
 
