@@ -9,7 +9,6 @@ import math
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from copy import copy
 from time import monotonic
 from typing import Any, TextIO
 
@@ -174,8 +173,8 @@ class OwnHandler(logging.StreamHandler[TextIO]):
             self._written.clear()
         self._written[record.name, text] = (now, 0)
         if more:
-            record = copy(record)  # other handlers of the program get it, too
-            record.msg, record.args = f"{text} ({more} more since the line before)", ()
+            said = {"msg": f"{text} ({more} more since the line before)", "args": ()}
+            record = logging.makeLogRecord({**vars(record), **said})
         super().emit(record)
 
 

@@ -167,6 +167,7 @@ async def read_status(
     lags, lag = unread.lags, worst_lag(cursors, unread.lags)
     seen = await MemberList(store).look()
     parked = await list_parked(store, queues := await parked_queues(store, cursors))
+    audiences = audiences or Audiences(app, aws)
     return Status(
         consumer=app.name,
         table=app.table,
@@ -184,9 +185,7 @@ async def read_status(
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
         paused=seen.paused,
-        fan_outs=await (audiences or Audiences(app, aws)).measure(
-            tables, fan_outs(app, queues, parked), clock.time()
-        ),
+        fan_outs=await audiences.measure(tables, fan_outs(app, queues, parked), clock.time()),
         host=_host(generation),
         unread_shards=tuple(unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
