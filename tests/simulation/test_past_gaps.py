@@ -10,6 +10,7 @@ from streamkit.aws import Aws
 from streamkit.errors import RetentionLost
 from streamkit.operate.past import shards as past_shards
 from streamkit.operate.past.archives import verify_archive
+from streamkit.operate.past.past import open_past
 from streamkit.operate.restore.target import TABLE, RestoreRefused
 from streamkit.stream.listing import Listing, list_shards
 from streamkit.testing.archives import MemoryArchive
@@ -148,12 +149,8 @@ def test_the_tip_of_a_shard_is_looked_for_in_the_calls_that_workers_leave(harnes
 REMEMBERED, FORGOTTEN = (3, "up to its end are lost"), (6, "its parent .* is not archived")
 
 
-@pytest.mark.parametrize("base", ["", TABLE])
-@pytest.mark.parametrize(("notes", "said"), [REMEMBERED, FORGOTTEN])
-def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base, notes, said):
-    """Its archive's writer may have forgotten it, too."""
-    moment, _ = begun(harness)
-    rare_notes(harness, notes, first=10)
+def without_lineage(harness):
+    """Remove a shard that has records, and what says that it was there; return its name."""
     archive = harness.archive()
     parents = [name.split("/")[-2:] for name in archive.objects if "/lineage/" in name]
     busy = {link.shard for link in links(archive) if link.count}
@@ -161,12 +158,39 @@ def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base, notes
     for name in list(archive.objects):
         if f"/shards/{shard}/" in name or name.endswith(f"/lineage/{parent}/{shard}"):
             archive.remove(name)
+    return shard
+
+
+@pytest.mark.parametrize("base", ["", TABLE])
+@pytest.mark.parametrize(("notes", "said"), [REMEMBERED, FORGOTTEN])
+def test_a_shard_that_is_missing_with_its_lineage_is_a_loss(harness, base, notes, said):
+    """Its archive's writer may have forgotten it, too."""
+    moment, _ = begun(harness)
+    rare_notes(harness, notes, first=10)
+    shard = without_lineage(harness)
     with pytest.raises(RetentionLost, match=said):
         restored(harness, moment, base)
     done = restored(harness, moment, base, allow_loss=True)
     assert [shard in text for text in done.losses] == [True]
     assert not history(harness, 1).whole
     assert not harness.operate(lambda aws: verify_archive(harness.app, aws)).whole
+
+
+def test_a_shard_is_not_read_forwards_from_its_beginning_if_its_parent_is_missing(harness):
+    """A replay reads so: it would say that it has run all changes."""
+    moment, _ = begun(harness)
+    rare_notes(harness, FORGOTTEN[0], first=10)
+    shard = without_lineage(harness)
+    names = [name.split("/")[-2:] for name in harness.archive().objects if "/lineage/" in name]
+    (child,) = [name for parent, name in names if parent == shard]
+
+    async def read(aws):
+        async with open_past(harness.app, aws, harness.world.clock) as (past, _):
+            await past.shards.listed()
+            await past.reader(child, moment)
+
+    with pytest.raises(RetentionLost, match=FORGOTTEN[1]):
+        harness.operate(read)
 
 
 def test_a_shard_that_only_the_writers_cursor_knows_is_a_loss(harness, monkeypatch):
