@@ -67,6 +67,8 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
         assert 0 < found["served"] < 40
         assert found["share"] == found["served"] / 40
         assert found["left"] > 0
+        text = shop.run("fan-outs", "list", "mail").stdout
+        assert (found["queue"] in text, "parked show" in text) == (True, False), "it is not stuck"
         shown = shop.run("status", "mail").stdout
         assert found["queue"] in shown
         assert "SERVED  DONE  LEFT  A SECOND" in shown
