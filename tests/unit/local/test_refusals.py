@@ -43,6 +43,27 @@ def put(**attributes):
     return {"Item": KEY | attributes}
 
 
+# -- old parameters --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload", "mixed"),
+    [
+        ("Query", {"KeyConditionExpression": "pk = :a"}, {"QueryFilter": {}}),
+        ("Scan", {"FilterExpression": "a = :a"}, {"ScanFilter": {}}),
+        ("GetItem", {"Key": KEY, "ProjectionExpression": "a"}, {"AttributesToGet": ["a"]}),
+        ("PutItem", put() | {"ConditionExpression": "a = :a"}, {"Expected": {}}),
+        ("DeleteItem", {"Key": KEY, "ConditionExpression": "a = :a"}, {"Expected": {}}),
+        ("UpdateItem", update("SET a = :a"), {"AttributeUpdates": {}}),
+    ],
+)
+def test_no_operation_takes_old_parameters_and_expressions_together(
+    db, table, operation, payload, mixed
+):
+    said = db.invalid(operation, TableName=table, **payload, **mixed)
+    assert said.startswith("Can not use both expression and non-expression parameters in the same")
+
+
 # -- names of attributes ---------------------------------------------------------------------------
 
 

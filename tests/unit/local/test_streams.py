@@ -295,6 +295,9 @@ def test_a_disabled_stream_is_closed_and_can_be_read_for_a_day(world):
     assert all("EndingSequenceNumber" in s["SequenceNumberRange"] for s in description["Shards"])
     assert len(world.records(stream)) == 1
 
+    stream.trim(world.now - DAY)
+    assert len(world.records(stream)) == 1
+
     world.now += DAY + 1
 
     assert code_of(lambda: world.describe(stream)) == "ResourceNotFoundException"
