@@ -288,6 +288,7 @@ def test_a_control_table_takes_the_control_items_instead():
     control = TABLE.replace("Shop", "Control")
     assert may(app, "UpdateItem", "_sk#shop#x", resource=control)
     assert not may(app, "UpdateItem", "_sk#shop#x")
+    assert not may(app, "Scan", resource=control), "there is no aggregate to sweep after"
     denied = deny_application(app, PLACE).to_dict()
     assert [s["Resource"] for s in denied["Statement"]] == [[TABLE], [control]]
 
