@@ -79,6 +79,7 @@ def test_aggregates_are_listed_and_verified_while_workers_run(counted):
     }
     told = counted.run("aggregate", "verify", "counted", "ByNumber").stdout.splitlines()
     assert told[-1] == "next: streamkit aggregate rebuild counted ByNumber"
+    assert "every group is what its items say" not in told
 
 
 def test_an_aggregate_that_the_app_does_not_have_is_named_with_those_it_has(counted):
