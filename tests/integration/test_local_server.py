@@ -219,7 +219,7 @@ async def test_a_client_that_waits_for_leave_to_send_gets_it(raw):
     ("request_bytes", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"POST / HTTP/9\r\n\r\n", 400),
+        (b"GET / HTTP/9\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nno header\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
