@@ -8,7 +8,7 @@ Sources are followed from the beginning to the end; so are targets in another ta
 says how their sources follow them: that has to run before the switch, and it needs that table's
 stream. The control items of both are where the app's are.
 
-In: an app, its migration, and the functions that take a change. Out: workers of the migration's own
+In: a migration that is open, and the functions that take a change. Out: workers of the migration's own
 consumers, until they are stopped. On failure: `RetentionLost` if changes may be lost.
 """
 
@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 
 from streamkit.app import App
-from streamkit.aws import Aws
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import Handler, Policy
 from streamkit.entity import Entity
@@ -30,10 +29,10 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.members import MemberList
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import State
-from streamkit.migrate.run.work import Schemas
+from streamkit.migrate.run.opening import Opened
 from streamkit.model.schema import TableSchema
 from streamkit.progress.activity import task_group
-from streamkit.progress.clock import Clock, utc
+from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
@@ -64,31 +63,26 @@ class Side:
 
 @dataclass
 class Capture:
-    """Follows the changes of one migration; `control` is the table of its control items."""
+    """Follows the changes of one migration."""
 
-    app: App
-    aws: Aws
-    migration: Migration
-    schemas: Schemas
-    control: TableSchema
+    opened: Opened
     live: Live
     live_target: Live
-    clock: Clock
     _workers: list[Worker] = field(default_factory=list)
 
     def sides(self, state: State) -> list[Side]:
         """Return the tables that are followed in a run."""
-        own = capture_app(self.app, self.migration, state, self.live)
-        found = [self._side(own, self.schemas.source)]
-        if self.migration.follows_target:
-            there = target_app(self.app, self.migration, state, self.live_target)
-            found.append(self._side(there, self.schemas.target))
+        app, migration, schemas = self.opened.app, self.opened.migration, self.opened.schemas
+        found = [self._side(capture_app(app, migration, state, self.live), schemas.source)]
+        if migration.follows_target:
+            there = target_app(app, migration, state, self.live_target)
+            found.append(self._side(there, schemas.target))
         return found
 
     def _side(self, app: App, table: TableSchema) -> Side:
         label = (table.stream_arn or "").rpartition("/")[2]
-        space = ControlSpace.of(self.control, app.name, label)
-        return Side(app, CursorStore(self.aws.dynamodb, space), table)
+        space = ControlSpace.of(self.opened.tables.control, app.name, label)
+        return Side(app, CursorStore(self.opened.aws.dynamodb, space), table)
 
     # -- what is in the table ------------------------------------------------------------------
 
@@ -104,7 +98,7 @@ class Capture:
 
         With a moment that moved along, a consumer that always is a minute behind would never do.
         """
-        moment = await self.sides(state)[0].store.time(self.clock)
+        moment = await self.sides(state)[0].store.time(self.opened.clock)
         while not interrupt.is_set():
             if await self.caught_up(state, CATCH_UP_SECONDS, moment):
                 return True
@@ -117,9 +111,10 @@ class Capture:
 
         Returns whether it is.
         """
+        aws, clock = self.opened.aws, self.opened.clock
         for side in self.sides(state):
-            catch_up = CatchUp(side.app, self.aws, side.store, side.table, patience, self.clock)
-            moment = await side.store.time(self.clock) if until is None else until
+            catch_up = CatchUp(side.app, aws, side.store, side.table, patience, clock)
+            moment = await side.store.time(clock) if until is None else until
             if not await catch_up.with_all_until(moment):
                 return False
         return True
@@ -141,9 +136,9 @@ class Capture:
         Raises:
             RetentionLost: changes may have been lost.
         """
-        settings = _prompt(settings)
+        settings, aws, clock = _prompt(settings), self.opened.aws, self.opened.clock
         workers = [
-            Worker(s.app, self.aws, settings, clock=self.clock, rng=random.Random(rng.random()))
+            Worker(s.app, aws, settings, clock=clock, rng=random.Random(rng.random()))
             for s in self.sides(state)
         ]
         self._workers = workers

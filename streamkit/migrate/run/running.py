@@ -117,24 +117,15 @@ class Runner:
             self.app, self.aws, self.migration, self.rate, self.clock, self.owner
         )
         self.opened, self.book, self.tables = opened, opened.book, opened.tables
-        table, target = opened.schemas.source, opened.schemas.target
-        if table.stream_arn is None:
+        if opened.schemas.source.stream_arn is None:
             raise ConfigurationError(
                 f"table {self.app.table} has no stream; enable one with NEW_AND_OLD_IMAGES"
             )
-        if trouble := trouble_of_target(target, self.migration):
+        if trouble := trouble_of_target(opened.schemas.target, self.migration):
             raise ConfigurationError(trouble)
         self.tallies = TallyBook(self.book.store, self.migration.id)
-        self.capture = Capture(
-            self.app,
-            opened.aws,
-            self.migration,
-            opened.schemas,
-            self.tables.control,
-            partial(self._live, LiveWork.take),
-            partial(self._live, LiveWork.take_target),
-            self.clock,
-        )
+        own, target = (partial(self._live, one) for one in (LiveWork.take, LiveWork.take_target))
+        self.capture = Capture(opened, own, target)
         operation = self.book.operation(self.migration.id, self._is_held)
         self._operation = replace(operation, read=self._read)
         self.view = MigrationView(self.state, self._read, self._look_again, self.clock)

@@ -18,10 +18,9 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.writes import WireItem
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.opening import Opened
-from streamkit.migrate.run.work import MigrationWork, Schemas
+from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.verify.differences import ItemDifference, ItemInspection, image_digest
 from streamkit.progress.actions import Wire
-from streamkit.progress.clock import Clock
 
 LOOKS = 3
 """How often a difference is looked at again."""
@@ -38,7 +37,6 @@ class Settling:
 
     opened: Opened
     work: MigrationWork
-    clock: Clock
 
     async def look_at(
         self, found: Mapping[str, ItemDifference]
@@ -74,18 +72,8 @@ class Settling:
 
         async def nothing(_change: Any) -> None: ...
 
-        opened, state = self.opened, self.work.state
-        capture = Capture(
-            opened.app,
-            opened.aws,
-            self.work.migration,
-            Schemas(opened.tables.table, self.work.transform.target),
-            opened.tables.control,
-            nothing,
-            nothing,
-            self.clock,
-        )
-        if opened.tables.table.stream_arn is None or not await capture.processes(state):
+        state, capture = self.work.state, Capture(self.opened, nothing, nothing)
+        if self.work.schema.stream_arn is None or not await capture.processes(state):
             await anyio.sleep(_PAUSE_SECONDS)
             return "nobody"
         if await capture.caught_up(state, _PATIENCE_SECONDS):

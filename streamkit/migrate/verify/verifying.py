@@ -133,7 +133,7 @@ class _Checking:
 
     def __post_init__(self) -> None:
         """Look at items as the phase of the migration requires."""
-        self.settling = Settling(self.opened, self.work, self.book.clock)
+        self.settling = Settling(self.opened, self.work)
 
     async def run(self) -> Verified | None:
         """Take step after step; return what was found, None if the migration is elsewhere now."""
@@ -210,7 +210,7 @@ class _Checking:
         self, table: str, wants: Wants | None, segment: LeasedSegment, reply: Reply
     ) -> None:
         """Look at the items of a page, and move its segment together with what was found."""
-        inspection = self._inspection()
+        inspection = ItemInspection(self.work)
         search, different = PairSearch[ItemDifference](wants or everything), list[ItemDifference]()
 
         async def one(item: Item) -> None:
@@ -262,7 +262,7 @@ class _Checking:
             unsettled=tuple(unsettled),
             waived=len(settled) - len(different),
             repaired=0,
-            orphans=whole if self._inspection().has_copies else None,
+            orphans=whole if ItemInspection(self.work).has_copies else None,
             beyond=known.found.beyond,
             missing=known.first.missing,
         )
@@ -286,10 +286,7 @@ class _Checking:
     @property
     def _looks_for_orphans(self) -> bool:
         chosen = self.share is not None or self.work.state.reads_keys
-        return not chosen and self._inspection().knows_orphans
-
-    def _inspection(self) -> ItemInspection:
-        return ItemInspection(self.work)
+        return not chosen and ItemInspection(self.work).knows_orphans
 
     async def _waived(self) -> frozenset[str]:
         return frozenset(error.id for error in await self.opened.errors.all() if error.waived)
