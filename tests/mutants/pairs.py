@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "a-day-by-ones-own-clock",
         "migrate/book/overlap.py",
-        "    now = await errors.time(clock)\n",
+        "    now = await errors.store.time(clock)\n",
         "    now = clock.time()\n",
         "a process whose clock is ahead deletes old items before old code was silent for a day",
         test="tests/simulation/test_migration_old_writers.py::test_a_day_without_old_writes_is_a_day_of_the_table_whatever_clock_a_person_has",
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "old-write-by-ones-own-clock",
         "migrate/run/work.py",
-        "at or await self._book.time(self._clock)",
+        "at or await self._book.store.time(self._clock)",
         "at or self._clock.time()",
         "a process whose clock is behind takes a write of old code for one before people spoke",
         test="tests/simulation/test_migration_no_old_code.py::test_a_write_of_old_code_stops_it_by_its_name_and_a_resume_goes_on_with_stubs",

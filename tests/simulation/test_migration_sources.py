@@ -94,7 +94,7 @@ def by_two(source_of, harness):
     assert harness._run(book.read("0001")).phase == "done"
     assert {t.number for t in harness.scan(Ticket) if t.label} == set(range(OPEN))
     for phase in ("scanning", "verifying"):
-        tally = harness._run(TallyBook(book.store, "0001").read(f"0001.1.{phase}.0"))
+        tally = harness._run(TallyBook(book.store).read(f"0001.1.{phase}.0"))
         assert (tally.scanned, tally.missing, tally.errors) == (OPEN, 0, 0), phase
 
 

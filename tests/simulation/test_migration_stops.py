@@ -141,7 +141,7 @@ def chosen_by_two(source, harness):
     right = {order.order_id for order in harness.scan(Order) if order.status_day == "PAID#d1"}
     assert right == set(LISTED) - {"9"}
     for phase in ("scanning", "verifying"):
-        tally = harness._run(TallyBook(book.store, "0001").read(f"0001.1.{phase}.0"))
+        tally = harness._run(TallyBook(book.store).read(f"0001.1.{phase}.0"))
         assert (tally.scanned, tally.missing, tally.errors) == (len(LISTED), 1, 0), phase
 
 

@@ -18,7 +18,6 @@ from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import OURS, GuardSource, Wire
-from streamkit.progress.clock import Clock
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
@@ -125,17 +124,12 @@ def place_id(place: str) -> str:
     return hashlib.blake2b(place.encode(), digest_size=8).hexdigest()
 
 
+@dataclass(frozen=True)
 class ErrorBook:
     """The records of one migration."""
 
-    def __init__(self, store: CursorStore, migration: str) -> None:
-        self._store = store
-        self._migration = migration
-
-    @property
-    def migration(self) -> str:
-        """The migration's number."""
-        return self._migration
+    store: CursorStore
+    migration: str
 
     async def add(
         self,
@@ -156,7 +150,7 @@ class ErrorBook:
             shown: a digest of what a person would decide about.
         """
         name = name or error_id(key)
-        action = self.space.update("error", self._migration, name)
+        action = self.space.update("error", self.migration, name)
         action.sets |= {
             "name": {"S": name},
             "what": {"S": reason.kind},
@@ -169,15 +163,15 @@ class ErrorBook:
             "shown": {"S": shown},
         }
         action.adds["notes"] = Decimal(1)
-        found = await self._store.write(action)
+        found = await self.store.write(action)
         if "since" not in found:
             # A record with it is listed: `remove` takes both away at once.
             await self._list(name)
-            first = self.space.update("error", self._migration, name)
+            first = self.space.update("error", self.migration, name)
             first.sets["since"] = action.sets["at"]
             first.guards.append(_as_read(_read(found)))
             with suppress(LeaseLost):  # it was removed, or another process has noted the item, too
-                await self._store.write(first)
+                await self.store.write(first)
         return bool(_read(found).waived)
 
     async def remove(self, error: ItemError) -> bool:
@@ -185,12 +179,12 @@ class ErrorBook:
 
         One that another process has written since stays: it says something newer.
         """
-        record = self.space.delete("error", self._migration, error.id)
+        record = self.space.delete("error", self.migration, error.id)
         record.guards.append(_as_read(error))
-        action = self.space.update("errors", self._migration, self._directory(error.id))
+        action = self.space.update("errors", self.migration, self._directory(error.id))
         action.subtractions["names"] = {"SS": [error.id]}
         schemas = {self.space.schema.name: self.space.schema}
-        sent = await transact(self._store.dynamodb, schemas, [record, action], random.Random())
+        sent = await transact(self.store.dynamodb, schemas, [record, action], random.Random())
         return sent is None or await self.get(error.id) is None
 
     async def waive(self, name: str, reason: str) -> bool:
@@ -198,31 +192,27 @@ class ErrorBook:
         found = await self.get(name)
         if found is None:
             return False
-        action = self.space.update("error", self._migration, name)
+        action = self.space.update("error", self.migration, name)
         action.sets |= {"waived": {"S": reason}, "decided": {"S": found.shown}}
-        await self._store.write(action)
+        await self.store.write(action)
         return True
 
     async def get(self, name: str) -> ItemError | None:
         """Return one record."""
-        item = await self._store.item("error", self._migration, name)
+        item = await self.store.item("error", self.migration, name)
         return None if item is None or "item" not in item else _read(item)
 
     async def all(self) -> list[ItemError]:
         """Return every record, the oldest first."""
-        numbers = [("errors", self._migration, str(n)) for n in range(DIRECTORIES)]
-        listed = await self._store.items(numbers)
+        numbers = [("errors", self.migration, str(n)) for n in range(DIRECTORIES)]
+        listed = await self.store.items(numbers)
         names = {name for item in listed for name in item.get("names", {"SS": []})["SS"]}
-        items = await self._store.items([("error", self._migration, n) for n in sorted(names)])
+        items = await self.store.items([("error", self.migration, n) for n in sorted(names)])
         return sorted((_read(item) for item in items if "item" in item), key=lambda e: e.at)
 
     async def open(self) -> list[ItemError]:
         """Return the records that are not waived."""
         return [error for error in await self.all() if not error.waived]
-
-    async def time(self, clock: Clock) -> float:
-        """Return the table's time, as `CursorStore.time` does."""
-        return await self._store.time(clock)
 
     async def not_right(self, kinds: Collection[str] | None = None) -> str | None:
         """Return which items are not right, and what people do about it; None if all are.
@@ -244,29 +234,29 @@ class ErrorBook:
 
     async def written(self, key: Mapping[str, Wire], at: float) -> None:
         """Write down when old code last wrote at an old key, unless a later write is known."""
-        action = self.space.update("written", self._migration)
+        action = self.space.update("written", self.migration)
         action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
         action.guards.append((Guard(Attr("at").not_exists() | Attr("at").lt(round(at))), OURS))
         with suppress(LeaseLost):  # a later write is known already
-            await self._store.write(action)
+            await self.store.write(action)
 
     async def last_written(self) -> tuple[str, float] | None:
         """Return which item old code last wrote at its old key, by its hash, and when."""
-        item = await self._store.item("written", self._migration)
+        item = await self.store.item("written", self.migration)
         return None if item is None else (item["name"]["S"], float(item["at"]["N"]))
 
     @property
     def space(self) -> ControlSpace:
         """The control items of the app's migrations."""
-        return self._store.space
+        return self.store.space
 
     def _directory(self, name: str) -> str:
         return str(int(name[:4], 16) % DIRECTORIES)
 
     async def _list(self, name: str) -> None:
-        action = self.space.update("errors", self._migration, self._directory(name))
+        action = self.space.update("errors", self.migration, self._directory(name))
         action.unions["names"] = {"SS": [name]}
-        await self._store.write(action)
+        await self.store.write(action)
 
 
 def _as_read(error: ItemError) -> tuple[Guard, GuardSource]:

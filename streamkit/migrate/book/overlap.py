@@ -51,7 +51,7 @@ async def last_write(
 
     Writes before the switch are counted, and not told apart: then the item's name is empty.
     """
-    now = await errors.time(clock)
+    now = await errors.store.time(clock)
     last = await errors.last_written()
     if last is None or now - last[1] >= QUIET_SECONDS:
         last = "", await counted.last_before_switch(run)

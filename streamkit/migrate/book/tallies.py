@@ -8,6 +8,7 @@ same time.
 from dataclasses import dataclass, fields
 from decimal import Decimal
 
+from streamkit.model.json_fields import JsonFields
 from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
 
@@ -15,7 +16,7 @@ _SPREAD = 8
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(JsonFields):
     """What was done, in items: `scanned` were read, `changed` were rewritten.
 
     `waived` of the `errors` are of items that are waived. `missing` were chosen and are not there.
@@ -36,31 +37,23 @@ class Tally:
             if number := getattr(other, name):
                 setattr(self, name, getattr(self, name) + number)
 
-    def to_dict(self) -> dict[str, int]:
-        """Return the numbers by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
 
-
+@dataclass(frozen=True)
 class TallyBook:
-    """The tallies of one migration, by pass."""
+    """The tallies of an app's migrations, by pass."""
 
-    def __init__(self, store: CursorStore, migration: str) -> None:
-        self._store = store
-        self._migration = migration
+    store: CursorStore
 
     def adding(self, name: str, segment: int, tally: Tally) -> Action:
         """Return the action that adds a page's numbers to a pass."""
-        action = self._store.space.update("tally", name, str(segment % _SPREAD))
-        action.adds |= {
-            item.name: Decimal(getattr(tally, item.name))
-            for item in fields(tally)
-            if getattr(tally, item.name)
-        }
+        action = self.store.space.update("tally", name, str(segment % _SPREAD))
+        numbers = tally.to_dict().items()
+        action.adds |= {name: Decimal(number) for name, number in numbers if number}
         return action
 
     async def read(self, name: str) -> Tally:
         """Return the numbers of a pass."""
-        items = await self._store.items([("tally", name, str(n)) for n in range(_SPREAD)])
+        items = await self.store.items([("tally", name, str(n)) for n in range(_SPREAD)])
         tally = Tally()
         for item in items:
             tally.add(

@@ -153,7 +153,7 @@ class ProgressReader:
             found = replace(found, written=written)
         if state.phase not in PASSES:
             return found
-        tally = await TallyBook(book.store, migration).read(state.pass_name)
+        tally = await TallyBook(book.store).read(state.pass_name)
         segments = await self._segments(book.store, state)
         found = replace(found, held=held_by_others(segments, {report.name for report in reports}))
         return with_pass(found, state, tally, segments, longest(reports, state.pass_name))

@@ -14,13 +14,11 @@ from streamkit.aws import Aws
 from streamkit.kinds.migration import rank
 from streamkit.migrate.book.absent import TO_DO, absent_migrations
 from streamkit.migrate.book.discovery import DiscoveryError, files_of
+from streamkit.migrate.book.state import ENDED
 from streamkit.migrate.book.state_book import StateBook, open_book
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock
-
-_LEFT_OUT = frozenset({"done", "rolled back"})
-
 
 @dataclass(frozen=True, slots=True)
 class Line(JsonFields):
@@ -55,7 +53,7 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     return [line_of(one) for one in absent] + [
         line_of(await reader.read(number))
         for number, state in states.items()
-        if state.phase not in _LEFT_OUT
+        if state.phase not in ENDED
     ]
 
 

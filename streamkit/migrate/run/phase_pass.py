@@ -116,7 +116,7 @@ class PhasePass:
     async def _objection(self) -> str | None:
         opened, state = self.opened, self.part.present()
         if state.direction == "back":
-            now = await opened.errors.time(opened.clock)
+            now = await opened.book.store.time(opened.clock)
             return await new_code_objection(opened.old_writes, now, state)
         return await objection(opened.errors, opened.old_writes, opened.clock, state)
 

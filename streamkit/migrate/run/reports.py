@@ -73,24 +73,24 @@ class Report:
         return cls(**found, looks=looks)
 
 
+@dataclass(frozen=True)
 class ReportBook:
     """The reports of one migration."""
 
-    def __init__(self, store: CursorStore, migration: str) -> None:
-        self._store = store
-        self._migration = migration
+    store: CursorStore
+    migration: str
 
     async def all(self) -> list[Report]:
         """Return every report, those of dead processes too."""
         names = await self._names()
-        items = await self._store.items([("runner", self._migration, n) for n in sorted(names)])
+        items = await self.store.items([("runner", self.migration, n) for n in sorted(names)])
         return [Report.read(item["text"]["S"]) for item in items if "text" in item]
 
     async def write(self, report: Report) -> None:
         """Write a report in place of the previous one."""
-        action = self._store.space.update("runner", self._migration, report.name)
+        action = self.store.space.update("runner", self.migration, report.name)
         action.sets["text"] = {"S": report.text}
-        await self._store.write(action)
+        await self.store.write(action)
 
     async def join(self, name: str, now: float) -> None:
         """Add a process to the list, and remove those that have been silent for long.
@@ -99,9 +99,9 @@ class ReportBook:
         remove it.
         """
         await self.write(Report(name, now))
-        action = self._store.space.update("runners", self._migration)
+        action = self.store.space.update("runners", self.migration)
         action.unions["names"] = {"SS": [name]}
-        await self._store.write(action)
+        await self.store.write(action)
         there = {report.name: report.at for report in await self.all()}
         for one in await self._names() - {name}:
             if now - there.get(one, 0.0) > 10 * STALE_SECONDS:
@@ -109,23 +109,22 @@ class ReportBook:
 
     async def leave(self, name: str) -> None:
         """Remove a process."""
-        space = self._store.space
-        await self._store.write(space.delete("runner", self._migration, name))
-        action = space.update("runners", self._migration)
+        space = self.store.space
+        await self.store.write(space.delete("runner", self.migration, name))
+        action = space.update("runners", self.migration)
         action.subtractions["names"] = {"SS": [name]}
-        await self._store.write(action)
+        await self.store.write(action)
 
     async def _names(self) -> set[str]:
-        item = await self._store.item("runners", self._migration)
+        item = await self.store.item("runners", self.migration)
         return set() if item is None else set(item.get("names", {"SS": []})["SS"])
 
 
 class Reporter:
     """Reports for a process, as long as it runs a migration."""
 
-    def __init__(self, runner: Runner, every: float = REPORT_SECONDS) -> None:
+    def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._every = every
         self._looks: deque[Look] = deque(maxlen=_LOOKS)
         self._of = ""
         self._spent: tuple[float, float, dict[str, float]] | None = None
@@ -141,7 +140,7 @@ class Reporter:
             while True:
                 await book.write(await self._report())
                 await runner.opened.old_writes.flush()
-                await anyio.sleep(self._every)
+                await anyio.sleep(REPORT_SECONDS)
         except AwsError as error:
             log.warning("migration.unreported", error=type(error).__name__)
         finally:

@@ -123,7 +123,7 @@ class Runner:
             )
         if trouble := trouble_of_target(opened.schemas.target, self.migration):
             raise ConfigurationError(trouble)
-        self.tallies = TallyBook(self.book.store, self.migration.id)
+        self.tallies = TallyBook(self.book.store)
         own, target = (partial(self._live, one) for one in (LiveWork.take, LiveWork.take_target))
         self.capture = Capture(opened, own, target)
         operation = self.book.operation(self.migration.id, self._is_held)

@@ -253,7 +253,7 @@ class MigrationWork:
         """
         at = 0 if self.state.at_once else at
         if self.state.does in _OVERLAP:
-            await self._book.written(key, at or await self._book.time(self._clock))
+            await self._book.written(key, at or await self._book.store.time(self._clock))
 
     # -- what was late -------------------------------------------------------------------------
 

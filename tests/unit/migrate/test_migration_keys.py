@@ -273,7 +273,7 @@ def test_only_the_items_of_the_list_are_changed_and_missing_ones_are_counted(tmp
     async def test(place):
         state = await place.run(source)
         assert (state.phase, place.labelled()) == ("done", [1, 3])
-        tally = await TallyBook((await open_book(place.app, place.aws)).store, "0001").read(
+        tally = await TallyBook((await open_book(place.app, place.aws)).store).read(
             "0001.1.scanning.0"
         )
         assert (tally.scanned, tally.missing) == (4, 1)

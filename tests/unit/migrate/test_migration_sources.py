@@ -85,7 +85,7 @@ class SourcePlace(Place):
 
     async def tally(self, phase="scanning"):
         store = (await open_book(self.app, self.aws)).store
-        return await TallyBook(store, "0001").read(f"0001.1.{phase}.0")
+        return await TallyBook(store).read(f"0001.1.{phase}.0")
 
     def labelled(self):
         return sorted(int(i["number"]["N"]) for i in self.items() if "label" in i)
