@@ -17,12 +17,11 @@ from streamkit.migrate.book.limits import UnitLimits
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.plan.indexes import waits_for_indexes
-from streamkit.migrate.plan.problems import Problem, Problems, problems_of_table
+from streamkit.migrate.plan.problems import Problems, problems_of_table
 from streamkit.migrate.plan.sample_look import MigrationPlan, SampleLook
 from streamkit.migrate.run.chosen import open_chosen
 from streamkit.migrate.run.opening import survey_for
 from streamkit.migrate.run.sampling import Wanted, sample_of
-from streamkit.migrate.run.work import Schemas
 from streamkit.migrate.sending.calls import Calls
 from streamkit.migrate.sending.rate import Rate
 from streamkit.progress.clock import Clock, SystemClock
@@ -68,12 +67,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
         migration,
         schemas,
         calls,
-        Problems(
-            [
-                *await problems_of_table(aws, schemas, migration),
-                *_problems_of_indexes(migration, schemas),
-            ]
-        ),
+        Problems(await problems_of_table(aws, schemas, migration)),
         diffs,
         show_keys=show_keys,
         now=clock.time(),
@@ -86,16 +80,12 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
             taken = await chosen.pages.sample(sample, rng)
     else:
         taken = await sample_of(aws, app.table, sample, rng)
+    for text in waits_for_indexes(migration, (schemas.source, schemas.target)):
+        look.problems.warn("index", text)
     await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
     return look.plan(taken, budget or UnitLimits())
-
-
-def _problems_of_indexes(migration: Migration, schemas: Schemas) -> list[Problem]:
-    """Return warnings about indexes that the migration has to wait for."""
-    texts = waits_for_indexes(migration, (schemas.source, schemas.target))
-    return [Problem("warning", "index", text) for text in texts]
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:
@@ -103,9 +93,9 @@ async def _note_state(app: App, aws: Aws, migration: Migration, problems: Proble
     book = await open_book(app, aws)
     state = await book.read(migration.id)
     if state.phase != "new":
-        problems.note("warning", "begun", f"it was begun already, and is {state.phase!r}")
+        problems.warn("begun", f"it was begun already, and is {state.phase!r}")
     try:
         order = order_of(app)
         order.require_turn(migration, [await book.read(one) for one in order.beside(migration)])
     except ConfigurationError as error:
-        problems.note("warning", "order", str(error))
+        problems.warn("order", str(error))

@@ -36,13 +36,13 @@ class Problem:
 class Problems:
     """Collects problems."""
 
-    def __init__(self, known: Iterable[Problem] = ()) -> None:
+    def __init__(self, known: Iterable[Problem]) -> None:
         self._noted = list(known)
         self._faults: dict[tuple[str, str], Problem] = {}
 
-    def note(self, severity: Severity, kind: str, text: str) -> None:
-        """Note a problem that is not about an item."""
-        self._noted.append(Problem(severity, kind, text))
+    def warn(self, kind: str, text: str) -> None:
+        """Note a warning that is not about an item."""
+        self._noted.append(Problem("warning", kind, text))
 
     def fault(self, kind: str, text: str, item: str) -> None:
         """Note that an item has a fault."""

@@ -114,11 +114,8 @@ class SampleLook:
             self.matches = self.trials.transform.matches
             self.room = FamilyRoom(self.trials.transform) if self.migration.moves else None
             for name in moods_of(self.migration):
-                self.problems.note(
-                    "warning",
-                    "impure",
-                    f"it names {name!r}: what it answers is to follow from the item",
-                )
+                text = f"it names {name!r}: what it answers is to follow from the item"
+                self.problems.warn("impure", text)
         self.expenses = Expenses(self.migration, schemas.source, schemas.target)
         self.joins = KeyJoins(self.migration, schemas.source)
         entity = self.migration.entity
@@ -230,11 +227,10 @@ class SampleLook:
         found = forecast(self.migration, sample, units, scanned, spent, budget)
         advice = self.joins.advice
         if advice is not None:
-            self.problems.note("warning", "index", advice)
+            self.problems.warn("index", advice)
         if not sum(matching):
-            self.problems.note(
-                "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
-            )
+            text = f"no item of {self.migration.entity.__name__} is in the sample"
+            self.problems.warn("none", text)
         return MigrationPlan(
             migration=self.migration.id,
             mode=self.migration.mode,
