@@ -10,12 +10,12 @@ from streamkit.migrate.families.family import Family, FamilyPlan
 from streamkit.migrate.families.settlement import OLD, THERE
 from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.rewrites import plain, visible
-from streamkit.migrate.items.writes import Key, WireItem, delete, only_if, put, unchanged, update
+from streamkit.migrate.items.writes import WireItem, check, delete, put, unchanged, update
 from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import PAIR
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Action, Verb, item_ref
+from streamkit.progress.actions import Action
 from streamkit.progress.scan.places import place_of
 
 
@@ -81,15 +81,11 @@ class FamilyWrites:
             held = unchanged(schema, before, before.keys() | known)
         held = [absent] if held is None else held
         if after is None:
-            return delete(schema, key, held) if before is not None else _check(schema, key, held)
+            return delete(schema, key, held) if before is not None else check(schema, key, held)
         if before is None:
             return put(schema, after, held, self.writer)
         sets = {n: v for n, v in after.items() if before.get(n) != v}
         removes = before.keys() - after.keys() - {ORIGIN}
         if not sets and not removes:
-            return _check(schema, key, held)
+            return check(schema, key, held)
         return update(schema, key, held, self.writer, sets=sets, removes=removes)
-
-
-def _check(schema: TableSchema, key: Key, held: list[Condition]) -> Action:
-    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))

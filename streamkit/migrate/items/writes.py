@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from streamkit.effects import Guard
 from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.items.sources import TransformError
-from streamkit.model.conditions import AsRead, Condition, absent, as_it_was, present
+from streamkit.model.conditions import AsRead, Condition, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
@@ -57,11 +57,6 @@ def unchanged(schema: TableSchema, item: WireItem, reads: AbstractSet[str]) -> l
     return [present, AsRead(names, item)]
 
 
-def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
-    """Return the conditions that an item is exactly what was read; None stands for no item."""
-    return [absent] if item is None else unchanged(schema, item, item.keys())
-
-
 def as_left(item: WireItem, name: str) -> list[Condition]:
     """Return the conditions that an item has the same owner, and is as its writer has left it.
 
@@ -70,9 +65,9 @@ def as_left(item: WireItem, name: str) -> list[Condition]:
     return [*as_it_was((name, ORIGIN), plain(item))]
 
 
-def check(schema: TableSchema, key: Key, item: WireItem | None) -> Action:
-    """Return the action that checks an item against what was read, completely; None is no item."""
-    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(whole(schema, item)))
+def check(schema: TableSchema, key: Key, conditions: Iterable[Condition]) -> Action:
+    """Return the action that checks that an item is as the conditions say."""
+    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(conditions))
 
 
 def put(

@@ -20,6 +20,7 @@ from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock
 
+
 @dataclass(frozen=True, slots=True)
 class Line(JsonFields):
     """One migration: `phase` with what operators want of it, `share` of its pass in words.

@@ -8,7 +8,7 @@ Sources are followed from the beginning to the end; so are targets in another ta
 says how their sources follow them: that has to run before the switch, and it needs that table's
 stream. The control items of both are where the app's are.
 
-In: a migration that is open, and the functions that take a change. Out: workers of the migration's own
+In: an open migration, and the functions that take a change. Out: workers of the migration's own
 consumers, until they are stopped. On failure: `RetentionLost` if changes may be lost.
 """
 

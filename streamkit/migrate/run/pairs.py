@@ -29,23 +29,14 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import Rewrite, Target, plain
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import (
-    Key,
-    WireItem,
-    as_left,
-    check,
-    delete,
-    only_if,
-    put,
-    unchanged,
-)
+from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
 from streamkit.migrate.sending.attempts import Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.copies import COPY, FROM
-from streamkit.progress.actions import Action, Verb, Wire, item_ref
+from streamkit.progress.actions import Action, Wire
 from streamkit.progress.scan.places import place_text
 from streamkit.progress.transaction import ACTIONS_MAX
 
@@ -138,10 +129,9 @@ class Pairs:
         """Return the action that checks the source against what was read."""
         schema = self.transform.schema
         if source is None:
-            return check(schema, key, None)
+            return check(schema, key, [absent])
         held = unchanged(schema, source, rewrite.reads)
-        held.append(Attr(COPY).not_exists())
-        return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))
+        return check(schema, key, [*held, Attr(COPY).not_exists()])
 
     def _put(self, target: Target, there: WireItem | None, mark: tuple[str, Wire]) -> list[Action]:
         """Return the actions that put a target, none if it is right.

@@ -19,7 +19,7 @@ from streamkit.migrate.families.families import Families, Step
 from streamkit.migrate.families.family import Rules
 from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.items.transform import Transform, reversed_migration
-from streamkit.migrate.items.writes import delete, update, whole
+from streamkit.migrate.items.writes import delete, unchanged, update
 from streamkit.migrate.run.in_place import InPlace
 from streamkit.migrate.run.pairs import Pairs
 from streamkit.migrate.sending.calls import DONE, Calls
@@ -243,7 +243,8 @@ class MigrationWork:
         if not await self.families.has_place(copy):  # a duplicate, put by application code
             await self.look_again(target.name, key)
             return False
-        return await self.calls.write(delete(target, key, whole(target, copy))) is DONE
+        held = unchanged(target, copy, copy.keys())
+        return await self.calls.write(delete(target, key, held)) is DONE
 
     async def _note_written(self, key: Item, at: float) -> None:
         """Write down that old code has written at an old key, carried over or not.

@@ -4,7 +4,7 @@ import pytest
 
 from streamkit.migrate.items.transform import TransformError
 from streamkit.migrate.items.writes import TERMS_MAX, check, delete, only_if, unchanged
-from streamkit.model.conditions import Attr
+from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref, render
 
@@ -43,11 +43,11 @@ def test_as_much_as_was_read_is_a_condition_while_it_fits_one_expression():
 
 def test_an_item_is_held_to_what_was_read_of_it_and_to_its_absence():
     item = {**KEY, "status": {"S": "NEW"}, "a.b": {"N": "1"}}
-    (held,) = render(check(SHOP, KEY, item), SHOP).values()
+    (held,) = render(check(SHOP, KEY, unchanged(SHOP, item, item.keys())), SHOP).values()
     assert held["ConditionExpression"] == "(attribute_exists(#n0) AND #n1 = :v0 AND #n2 = :v1)"
     assert held["ExpressionAttributeNames"] == {"#n0": "PK", "#n1": "a.b", "#n2": "status"}
     assert held["ExpressionAttributeValues"] == {":v0": {"N": "1"}, ":v1": {"S": "NEW"}}
-    (held,) = render(check(SHOP, KEY, None), SHOP).values()
+    (held,) = render(check(SHOP, KEY, [absent]), SHOP).values()
     assert held["ConditionExpression"] == "attribute_not_exists(#n0)"
 
 
