@@ -336,7 +336,7 @@ MUTANTS = (
     Mutant(
         "records-unread",
         "migrate/run/work.py",
-        "        record = self.families.records.old_key(item)\n        if",
+        "        record = self.families.records.of(item)\n        if",
         "        record = None\n        if",
         "what old code deleted while nobody followed lives on",
         test="tests/simulation/test_migration_old_writers.py::test_a_delete_of_old_code_that_the_stream_has_forgotten_is_found_by_its_record",

@@ -96,16 +96,12 @@ class PairRecords:
         key = self.space.key("pair", self.migration, name)
         return await self.calls.get(self.space.schema.name, key)
 
-    def old_key(self, item: WireItem) -> Key | None:
-        """Return the old key that an item names, if it is a record of this migration."""
+    def of(self, item: WireItem) -> PairRecord | None:
+        """Return the record that an item is; None if it is none of this migration."""
         place = item.get(self.space.schema.pk, {}).get("S", "")
         if not place.startswith(self._prefix):
             return None
-        return read_record(own_attributes(item)["state"]["S"]).old
-
-    def is_left(self, item: WireItem) -> bool:
-        """Return whether a record says that one side is only stubs."""
-        return bool(read_record(own_attributes(item)["state"]["S"]).left)
+        return read_record(own_attributes(item)["state"]["S"])
 
     def gate(self, name: str, gate: str) -> Action:
         """Return the check that pairs are still made under what the state says."""

@@ -150,11 +150,11 @@ class MigrationWork:
         if self.state.does == "following":
             new = self.is_target(item) and COPY not in item
             return await self.families.old_key(item) if new else None
-        record = self.families.records.old_key(item)
-        if self.state.does == "contracting" and record and self.families.records.is_left(item):
+        record = self.families.records.of(item)
+        if self.state.does == "contracting" and record and record.left:
             return None  # it is a stub; `closing` looks at it
         if record is not None or self.table.name != self.schema.name:
-            return record if self.state.phase != "scanning" else None
+            return record.old if record and self.state.phase != "scanning" else None
         copied = COPY in item and not self.families.is_carried(item)
         if self.families.side(item) or copied or not self.transform.matches(item):
             return None
@@ -284,7 +284,8 @@ class MigrationWork:
         now = await self.calls.get(table, schema.key_of(item))
         if now is None:
             return
-        key, new = self.families.records.old_key(now), None
+        record = self.families.records.of(now)
+        key, new = record.old if record else None, None
         if key is None and self.families.side(now) == "new":
             key, new = await self.families.old_key(now), self.transform.target.key_of(now)
         elif key is None and table == self.schema.name and self.transform.matches(now):

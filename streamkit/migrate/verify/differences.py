@@ -119,8 +119,8 @@ class ItemInspection:
             pair = self._pair_of_copy(item)
             if pair is not None:
                 self.balance.there(pair)
-        if self._migration.moves and (record := self._work.families.records.old_key(item)):
-            return self._named(await self._of_family(record, item, is_record=True))
+        if self._migration.moves and (record := self._work.families.records.of(item)):
+            return self._named(await self._of_family(record.old, item, is_record=True))
         if table != self._work.schema.name or not self._work.transform.matches(item):
             here = table == self._work.transform.target.name
             self.matching += self._ended and here and self._work.is_target(item)
@@ -155,7 +155,7 @@ class ItemInspection:
             return
         source = error_id(self._work.transform.sources.family(item))
         try:
-            targets = self._work.transform.of(plain(visible(item))).targets
+            targets = self._work.transform.of(plain(item)).targets
         except USER_ERRORS:  # it is a difference of its own
             return
         for target in targets:
@@ -175,7 +175,7 @@ class ItemInspection:
     ) -> ItemDifference | None:
         if not self._is_source(item):
             return None
-        rewrite = self._work.transform.of(plain(visible(item)))
+        rewrite = self._work.transform.of(plain(item))
         if self._ended:
             left = rewrite.targets or rewrite.changes_item
             return self._difference("late", key, item) if left else None
