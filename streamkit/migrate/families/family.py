@@ -131,9 +131,7 @@ class Views:
         if record.left == "old" and not self.shapes.is_split:
             old, targets = self._old_stubs(family, record)
         else:
-            targets = self.shapes.targets(family.old)
-            fields = self.shapes.view_of(targets)
-            fields |= self.shapes.known(family.old) if targets else {}
+            targets, fields = self.shapes.targets(family.old), self.shapes.view_of_old(family.old)
             lost = self._lost(family, record)
             anew = _places(fields, record.base_old) if lost else set[str]()
             spared = self.shapes.spared(family.old, lost, family.new)
