@@ -6,7 +6,7 @@ two are alike. The errors say which limit of DynamoDB a result does not keep.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ ITEMS_MAX = 98
 _json = msgspec.json.Encoder().encode
 
 
+T = TypeVar("T")
 Image = dict[str, Any]
 """An item's plain values by attribute name, streamkit's own attributes included."""
 
@@ -91,6 +92,12 @@ def same(one: Any, other: Any) -> bool:
     return one == other and encode(one) == encode(other)
 
 
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Return the names of plain values that are stored differently, or are in one item alone."""
+    both = one.keys() & other.keys()
+    return (one.keys() ^ other.keys()) | {n for n in both if not same(one[n], other[n])}
+
+
 def require_one_meaning(
     declared: Declaration, before: Image, sets: Image, removes: Collection[str]
 ) -> None:
@@ -105,15 +112,14 @@ def require_one_meaning(
         raise TransformError(f"{declared}: its effects contradict each other about {names}")
 
 
-def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:
+def visible(item: Mapping[str, T]) -> dict[str, T]:
     """Return an item without streamkit's own attributes."""
     return {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
 
 
 def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
     """Return whether two items are equal, except for streamkit's own attributes."""
-    first, second = plain(visible(one)), plain(visible(other))
-    return first.keys() == second.keys() and all(same(v, second[n]) for n, v in first.items())
+    return not differing(plain(visible(one)), plain(visible(other)))
 
 
 def is_too_large(shown: Image, rewrite: Rewrite) -> bool:

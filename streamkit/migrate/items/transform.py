@@ -38,7 +38,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
+from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text
 
 
@@ -94,7 +94,7 @@ class Transform:
             DecodeError: the item does not fit the entity that the function takes.
             Exception: any error of the function.
         """
-        shown = {n: v for n, v in image.items() if not n.startswith(CONTROL_ATTRIBUTE)}
+        shown = visible(image)
         if self.migration.mode == "merge":
             return self.of_several([wire(shown)])
         return self._of(shown, None)

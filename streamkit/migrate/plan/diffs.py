@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.migrate.book.errors import error_id
-from streamkit.migrate.items.rewrites import plain, same, visible
+from streamkit.migrate.items.rewrites import differing, plain, visible
 from streamkit.migrate.plan.dry_run import Trial
 from streamkit.progress.actions import Wire
 
@@ -46,9 +46,7 @@ def diff_of(item: str, trial: Trial, there: Sequence[Mapping[str, Wire] | None])
 
 def _lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Line]:
     lines: list[Line] = []
-    for name in sorted({*before, *after}):
-        if name in before and name in after and same(before[name], after[name]):
-            continue
+    for name in sorted(differing(before, after)):
         if name in before:
             lines.append(("-", f"{name}: {_short(before[name])}"))
         if name in after:

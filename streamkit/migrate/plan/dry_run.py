@@ -25,8 +25,8 @@ from streamkit.migrate.items.rewrites import (
     ItemTooLarge,
     Rewrite,
     alike,
+    differing,
     plain,
-    same,
     visible,
     wire,
 )
@@ -150,8 +150,7 @@ class DryRun:
             yield "not idempotent", f"applied to its own result, reverse= changes {names} again"
         if found is None:
             return
-        differ = {n for n in {*before, *found} if not _holds_alike(before, found, n)}
-        if differ:
+        if differ := differing(before, found):
             yield "round trip", f"reverse= returns another {', '.join(sorted(differ))}"
 
     def _reversed(self, after: Image, rewrite: Rewrite) -> Image | None:
@@ -257,17 +256,11 @@ def _alike(one: Rewrite, other: Rewrite) -> bool:
     """Return whether two rewrites do the same, in any order of sets and targets."""
     if (one.removes, one.delete) != (other.removes, other.delete):
         return False
-    if one.sets.keys() != other.sets.keys():
-        return False
-    if not all(same(value, other.sets[name]) for name, value in one.sets.items()):
+    if differing(one.sets, other.sets):
         return False
     targets, others = ({place_text(t.key): t.item for t in r.targets} for r in (one, other))
     same_places = targets.keys() == others.keys()
     return same_places and all(alike(item, others[place]) for place, item in targets.items())
-
-
-def _holds_alike(one: Image, other: Image, name: str) -> bool:
-    return name in one and name in other and same(one[name], other[name])
 
 
 def _fault(error: BaseException) -> tuple[Fault, str]:
