@@ -67,24 +67,13 @@ class Transform:
         self.schema = schema
         self.target = target or schema
         self.sources = Sources(migration, schema, others)
+        self.matches, self.entity = self.sources.matches, self.sources.entity
         self._names = attribute_names(migration.entity)
         self._attributes = frozenset(self._names.values())
         self._own = self.sources.own
         self._known = set(self._names) | set(self._names.values())
         self._follow = partial(follow_indexes, migration.entity, self.schema, self.entity)
         self._key_types = key_types(schema)
-
-    def matches(self, item: Mapping[str, Any]) -> bool:
-        """Return whether an item, in wire form, is one of the migration's entity."""
-        return self.sources.matches(item)
-
-    def entity(self, item: Mapping[str, Wire]) -> Entity:
-        """Return an item as its entity.
-
-        Raises:
-            DecodeError: it does not fit.
-        """
-        return self.sources.entity(item)
 
     def of(self, image: Image) -> Rewrite:
         """Return what an item becomes.
