@@ -171,19 +171,17 @@ class Passing:
             return True
         return False
 
+    def has_more(self, state: State) -> bool:
+        """Return whether a phase has another table to read after that of this pass."""
+        tables = len(self.work.tables)
+        return state.attempt % tables < tables - 1
 
-def has_more(state: State, work: MigrationWork | None) -> bool:
-    """Return whether a phase has another table to read after that of this pass."""
-    tables = 1 if work is None else len(work.tables)
-    return state.attempt % tables < tables - 1
-
-
-async def must_repeat(state: State, work: MigrationWork | None, tallies: TallyBook) -> bool:
-    """Return whether items that a pass deletes or switches may have appeared behind it."""
-    if has_more(state, work):
-        return True
-    if state.does in ("scanning", "comparing") or state.attempt >= ATTEMPTS_MAX:
-        return False
-    tables = 1 if work is None else len(work.tables)
-    passes = [replace(state, attempt=state.attempt - back) for back in range(tables)]
-    return any([(await tallies.read(one.pass_name)).changed for one in passes])
+    async def must_repeat(self, state: State) -> bool:
+        """Return whether items that a pass deletes or switches may have appeared behind it."""
+        if self.has_more(state):
+            return True
+        if state.does in ("scanning", "comparing") or state.attempt >= ATTEMPTS_MAX:
+            return False
+        backs = range(len(self.work.tables))
+        passes = [replace(state, attempt=state.attempt - back) for back in backs]
+        return any([(await self.tallies.read(one.pass_name)).changed for one in passes])

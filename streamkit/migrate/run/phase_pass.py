@@ -14,7 +14,6 @@ import anyio
 from streamkit.migrate.book.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.book.overlap import new_code_objection, objection
 from streamkit.migrate.book.state import PASSES, Phase, State
-from streamkit.migrate.run import passing
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.chosen import reading
 from streamkit.migrate.run.opening import Opened
@@ -66,13 +65,13 @@ class PhasePass:
         left = await self._left(state) if state.phase in {"verifying", *_ALL_RIGHT} else 0
         if left is None:
             return
-        if state.phase == "verifying" and not passing.has_more(state, self.part.work):
+        if state.phase == "verifying" and not self.part.has_more(state):
             await self._verified(state, left)
         elif left and state.phase != "verifying":
             await self._give_up(state, await self._said_of(left))
         elif _takes_away(state) and (found := await self._objection()):
             await self._give_up(state, found)
-        elif await passing.must_repeat(state, self.part.work, self.part.tallies):
+        elif await self.part.must_repeat(state):
             await self._turn(state, once_more(state))
         else:
             await self._turn(state, after_pass(state))
