@@ -15,13 +15,11 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import RESTING, State
 from streamkit.migrate.operate.progress import ProgressReader
 from streamkit.migrate.run.aggregates import run_aggregate
-from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.reports import Reporter
 from streamkit.migrate.run.running import Runner
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,6 @@ async def run_slice(
     migration: Migration,
     seconds: float,
     *,
-    settings: Settings | None = None,
-    at_once: int = 4,
     clock: Clock | None = None,
 ) -> Slice:
     """Run a migration until nothing happens by itself, or the time is over.
@@ -63,8 +59,6 @@ async def run_slice(
         aws: open clients.
         migration: the migration to run.
         seconds: the time within which this returns.
-        settings: the settings of the consumer that captures changes.
-        at_once: segments that are processed at a time.
         clock: time, for simulations.
 
     Raises:
@@ -72,8 +66,7 @@ async def run_slice(
         ConfigurationError: the table, the permissions or the definition are wrong.
     """
     clock = clock or SystemClock()
-    chosen = settings or Settings()
-    runner = Runner(app, aws, migration, chosen, clock, pace=PassPace(segments=at_once))
+    runner = Runner(app, aws, migration, clock=clock)
     late, ended = anyio.Event(), False
     with anyio.move_on_after(seconds):  # in case the orderly end takes too long
         async with task_group() as group:

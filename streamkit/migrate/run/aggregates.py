@@ -22,7 +22,7 @@ from streamkit.migrate.book.refusals import require_begun, require_same
 from streamkit.migrate.book.state import RESTING, State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.progress.activity import task_group
-from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.clock import Clock
 from streamkit.progress.operation import Operation, said_of
 from streamkit.worker.joined_app import app_as_run
 
@@ -34,7 +34,7 @@ async def run_aggregate(
     *,
     at_once: int = 4,
     stopping: anyio.Event | None = None,
-    clock: Clock | None = None,
+    clock: Clock,
     rng: random.Random | None = None,
 ) -> State:
     """Count an aggregate again, or continue with it, until it is done or stopped.
@@ -47,7 +47,7 @@ async def run_aggregate(
         migration: the migration to run.
         at_once: segments that this process scans at a time.
         stopping: an event that ends it early, in order.
-        clock: time, for simulations.
+        clock: time.
         rng: for simulations.
 
     Returns:
@@ -58,7 +58,7 @@ async def run_aggregate(
         ConfigurationError: its definition was changed, or the aggregate cannot be rebuilt.
     """
     book = await open_book(app, aws)
-    stopping, clock = stopping or anyio.Event(), clock or SystemClock()
+    stopping = stopping or anyio.Event()
     state = require_begun(await book.read(migration.id))
     require_same(migration, state, accept_change=False)
     if state.waits:
