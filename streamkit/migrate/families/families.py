@@ -19,6 +19,7 @@ if both sides have written the same field, `taken` if another item is in a new o
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -36,7 +37,7 @@ from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.sending.attempts import Undecided, persist
+from streamkit.migrate.sending.attempts import FreePlaces, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.copies import COPY, PAIR
@@ -47,8 +48,6 @@ Step = Literal["", "turn", "unturn", "contract", "close", "drop"]
 """What a pass does with a family that is settled; "" is nothing."""
 WrittenHook = Callable[[Key, float], Awaitable[None]]
 """Is told when other code has written an old item."""
-_LOOKS = 50
-"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Families:
     failed: FailedItems
     rules: Rules
     written: WrittenHook
-    _looks: int = field(default=0, init=False)
+    _free: FreePlaces = field(default_factory=FreePlaces, init=False)
     _turns: WeakValueDictionary[str, anyio.Lock] = field(
         default_factory=WeakValueDictionary[str, anyio.Lock], init=False
     )
@@ -186,30 +185,21 @@ class Families:
             at: when it was written, if a change says so.
         """
         key = self.transform.sources.family(key)
-        if self.shapes.is_merge:
-            seen = None  # one of several items is no family
-        elif seen is not None and self._looks:
-            self._looks, seen = self._looks - 1, None
 
-        async def attempt() -> Any:
-            nonlocal seen
-            read, seen = seen, None
+        async def attempt(read: WireItem | None) -> Any:
             if read is None:
                 family = await self.read(key, new)
             else:
                 old = {place_text(key): read}
                 family = Family(key, None, old, dict.fromkeys(self.shapes.targets(old)))
-            outcome = await self._bring(family, step, at, new)
-            if read is not None and outcome is not DONE and outcome is not None:
-                self._looks = _LOOKS
-            return outcome
+            return await self._bring(family, step, at, new)
 
         if not self.shapes.is_merge:
-            await persist(self.calls, self.failed, key, tally, attempt)
+            await persist(self.calls, self.failed, key, tally, self._free.attempt(seen, attempt))
             return
         # A page of the pass often has all of them: side by side, they would only refuse each other.
         async with self._turns.setdefault(Family(key).name, anyio.Lock()):
-            await persist(self.calls, self.failed, key, tally, attempt)
+            await persist(self.calls, self.failed, key, tally, partial(attempt, None))
 
     async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""

@@ -21,6 +21,7 @@ another item is in a target's place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from streamkit.errors import USER_ERRORS
@@ -31,7 +32,7 @@ from streamkit.migrate.items.rewrites import Rewrite, Target, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
-from streamkit.migrate.sending.attempts import Undecided, persist
+from streamkit.migrate.sending.attempts import FreePlaces, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.conditions import Attr, absent
@@ -39,9 +40,6 @@ from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Action, Wire
 from streamkit.progress.scan.places import place_text
 from streamkit.progress.transaction import ACTIONS_MAX
-
-_LOOKS = 50
-"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
 
 
 @dataclass
@@ -51,7 +49,7 @@ class Pairs:
     transform: Transform
     calls: Calls
     failed: FailedItems
-    _looks: int = field(default=0, init=False)
+    _free: FreePlaces = field(default_factory=FreePlaces, init=False)
 
     async def forward(
         self,
@@ -69,20 +67,10 @@ class Pairs:
             seen: the source, if the first pass has just read it, strongly consistent.
             old: the source before its change; its targets may be stale.
         """
-        if seen is not None and self._looks:
-            self._looks, seen = self._looks - 1, None
-
-        async def attempt() -> Any:
-            nonlocal seen
-            read, seen = seen, None
-            outcome = await self.attempt(key, old, seen=read)
-            if read is not None and outcome is not DONE and outcome is not None:
-                self._looks = _LOOKS
-            return outcome
-
+        attempt = self._free.attempt(seen, partial(self._attempt, key, old))
         await persist(self.calls, self.failed, key, tally, attempt)
 
-    async def attempt(self, key: Key, old: WireItem | None, *, seen: WireItem | None = None) -> Any:
+    async def _attempt(self, key: Key, old: WireItem | None, seen: WireItem | None) -> Any:
         """Send one transaction; return None if there is nothing to do.
 
         With `seen`, which is the source, the places of its targets are taken to be free.

@@ -10,13 +10,17 @@ from typing import Any
 
 from streamkit.errors import USER_ERRORS, ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.items.writes import Key
+from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.calls import DONE, GONE, Calls
 from streamkit.migrate.sending.failing import FailedItems
 from streamkit.progress.verdicts import Invalid
 
 _TRIES = 20
 """Tries of one item that changes each time; its last change is in the stream, too."""
+
+
+_LOOKS = 50
+"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
 
 
 class Undecided(Exception):
@@ -34,6 +38,29 @@ class Undecided(Exception):
         self.name = name
         self.shown = shown
         self.detail = detail
+
+
+class FreePlaces:
+    """Takes the places of targets to be free, unless that was wrong of one of the last items."""
+
+    _looks = 0
+
+    def attempt(
+        self, seen: WireItem | None, attempt: Callable[[WireItem | None], Awaitable[Any]]
+    ) -> Callable[[], Awaitable[Any]]:
+        """Return attempts for `persist`; only the first is given an item that was just `seen`."""
+        if seen is not None and self._looks:
+            self._looks, seen = self._looks - 1, None
+
+        async def next_one() -> Any:
+            nonlocal seen
+            read, seen = seen, None
+            outcome = await attempt(read)
+            if read is not None and outcome is not DONE and outcome is not None:
+                self._looks = _LOOKS
+            return outcome
+
+        return next_one
 
 
 async def persist(
