@@ -7,7 +7,7 @@ reads. On failure: `LeaseLost` or `ConfigurationError`; nothing is changed.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.migrate.book.state import GATES, State, read_state
-from streamkit.model.conditions import Attr, absent
+from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
 from streamkit.progress.control import ControlSpace
@@ -71,12 +71,7 @@ class StateBook:
 
     def _writes(self, before: State, after: State) -> Action:
         action = self.store.space.update("migration", before.id)
-        action.sets |= {
-            "state": {"S": json.dumps(after.to_dict(), separators=(",", ":"))},
-            "version": {"N": str(after.version)},
-        }
-        action.guards.append((_as_read(before), OURS))
-        return action
+        return next_version(action, before.version, after.version, after.to_dict())
 
     def _gates(self, before: State, after: State) -> list[Action]:
         """Return the writes of all copies of what pairs are made under, where it changes."""
@@ -98,7 +93,7 @@ class StateBook:
 
     def _still(self, other: State) -> Action:
         check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
-        check.guards.append((_as_read(other), OURS))
+        check.guards.append((Guard(as_read(other.version)), OURS))
         return check
 
     async def change(self, migration: str, change: Callable[[State], State]) -> State:
@@ -161,8 +156,19 @@ def _next(before: State, after: State) -> State:
     return replace(after, version=before.version + 1)
 
 
-def _as_read(state: State) -> Guard:
-    return Guard(Attr("version").eq(state.version) if state.version else absent)
+def next_version(action: Action, before: int, after: int, fields: Mapping[str, Any]) -> Action:
+    """Return an action that also writes a state, IF the version is still the one before."""
+    action.sets |= {
+        "state": {"S": json.dumps(fields, separators=(",", ":"))},
+        "version": {"N": str(after)},
+    }
+    action.guards.append((Guard(as_read(before)), OURS))
+    return action
+
+
+def as_read(version: int) -> Condition:
+    """Return the condition that a state has the version that was read; 0 is that of no state."""
+    return Attr("version").eq(version) if version else absent
 
 
 async def open_book(app: App, aws: Aws) -> StateBook:

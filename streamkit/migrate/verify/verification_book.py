@@ -23,14 +23,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.migrate.book.state_book import as_read, next_version
 from streamkit.migrate.verify.differences import ItemDifference
 from streamkit.migrate.verify.findings import Findings, Verified
 from streamkit.migrate.verify.orphans import PairBalance
 from streamkit.migrate.verify.settling import CaptureState
-from streamkit.model.conditions import Attr, Condition, absent
-from streamkit.progress.actions import OURS, Action, Wire
+from streamkit.progress.actions import Action, Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
@@ -146,12 +145,7 @@ class VerificationBook:
 
     def _writes(self, before: VerificationState, after: VerificationState) -> Action:
         action = self.store.space.update("verification", self.name)
-        action.sets |= {
-            "state": {"S": json.dumps(asdict(after), separators=(",", ":"))},
-            "version": {"N": str(after.version)},
-        }
-        action.guards.append((Guard(_as_read(before)), OURS))
-        return action
+        return next_version(action, before.version, after.version, asdict(after))
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -233,7 +227,7 @@ class VerificationBook:
         return sorted(items, key=lambda item: str(item["name"]["S"]))
 
     def _fence(self, now: VerificationState) -> Fenced:
-        return Fenced(self.store, _as_read(now), self.rng, ("verification", self.name))
+        return Fenced(self.store, as_read(now.version), self.rng, ("verification", self.name))
 
     # -- lines ---------------------------------------------------------------------------------
 
@@ -249,10 +243,6 @@ class VerificationBook:
         for item in await self.store.items(names):
             for line in item["lines"]["S"].splitlines():
                 yield line
-
-
-def _as_read(now: VerificationState) -> Condition:
-    return Attr("version").eq(now.version) if now.version else absent
 
 
 def _numbers_of(item: dict[str, Any]) -> Findings:
