@@ -123,11 +123,9 @@ class OldWrites:
 
     async def last_of_new(self, run: int) -> float:
         """Return when new code last wrote at a new key; epoch seconds, 0 for never."""
-        items = [
-            await self._store.item("old", self._migration, f"{number}.{_NEW}")
-            for number in range(1, run + 1)
-        ]
-        return max((float(item["last"]["N"]) for item in items if item), default=0.0)
+        names = [("old", self._migration, f"{number}.{_NEW}") for number in range(1, run + 1)]
+        items = await self._store.items(names)
+        return max((float(item["last"]["N"]) for item in items), default=0.0)
 
     async def read(self, run: int) -> list[OldWriteRate]:
         """Return the counts of a run by phase, in the order of the phases."""

@@ -204,9 +204,6 @@ def _app(
         on_loss="halt",
     )
 
-    async def run(change: Change[Any]) -> None:
-        await live(change)
-
     for number, entity in enumerate(dict.fromkeys(entities)):
         if number and _alike(entity, entities[0], typed=typed):
             continue  # it is routed as the source; the item itself shows which of the two it is
@@ -214,7 +211,7 @@ def _app(
             name=f"migrate-{number}",
             entity=entity,
             kinds=frozenset(Kind),
-            run=run,
+            run=live,
             declared=migration.declared,
             is_async=True,
             policy=_POLICY,

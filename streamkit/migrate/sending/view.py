@@ -46,7 +46,7 @@ class MigrationView:
     ) -> None:
         self.state = state
         self._read = read
-        self._look_again = look_again
+        self.look_again = look_again
         self._clock = clock
         self._at = clock.monotonic()
         self._reading = anyio.Lock()
@@ -82,10 +82,6 @@ class MigrationView:
         async with self._reading:
             await self._read()
 
-    async def look(self, places: Sequence[Place]) -> None:
-        """Look again at what may have been written too late."""
-        await self._look_again(places)
-
 
 @dataclass(frozen=True, slots=True)
 class Permit:
@@ -117,4 +113,4 @@ class Permit:
             return  # nothing is to be read: the two scopes would cost more than all the rest of it
         with anyio.CancelScope(shield=True), anyio.move_on_after(_LOOK_SECONDS):
             if await self.view.is_over(self.state):
-                await self.view.look(places)
+                await self.view.look_again(places)
