@@ -164,7 +164,7 @@ async def _apply_all(
 
 async def _name_absent(loaded: "App", book: "StateBook") -> int:
     """Name migrations under way of which this release has no file; return how many there are."""
-    from streamkit.migrate.book.absent import TO_DO, absent_migrations, known_to
+    from streamkit.migrate.book.state_book import TO_DO, absent_migrations, known_to
 
     found = await absent_migrations(book, known_to(loaded))
     for state in found:

@@ -10,10 +10,9 @@ from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
 from streamkit.cli.printing import is_rich, print_json, say, table
-from streamkit.migrate.book.absent import TO_DO, known_to
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
-from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
 from streamkit.migrate.operate.commands import Listed
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.migrate.operate.status import absent_progress

@@ -457,7 +457,7 @@ MUTANTS = (
     ),
     Mutant(
         "ended-is-missed",
-        "migrate/book/absent.py",
+        "migrate/book/state_book.py",
         'if state.phase not in ("new", *ENDED)',
         'if state.phase != "new"',
         "a release is told to look for files of migrations that are done",
@@ -505,7 +505,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-writes-uncharged",
-        "migrate/sending/charged.py",
+        "migrate/sending/calls.py",
         '        charge(reply.get("ConsumedCapacity"), usual=False)\n',
         "        charge(None, usual=False)\n",
         "what a migration writes of itself comes on top of its budget",

@@ -575,7 +575,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts-of-one-query",
-        "migrate/items/parts.py",
+        "migrate/items/sources.py",
         "    return list(queries)",
         "    return list(queries)[:1]",
         "parts that only the second query of a collect= finds are lost when their item is put together again",

@@ -7,16 +7,17 @@ reads. On failure: `LeaseLost` or `ConfigurationError`; nothing is changed.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
-from streamkit.migrate.book.state import GATES, State, read_state
+from streamkit.kinds.migration import rank
+from streamkit.migrate.book.state import ENDED, GATES, State, read_state
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
@@ -24,6 +25,11 @@ from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry, Operation, Step
 
+TO_DO: Final = (
+    "this release does not have its file: deploy the release that has it, or roll the migration"
+    " back with that one"
+)
+"""What people do about a migration that is under way and not known to their release."""
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
 
@@ -179,3 +185,18 @@ async def open_book(app: App, aws: Aws) -> StateBook:
     """
     tables = await survey(app, aws)
     return StateBook(aws.dynamodb, tables.control, app.name)
+
+
+def known_to(app: App) -> frozenset[str]:
+    """Return the migrations that an app declares, or that were squashed."""
+    return frozenset((*app.migrations, *app.done_everywhere))
+
+
+async def absent_migrations(book: StateBook, known: Collection[str]) -> list[State]:
+    """Return the states of migrations that are under way and not `known`, in order.
+
+    A release that was rolled back behind a migration would say that there is none. A migration that
+    an earlier release of streamkit began is found from its next step on.
+    """
+    states = await book.read_all(sorted(await book.begun() - {*known}, key=rank))
+    return [state for state in states.values() if state.phase not in ("new", *ENDED)]

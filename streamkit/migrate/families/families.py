@@ -34,7 +34,7 @@ from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.records import PairRecords
 from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.families.shapes import BothShapes
-from streamkit.migrate.items.parts import queries_of_parts
+from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.attempts import FreePlaces, Undecided, persist

@@ -4,8 +4,9 @@ A family has one old item, whose key is the family's. Where several items become
 those with the same fields in their keys are of one family, at most one of each entity; its key is
 that of the first entity's item, whether or not that is there.
 
-In: items and keys as they are stored. Out: entities, keys and places. On failure: `TransformError`
-for a key that cannot be read back; an item of such a key is a family of its own.
+In: items and keys as they are stored. Out: entities, keys and places, and the queries that find the
+parts of a split. On failure: `TransformError` for a key that cannot be read back; an item of such a
+key is a family of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration
 from streamkit.model.codec import key_text
+from streamkit.model.queries import Query
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.progress.scan.places import place_text
@@ -141,3 +143,29 @@ class Sources:
                 " become one with it"
             )
         return found
+
+
+def queries_of_parts(migration: Migration, item: Entity) -> list[Query[Any]]:
+    """Return the queries that find the parts of an item; none without `collect=`.
+
+    Raises:
+        TransformError: it returns something else, or a query that does not see every part at once.
+    """
+    if migration.collect is None:
+        return []
+    result: Any = migration.collect(item)
+    queries = result if isinstance(result, list | tuple) else [result]
+    part = migration.target or Entity
+    for one in queries:
+        if not isinstance(one, Query) or not issubclass(one.entity, part):
+            of = f" of {one.entity.__name__}" if isinstance(one, Query) else ""
+            raise TransformError(
+                f"{migration.declared}: collect= returns a query of the parts, as in"
+                f" {part.__name__}.query(...), or a list of such, not a {type(one).__name__}{of}"
+            )
+        if one.index is not None or one.maximum is not None:
+            raise TransformError(
+                f"{migration.declared}: collect= finds all parts in the table itself: leave the"
+                " index, which trails it, and the limit out"
+            )
+    return list(queries)

@@ -16,12 +16,11 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.absent import absent_migrations, known_to
 from streamkit.migrate.book.limits import Limit, limited
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.refusals import require_free, require_segments
 from streamkit.migrate.book.state import Phase, State
-from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.book.state_book import StateBook, absent_migrations, known_to, open_book
 from streamkit.migrate.run.chosen import open_chosen
 from streamkit.migrate.sending.calls import Calls
 from streamkit.migrate.sending.rate import Rate

@@ -9,11 +9,10 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import rank
-from streamkit.migrate.book.absent import known_to
 from streamkit.migrate.book.discovery import discover
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state import State
-from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.state_book import known_to, open_book
 
 _USABLE = frozenset({"ready", "switching", "soaking", "contracting", "closing", "done"})
 """The phases in which new code may read what a migration makes."""

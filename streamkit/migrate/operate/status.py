@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.kinds.migration import rank
-from streamkit.migrate.book.absent import TO_DO, absent_migrations
 from streamkit.migrate.book.discovery import DiscoveryError, files_of
 from streamkit.migrate.book.state import ENDED
-from streamkit.migrate.book.state_book import StateBook, open_book
+from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations, open_book
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock

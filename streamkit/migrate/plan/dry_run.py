@@ -16,7 +16,6 @@ from streamkit.entity import Entity
 from streamkit.errors import USER_ERRORS
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.items.counters import Counters
-from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.reverse import Reverse
 from streamkit.migrate.items.rewrites import (
     BadIndexKey,
@@ -30,6 +29,7 @@ from streamkit.migrate.items.rewrites import (
     visible,
     wire,
 )
+from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform, reversed_migration
 from streamkit.migrate.sending.failing import located
 from streamkit.model.schema import TableSchema

@@ -22,8 +22,7 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.run.exports import require_followed
 from streamkit.migrate.run.work import MigrationWork, Schemas
-from streamkit.migrate.sending.calls import Calls
-from streamkit.migrate.sending.charged import Charged
+from streamkit.migrate.sending.calls import Calls, Charged
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.sharing import Shares
 from streamkit.migrate.sending.view import MigrationView

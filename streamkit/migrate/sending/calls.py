@@ -4,6 +4,7 @@ In: actions with a condition of their own, so that sending one twice does no har
 `DONE`; `RefusedCommit` with the item as it is now, because a condition did not hold; `Invalid` with
 the service's code, because it never will. On failure: throttled calls and calls of unknown outcome
 are retried for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
+The calls of a `Charged` client do not wait for the rate: later ones pay for them.
 """
 
 import uuid
@@ -14,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from streamkit.aws import AwsError, code_of, until_known
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.sending.rate import Kind, Rate, Reserved
 from streamkit.migrate.sending.view import Permit
@@ -35,6 +36,10 @@ DONE: Final = Fate.DONE
 GONE: Final = Fate.GONE
 Outcome = Fate | RefusedCommit | Invalid
 SdkCall = Callable[..., Awaitable[dict[str, Any]]]
+_WRITES = frozenset({"delete_item", "put_item", "update_item"})
+_OTHERS = frozenset({"batch_get_item", "get_item", "query", "transact_write_items"})
+_REFUSED = {"CapacityUnits": 1.0}
+"""The cost of a write of a small item whose condition does not hold."""
 _AHEAD: ContextVar[list[Reserved] | None] = ContextVar("_AHEAD", default=None)
 """What a task has reserved for its next write; that write takes it out."""
 
@@ -196,3 +201,31 @@ def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
         return False
     origin = (reply.items.get(0) or {}).get(ORIGIN)
     return origin is None or origin != actions[0].sets.get(ORIGIN)
+
+
+class Charged:
+    """A client of DynamoDB whose calls are charged to a rate, but never wait.
+
+    It is for a migration's writes of its own state and positions: a lease whose renewal waited
+    would be lost.
+    """
+
+    def __init__(self, dynamodb: Any, rate: Rate) -> None:
+        self._dynamodb = dynamodb
+        self._rate = rate
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._dynamodb, name)
+        if name in _WRITES:
+            return partial(self._call, call, self._rate.charge_write)
+        return partial(self._call, call, self._rate.charge) if name in _OTHERS else call
+
+    async def _call(self, call: Any, charge: Any, **request: Any) -> Any:
+        try:
+            reply = await call(**{"ReturnConsumedCapacity": "INDEXES", **request})
+        except AwsError as error:
+            if trouble_of(error) is ErrorKind.CONDITION:
+                self._rate.charge_write(_REFUSED, usual=False)
+            raise
+        charge(reply.get("ConsumedCapacity"), usual=False)
+        return reply

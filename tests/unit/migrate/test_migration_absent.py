@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from streamkit import App
 from streamkit.core.tables import survey
-from streamkit.migrate.book.absent import TO_DO
-from streamkit.migrate.book.state_book import open_book
+from streamkit.migrate.book.state_book import TO_DO, open_book
 from streamkit.migrate.operate import commands
 from streamkit.migrate.operate.squashing import stamp
 from streamkit.migrate.operate.status import list_migrations

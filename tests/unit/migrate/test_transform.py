@@ -7,8 +7,8 @@ import pytest
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
 from streamkit.kinds.migration import MigrationOptions
 from streamkit.kinds.migration_function import read_migration
-from streamkit.migrate.items.parts import queries_of_parts
 from streamkit.migrate.items.rewrites import plain, wire
+from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform, TransformError
 from streamkit.model.schema import IndexSchema, TableSchema
 
