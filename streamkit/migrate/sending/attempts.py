@@ -26,18 +26,12 @@ _LOOKS = 50
 class Undecided(Exception):
     """An item stays as it is, and people have to say what is right; `kind` says why.
 
-    `name` is the name of the error's record, `shown` a digest of what people decide about, and
-    `detail` its values, which only they see.
+    What it is `about` is written down, too: see `FailedItems.note`.
     """
 
-    def __init__(
-        self, kind: str, text: str, *, name: str = "", shown: str = "", detail: str = ""
-    ) -> None:
+    def __init__(self, kind: str, text: str, **about: str) -> None:
         super().__init__(text)
-        self.kind = kind
-        self.name = name
-        self.shown = shown
-        self.detail = detail
+        self.kind, self.about = kind, about
 
 
 class FreePlaces:
@@ -81,8 +75,7 @@ async def persist(
             async with calls.reserved() if number else nullcontext():
                 outcome = await attempt()
         except Undecided as error:
-            named = {"name": error.name, "shown": error.shown, "detail": error.detail}
-            await failed.note(key, tally, error.kind, str(error), **named)
+            await failed.note(key, tally, error.kind, str(error), **error.about)
             return
         except (ConfigurationError, LeaseLost, Unavailable):
             raise  # it is not about this item
