@@ -54,9 +54,5 @@ class TallyBook:
     async def read(self, name: str) -> Tally:
         """Return the numbers of a pass."""
         items = await self.store.items([("tally", name, str(n)) for n in range(_SPREAD)])
-        tally = Tally()
-        for item in items:
-            tally.add(
-                Tally(**{f.name: int(item.get(f.name, {"N": "0"})["N"]) for f in fields(tally)})
-            )
-        return tally
+        names = [one.name for one in fields(Tally)]
+        return Tally(**{n: sum(int(i[n]["N"]) for i in items if n in i) for n in names})
