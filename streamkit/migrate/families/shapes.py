@@ -33,13 +33,18 @@ from streamkit.stream.decode import ImageDecoder
 
 
 class BothShapes:
-    """The two shapes of what one migration moves."""
+    """The two shapes of what one migration moves.
+
+    `is_merge`: a family has several old items. `mirrors`: old items can take up what new code
+    writes.
+    """
 
     def __init__(self, transform: Transform) -> None:
         self.transform = transform
         self.reverse = Reverse(transform)
         migration, schema = transform.migration, transform.target
-        self.is_split = migration.mode == "split"
+        self.is_split, self.is_merge = migration.mode == "split", migration.mode == "merge"
+        self.mirrors = migration.reverse is not None
         self._makes = [
             (Matcher(one, schema, ()), ImageDecoder(one, schema)) for one in migration.makes
         ]
@@ -51,16 +56,6 @@ class BothShapes:
         followed = schema.reserved_attributes - known - types if migration.makes else frozenset()
         self._no_fields = followed | schema.key_attributes
         self._rewritten: tuple[Items, dict[str, Target]] = {}, {}
-
-    @property
-    def mirrors(self) -> bool:
-        """Whether old items can take up what new code writes."""
-        return self.transform.migration.reverse is not None
-
-    @property
-    def is_merge(self) -> bool:
-        """Whether a family has several old items."""
-        return self.transform.sources.are_several
 
     def rewrite(self, old: Items) -> Rewrite:
         """Return what the migration makes of old items."""
