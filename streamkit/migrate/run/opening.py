@@ -25,7 +25,7 @@ from streamkit.migrate.run.work import MigrationWork, Schemas
 from streamkit.migrate.sending.calls import Calls, Charged
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.sharing import Shares
-from streamkit.migrate.sending.view import MigrationView
+from streamkit.migrate.sending.view import MigrationView, Permit
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
 
@@ -61,7 +61,7 @@ class Opened:
     def work_under(self, view: MigrationView, state: State) -> MigrationWork:
         """Return the work on single items in a state; it writes nothing once that state is over."""
         tables = self.schemas.source, self.schemas.target, self.tables.control
-        calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
+        calls = Calls(self.dynamodb, self.rate, tables, Permit(view, state))
         parts = self.schemas, calls, self.errors, self.clock
         return MigrationWork(self.app.name, self.migration, state, *parts)
 

@@ -61,10 +61,6 @@ class MigrationView:
         """Whether the state was read so long ago that it may have changed."""
         return self._clock.monotonic() - self._at > FRESH_SECONDS
 
-    def permit(self, state: State) -> "Permit":
-        """Return a permit for calls to write as long as the state's phase lasts."""
-        return Permit(self, state)
-
     def lasts(self, state: State) -> bool:
         """Return whether a state's phase is known to last, without another read."""
         return not self.is_old and self.state.course == state.course

@@ -9,7 +9,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.state import State
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.migrate.sending.rate import Rate
-from streamkit.migrate.sending.view import FRESH_SECONDS, MigrationView, PhaseOver
+from streamkit.migrate.sending.view import FRESH_SECONDS, MigrationView, Permit, PhaseOver
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.testing.loop import VirtualClock, run_virtually
@@ -29,7 +29,7 @@ class Table:
         self.seen = []
         self.clock = VirtualClock()
         self.view = MigrationView(STATE, self.read, self.look_again, self.clock)
-        self.calls = Calls(self, Rate(self.clock), [SHOP], self.view.permit(STATE))
+        self.calls = Calls(self, Rate(self.clock), [SHOP], Permit(self.view, STATE))
 
     async def update_item(self, **_):
         self.updates += 1
