@@ -84,18 +84,18 @@ class ItemDifference:
 
 
 class ItemInspection:
-    """Looks at items one by one; `matching` and `balance` are of the items so far."""
+    """Looks at items one by one; `matching` and `balance` are of the items so far.
+
+    `has_copies` says whether there are copies: not once the old items are deleted.
+    """
 
     def __init__(self, work: MigrationWork) -> None:
         self.matching = 0
         self.balance = PairBalance()
         self._migration = work.migration
         self._work = work
-
-    @property
-    def has_copies(self) -> bool:
-        """Whether there are copies: not once the old items are deleted."""
-        return self._migration.is_pairs and not self._ended
+        self._ended = work.migration.moves and work.state.phase == "done"
+        self.has_copies = work.migration.is_pairs and not self._ended
 
     @property
     def knows_orphans(self) -> bool:
@@ -104,23 +104,23 @@ class ItemInspection:
             return False
         return self._work.state.phase not in (*SWITCHED, "returning")
 
-    @property
-    def _ended(self) -> bool:
-        """Whether the old items are deleted."""
-        return self._migration.moves and self._work.state.phase == "done"
-
-    @property
-    def _taken_back(self) -> bool:
-        return self._work.state.phase in ("rolled back", "dropping")
-
     async def of(self, table: str, item: Mapping[str, Wire]) -> ItemDifference | None:
-        """Return what is wrong with an item, if anything is."""
+        """Return what is wrong with an item, if anything is.
+
+        It is named by its family, as errors are: a person may have waived that one.
+        """
+        found = await self._found(table, item)
+        if found is None:
+            return None
+        return replace(found, id=error_id(self._work.transform.sources.family(found.key)))
+
+    async def _found(self, table: str, item: Mapping[str, Wire]) -> ItemDifference | None:
         if table == self._work.transform.target.name and self._migration.is_pairs:
             pair = self._pair_of_copy(item)
             if pair is not None:
                 self.balance.there(pair)
         if self._migration.moves and (record := self._work.families.records.of(item)):
-            return self._named(await self._of_family(record.old, item, is_record=True))
+            return await self._of_family(record.old, item, is_record=True)
         if table != self._work.schema.name or not self._work.transform.matches(item):
             here = table == self._work.transform.target.name
             self.matching += self._ended and here and self._work.is_target(item)
@@ -129,18 +129,11 @@ class ItemInspection:
         key = self._work.schema.key_of(item)
         try:
             if self._migration.is_pairs:
-                return self._named(await self._of_source(key, item))
+                return await self._of_source(key, item)
             return self._of_item(key, item)
         except USER_ERRORS as error:
             text = f"the function raised: {located(error)}"
-            found = ItemDifference(error_id(key), "fails", text, key, image_digest(item))
-            return self._named(found)
-
-    def _named(self, found: ItemDifference | None) -> ItemDifference | None:
-        """Name what is wrong by its family, as errors are: a person may have waived that one."""
-        if found is None:
-            return None
-        return replace(found, id=error_id(self._work.transform.sources.family(found.key)))
+            return ItemDifference(error_id(key), "fails", text, key, image_digest(item))
 
     def trace(
         self, table: str, item: Mapping[str, Wire], search: PairSearch[ItemDifference]
@@ -223,7 +216,8 @@ class ItemInspection:
 
     def _is_source(self, item: Mapping[str, Wire]) -> bool:
         """Return whether an item may lead to copies of this migration."""
-        if self._taken_back or not self._work.transform.matches(item):
+        taken_back = self._work.state.phase in ("rolled back", "dropping")
+        if taken_back or not self._work.transform.matches(item):
             return False
         return COPY not in item or str(item[COPY]["S"]).startswith(f"{self._migration.id}:")
 
