@@ -6,11 +6,15 @@ In: a plan. Out: an `Action` for each item that it is about, of one transaction.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from streamkit.migrate.families.family import Family, FamilyPlan
+from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
+from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.settlement import OLD, THERE
 from streamkit.migrate.families.shapes import BothShapes
+from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.rewrites import plain, visible
-from streamkit.migrate.items.writes import WireItem, check, delete, put, unchanged, update
+from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.transform import Transform
+from streamkit.migrate.items.writes import Key, WireItem, check, delete, put, unchanged, update
 from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import PAIR
 from streamkit.model.origin import ORIGIN
@@ -89,3 +93,37 @@ class FamilyWrites:
         if not sets and not removes:
             return check(schema, key, held)
         return update(schema, key, held, self.writer, sets=sets, removes=removes)
+
+
+class FamilyRoom:
+    """Tells before a move whether one condition holds all that a write of a family asks for.
+
+    Each write asks for every attribute of its items by name, and DynamoDB takes about 120 names in
+    a condition. The writes are the one that makes the new items and a later one, which knows the
+    names of both sides.
+    """
+
+    def __init__(self, transform: Transform) -> None:
+        self.transform = transform
+        self._shapes = BothShapes(transform)
+        self._plans = Plans(Views(self._shapes), Rules())
+        self._writes = FamilyWrites(self._shapes, transform.migration.id)
+
+    def is_enough(self, key: Key, old: Items) -> bool:
+        """Return whether the writes of a family can be made.
+
+        Args:
+            key: the key of the family.
+            old: its old items, by place.
+
+        Raises:
+            Exception: any error of the migration's function.
+        """
+        made = self._plans.settle(Family(key, None, old, dict.fromkeys(self._shapes.targets(old))))
+        turned = made and self._plans.turn(made.after, counts_new=True)
+        try:
+            for plan in filter(None, (made, turned)):
+                self._writes.of(plan)
+        except TransformError:
+            return False
+        return True

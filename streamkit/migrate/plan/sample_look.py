@@ -17,7 +17,7 @@ from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.limits import UnitLimits
-from streamkit.migrate.families.room import FamilyRoom
+from streamkit.migrate.families.family_writes import FamilyRoom
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.plan.diffs import Diff, diff_of
