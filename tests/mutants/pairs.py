@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "waived-for-ever",
-        "migrate/sending/failing.py",
+        "migrate/sending/attempts.py",
         "shown=shown or self.run",
         "shown=shown",
         "an item that fails in a later run, or in the rollback, is passed over in silence",

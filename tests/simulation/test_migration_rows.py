@@ -27,8 +27,8 @@ from streamkit.migrate.run.in_place import InPlace
 from streamkit.migrate.run.pairs import Pairs
 from streamkit.migrate.run.running import Runner
 from streamkit.migrate.run.work import MigrationWork
+from streamkit.migrate.sending.attempts import FailedItems
 from streamkit.migrate.sending.calls import Calls
-from streamkit.migrate.sending.failing import FailedItems
 from streamkit.migrate.sending.rate import Rate
 from streamkit.model.conditions import Attr, absent, any_of, present
 from streamkit.testing.loop import run_virtually

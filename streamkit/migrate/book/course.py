@@ -44,17 +44,14 @@ def after_pass(state: State) -> PhaseStep:
         what = "deleting old items" if state.declared else "leaving stubs"
         return PhaseStep("contracting", what, facts)
     phase = _NEXT[state.does]
-    return PhaseStep(phase, phase, facts | _unbraked(state))
+    if state.does == "scanning":  # no later phase stops after its first items
+        facts["first"] = 0
+    return PhaseStep(phase, phase, facts)
 
 
 def first_of(state: State) -> int:
     """Return the next attempt that begins with the first of a phase's tables; there may be two."""
     return state.attempt + 2 - state.attempt % 2
-
-
-def _unbraked(state: State) -> dict[str, Any]:
-    """Return the field by which a scan that ends stops no later phase after its first items."""
-    return {"first": 0} if state.does == "scanning" else {}
 
 
 def given_up(state: State, note: str) -> PhaseStep:

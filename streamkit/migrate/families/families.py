@@ -37,9 +37,8 @@ from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.sending.attempts import FreePlaces, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, FreePlaces, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
-from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.verdicts import RefusedCommit

@@ -43,12 +43,7 @@ class Slice(JsonFields):
 
 
 async def run_slice(
-    app: App,
-    aws: Aws,
-    migration: Migration,
-    seconds: float,
-    *,
-    clock: Clock | None = None,
+    app: App, aws: Aws, migration: Migration, seconds: float, *, clock: Clock | None = None
 ) -> Slice:
     """Run a migration until nothing happens by itself, or the time is over.
 

@@ -24,7 +24,7 @@ from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.items.rewrites import Image, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.run.sampling import Sample, Wanted, sample_of
-from streamkit.migrate.sending.failing import describe
+from streamkit.migrate.sending.attempts import describe
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire, is_own

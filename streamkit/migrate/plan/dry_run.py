@@ -31,7 +31,7 @@ from streamkit.migrate.items.rewrites import (
 )
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform, reversed_migration
-from streamkit.migrate.sending.failing import located
+from streamkit.migrate.sending.attempts import located
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text

@@ -28,8 +28,8 @@ from streamkit.migrate.plan.indexes import IndexBuild, KeyJoins
 from streamkit.migrate.plan.problems import Problem, Problems
 from streamkit.migrate.run.sampling import Part, Sample, SampleEstimate
 from streamkit.migrate.run.work import Schemas
+from streamkit.migrate.sending.attempts import located
 from streamkit.migrate.sending.calls import Calls
-from streamkit.migrate.sending.failing import located
 from streamkit.observe.pricing import DOLLARS, PRICED
 from streamkit.progress.actions import Wire
 from streamkit.progress.activity import each_of

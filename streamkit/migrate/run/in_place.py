@@ -26,9 +26,8 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import Rewrite, plain, wire
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import WireItem, delete, origin_text, unchanged, update
-from streamkit.migrate.sending.attempts import Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, GONE, Calls, Outcome
-from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema

@@ -32,9 +32,8 @@ from streamkit.migrate.items.rewrites import Rewrite, Target, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
-from streamkit.migrate.sending.attempts import FreePlaces, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, FreePlaces, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
-from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Action, Wire

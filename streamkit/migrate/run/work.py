@@ -22,8 +22,8 @@ from streamkit.migrate.items.transform import Transform, reversed_migration
 from streamkit.migrate.items.writes import delete, unchanged, update
 from streamkit.migrate.run.in_place import InPlace
 from streamkit.migrate.run.pairs import Pairs
+from streamkit.migrate.sending.attempts import FailedItems
 from streamkit.migrate.sending.calls import DONE, Calls
-from streamkit.migrate.sending.failing import FailedItems
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema

@@ -17,8 +17,7 @@ from streamkit.migrate.families.settlement import digest
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain, visible
 from streamkit.migrate.run.work import MigrationWork
-from streamkit.migrate.sending.attempts import Undecided
-from streamkit.migrate.sending.failing import located
+from streamkit.migrate.sending.attempts import Undecided, located
 from streamkit.migrate.verify.orphans import PairBalance, PairSearch, pair_digest
 from streamkit.model.copies import COPY, FROM
 from streamkit.progress.actions import Wire
