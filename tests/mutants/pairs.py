@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-repeats-with-what-it-saw",
-        "migrate/run/pairs.py",
+        "migrate/sending/attempts.py",
         "            read, seen = seen, None\n",
         "            read = seen\n",
         "an item that was brought over before the pass reached it ends as an error",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-never-looks-at-places",
-        "migrate/run/pairs.py",
+        "migrate/sending/attempts.py",
         "                self._looks = _LOOKS\n",
         "                self._looks = 0\n",
         "where most places are taken, most transactions are paid for and refused",
@@ -424,8 +424,8 @@ MUTANTS = (
     Mutant(
         "merge-of-what-the-pass-saw",
         "migrate/families/families.py",
-        "            seen = None  # one of several items is no family\n",
-        "            pass\n",
+        "tally, partial(attempt, None))",
+        "tally, self._free.attempt(seen, attempt))",
         "a new item is made of one of its sources at first, and most transactions are refused",
         test="tests/simulation/test_migration_costs.py::test_an_item_of_a_kilobyte_takes_these_units",
     ),

@@ -196,7 +196,8 @@ class Families:
         if not self.shapes.is_merge:
             await persist(self.calls, self.failed, key, tally, self._free.attempt(seen, attempt))
             return
-        # A page of the pass often has all of them: side by side, they would only refuse each other.
+        # One of several items is no family, so all are read. A page of the pass often has all of
+        # them: side by side, they would only refuse each other.
         async with self._turns.setdefault(Family(key).name, anyio.Lock()):
             await persist(self.calls, self.failed, key, tally, partial(attempt, None))
 
