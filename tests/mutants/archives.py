@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "archive-restore-takes-a-mark-away",
+        "operate/restore/target.py",
+        "    mark.guards.append((Guard(still), OURS))\n",
+        "",
+        "a restore that is overtaken ends the other, which cannot be continued",
+        test="tests/simulation/test_restore.py::test_a_restore_that_finds_the_table_empty_and_is_overtaken_leaves_the_other_its_mark",
+    ),
+    Mutant(
+        "archive-read-forwards-without-parents",
+        "operate/past/past.py",
+        "            self._require_parent(shard, since)\n            begin",
+        "            begin",
+        "a replay says nothing of the changes of a shard that is missing",
+        test="tests/simulation/test_past_gaps.py::test_a_shard_is_not_read_forwards_from_its_beginning_if_its_parent_is_missing",
+    ),
+    Mutant(
         "archive-hashes-not-looked-at",
         "archive/link.py",
         "        if _hash_of(link, body) != link.sha256 or not stored.startswith(link.header):\n",

@@ -8,7 +8,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from streamkit import App, Change, ConfigurationError, DeclarationError, Entity
-from streamkit.aws_lambda import handler, late_handler, maintenance_handler, migration_handler
+from streamkit.aws_lambda import (
+    handler,
+    late_handler,
+    maintenance_handler,
+    migration,
+    migration_handler,
+)
 from streamkit.aws_lambda import runtime as module
 from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.runtime import Runtime, seconds_of
@@ -169,3 +175,26 @@ def test_a_function_is_made_of_an_app_and_of_nothing_else(make):
 def test_a_call_without_lambdas_context_says_what_to_pass(make):
     with pytest.raises(ConfigurationError, match="get_remaining_time_in_millis"):
         make(App("shop", table="Shop"))({"Records": []}, None)
+
+
+def test_a_migrations_function_opens_its_clients_once_for_all_invocations(monkeypatch):
+    opened, used, number = [], [], iter("12")
+
+    @asynccontextmanager
+    async def connect():
+        opened.append(next(number))
+        yield opened[-1]
+
+    async def process_slice(app, aws, event, seconds):
+        used.append((aws, event["migration"], seconds))
+        return SimpleNamespace(to_dict=lambda: {"done": True})
+
+    monkeypatch.setattr(migration, "connect", connect)
+    monkeypatch.setattr(migration, "meter", lambda aws: None)
+    monkeypatch.setattr(migration, "process_slice", process_slice)
+    handle = migration_handler(App("shop", table="Shop"))
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
+    for _ in range(2):
+        assert handle({"migration": "0001"}, context) == {"done": True}
+    assert opened == ["1"]
+    assert used == [("1", "0001", seconds_of(context))] * 2

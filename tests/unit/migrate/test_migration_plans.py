@@ -471,11 +471,14 @@ def test_the_time_follows_from_the_scarcest_units():
     assert plan.forecast.seconds == pytest.approx(writes / 2)
 
 
-def test_a_diff_shows_attributes_and_hides_keys():
+def test_a_diff_shows_attributes_and_hides_keys(capsys):
     plan = plan_of(label, [Order(number=7)], diffs=1)
     (diff,) = plan.diffs
     assert diff.lines == (("+", "label: '7#NEW'"),)
     assert "ORDER#7" not in diff.item
+    capsys.readouterr()
+    describe_plan(plan)
+    assert capsys.readouterr().out.count("  + label: '7#NEW'") == 1
 
 
 # -- samples ---------------------------------------------------------------------------------------
