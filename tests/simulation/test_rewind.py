@@ -359,6 +359,8 @@ def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_pa
         parked = [item for item in control_items(world) if item["_sk_kind"] == {"S": "parked"}]
         assert bool(parked) == isinstance(outcome[0], RewindRefused)
         assert not parked or "changes are parked" in str(outcome[0])
+        asking = [item for item in control_items(world) if "_sk_asks" in item]
+        assert asking == [], "decided or refused, the question is over"
 
     run_virtually(scenario)
 

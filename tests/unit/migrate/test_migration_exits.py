@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from streamkit.cli.migration_found import describe_verified
-from streamkit.cli.migration_run import exit_code_of, overruled
+from streamkit.cli.migration_run import _looks, exit_code_of, overruled
 from streamkit.migrate.book.state import State
+from streamkit.migrate.operate.progress import Progress
 from streamkit.migrate.verify.findings import Verified
 from streamkit.progress.operation import AuditEntry
+from streamkit.testing.loop import run_virtually
 
 
 def then(state, *lines, **facts):
@@ -90,3 +92,25 @@ def test_a_verification_calls_right_only_what_it_has_looked_at(facts, ok, last, 
 def test_a_verification_says_why_copies_were_not_checked(facts, said, capsys):
     describe_verified(replace(RIGHT, orphans=False, **facts))
     assert said in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("every", "asked"), [(2.0, 3), (10.0, 11)])
+def test_the_stream_is_asked_every_ten_seconds_however_often_the_progress_is_shown(every, asked):
+    looks = []
+
+    class Reader:
+        async def read(self, migration, *, lag):
+            looks.append(lag)
+            facts = ("in_place", "scanning", "run", "forward", "")
+            return Progress(migration, *facts, lag=float(sum(looks)) if lag else None)
+
+    async def shown():
+        lags = []
+        async for one in _looks(Reader(), "0001", every):
+            lags.append(one.lag)
+            if len(lags) == 11:
+                return lags
+
+    lags = run_virtually(shown)
+    assert sum(looks) == asked
+    assert (lags[0], lags[-1]) == (1.0, float(asked)), "between two questions the last answer counts"
