@@ -384,6 +384,8 @@ def test_a_replay_from_the_future_is_refused(harness):
 
 
 def test_handlers_that_are_not_there_are_named(harness):
+    with pytest.raises(ReplayRefused, match="name the handlers"):
+        replayed(harness)
     with pytest.raises(ReplayRefused, match="there is no handler 'labls'"):
         replayed(harness, "labls")
     harness.app.listener("apart")

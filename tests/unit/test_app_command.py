@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import typer
+import typer.testing
 
 from streamkit.cli.printing import say_next
 from streamkit.cli.program import program
@@ -128,3 +129,17 @@ def test_a_next_line_runs_as_it_is_printed_whether_the_app_was_given_or_is_confi
     assert (found.get("app") or found["apps"]) in (ours, [ours], (ours,))
     if words[0] == "aggregate rebuild":
         assert found["name"] == "Stats"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("migrate apply shop 0001 --to 0002", "name one migration, or say --to"),
+        ("migrate apply shop --keys-from keys.jsonl", "--keys-from is for one migration"),
+        ("migrate limit shop 0001", "no limit is given"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(line, said, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    done = typer.testing.CliRunner().invoke(program, shlex.split(line))
+    assert (done.exit_code, said in done.output) == (2, True), done.output

@@ -26,6 +26,7 @@ from streamkit import (
 from streamkit.cli.describe_app import describe_outline, mermaid_of
 from streamkit.cli.program import program
 from streamkit.operate.outline import outline_of
+from tests.simulation import replays
 
 app = App("shop", table="Shop", tables=["Old"])
 hook = app.sink(Webhook("hook", "https://shop.example"))
@@ -109,6 +110,12 @@ def test_each_entity_has_its_keys_and_indexes_also_one_that_is_only_read():
 def test_each_handler_says_what_it_reads_writes_and_sends(name, kind, reads, writes, sends):
     found = handlers()[name]
     assert (found.kind, found.reads, found.writes, found.sends) == (kind, reads, writes, sends)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("copies", "mirror"), ("marker", "derive")])
+def test_what_follows_from_items_is_a_mirror_or_derived(name, kind):
+    found = {one.name: one.kind for one in outline_of(replays.app_of()).handlers}
+    assert found[name] == kind
 
 
 def test_a_handler_says_what_it_listens_to():

@@ -211,6 +211,14 @@ def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():
     assert '<b class="bad">3</b><span>shards without a reader' in text
 
 
+@pytest.mark.parametrize(
+    ("left", "tone"), [(None, ""), (float("nan"), ""), (80_000.0, ""), (60.0, ' class="bad"')]
+)
+def test_the_time_to_a_loss_is_a_warning_only_where_it_is_known_and_short(left, tone):
+    text = page(view(status(time_to_loss_seconds=left)))
+    assert re.search(f"<b{tone}>[^<]*</b><span>until changes are lost", text)
+
+
 def test_a_shard_that_waits_for_a_handler_names_it():
     rows = Reader(page(view(status(shard("shard-1", waits_for=("confirm",)))))).rows
     assert ["shard-1", "2.0 s", "", "waits for confirm", "host/1/worker", "0", "0", "3"] in rows
