@@ -397,6 +397,26 @@ def test_a_pause_or_resume_that_arrives_after_the_next_command_does_nothing(late
         assert bool(consumer(harness)[0].paused) == (late == "resume")
 
 
+def test_an_entry_whose_consumer_is_gone_is_deleted():
+    with of(counting)() as harness:
+        harness.put(Thing(name="x", n=1))
+        harness.settle()
+        harness.stop()
+        app, world = harness.app, harness.world
+        index = [i for i in world.items(app.table) if i["PK"]["S"] == "_sk##consumers#index"]
+
+        async def delete(aws):
+            await delete_consumer(aws, app.table, app.name, lease_seconds=LEASE, clock=world.clock)
+
+        harness.operate(delete)
+        for item in index:
+            world.engine.call("dynamodb", "PutItem", {"TableName": app.table, "Item": item})
+        harness.operate(delete)
+        assert consumer(harness) == []
+        with pytest.raises(ConfigurationError):  # there is none any more
+            harness.operate(delete)
+
+
 def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(monkeypatch):
     """Another one cancels between its look and its write."""
     look = fan_outs.list_parked

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Annotated, ClassVar
 
 import pytest
+from botocore.exceptions import ClientError
 
 from streamkit import (
     Aggregate,
@@ -88,6 +89,17 @@ async def test_the_control_table_is_made_too(dynamodb):
     await bring_up(make_app(control_table="Control"), dynamodb)
     keys = (await described(dynamodb, "Control"))["KeySchema"]
     assert [one["AttributeName"] for one in keys] == ["PK", "SK"]
+
+
+async def test_a_table_that_may_not_be_looked_at_is_not_made(dynamodb, monkeypatch):
+    async def denied(**_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "DescribeTable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dynamodb, "describe_table", denied)
+        with pytest.raises(ClientError, match="AccessDeniedException"):
+            await bring_up(make_app(), dynamodb)
+    assert (await dynamodb.list_tables())["TableNames"] == []
 
 
 async def test_an_index_that_is_declared_later_is_added_to_the_table_that_is_there(dynamodb):
