@@ -1,6 +1,7 @@
 """What scripts conclude of a migration: nothing is fine that was not done, or not looked at."""
 
 import re
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -105,12 +106,11 @@ def test_the_stream_is_asked_every_ten_seconds_however_often_the_progress_is_sho
             return Progress(migration, *facts, lag=float(sum(looks)) if lag else None)
 
     async def shown():
-        lags = []
-        async for one in _looks(Reader(), "0001", every):
-            lags.append(one.lag)
-            if len(lags) == 11:
-                return lags
+        async with aclosing(_looks(Reader(), "0001", every)) as found:
+            return [(await anext(found)).lag for _ in range(11)]
 
     lags = run_virtually(shown)
     assert sum(looks) == asked
-    assert (lags[0], lags[-1]) == (1.0, float(asked)), "between two questions the last answer counts"
+    assert (lags[0], lags[-1]) == (1.0, float(asked)), (
+        "between two questions the last answer counts"
+    )
