@@ -41,7 +41,7 @@ def runner_of(app, aws, world):
     return runner, Reporter(runner)
 
 
-async def looked_at(app, aws, world, write, seconds):
+async def looked_at(app, aws, world, write, seconds, then=600):
     """Run a migration while the application writes; return its progress then, and later."""
     runner, reporter = runner_of(app, aws, world)
     reader, stopped = ProgressReader(app, aws, world.clock), False
@@ -59,7 +59,7 @@ async def looked_at(app, aws, world, write, seconds):
         await anyio.sleep(seconds)
         under = await reader.read("0001", lag=True)
         stopped = True
-        await anyio.sleep(600)
+        await anyio.sleep(then)
         after = await reader.read("0001", lag=True)
         group.cancel_scope.cancel()
     return under, after
@@ -113,7 +113,7 @@ def test_what_new_code_writes_often_is_carried_although_the_limit_is_small():
         app, aws, world = site.app, site.aws, site.world
         await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0), by="op")
 
-        under, _ = await looked_at(app, aws, world, partial(write_new, site), 600)
+        under, _ = await looked_at(app, aws, world, partial(write_new, site), 300, then=300)
         pairs = [[await site.get(of(n)) for of in (old, new)] for n in range(40)]
         return under, [one for one, other in pairs if one["status"] != other["status"]]
 
@@ -133,7 +133,7 @@ def test_a_rollback_goes_on_although_its_consumer_is_always_a_minute_behind():
                 await steps.rollback(app, aws, "0001", by="op", clock=world.clock)
             await write_new(site, number)
 
-        under, _ = await looked_at(app, aws, world, write, 600)
+        under, _ = await looked_at(app, aws, world, write, 450, then=0)
         return under
 
     under = play(rekey(), [old(n) for n in range(40)], nothing, then)
