@@ -1,5 +1,6 @@
 """DynamoDB stops at the first invalid action: a fence that does not hold is not named beside it."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -91,7 +92,7 @@ def test_an_invocation_that_was_overtaken_blames_no_result_that_is_invalid_by_no
 
 
 async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invalid_again():
-    failed = []
+    failed, calls = [], SimpleNamespace(reserved=nullcontext)
 
     async def fail(*told):
         failed.append(told[2:])
@@ -102,7 +103,7 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
         async def attempt():
             return left.pop(0)
 
-        await persist(SimpleNamespace(note=fail), {}, tally, attempt)
+        await persist(calls, SimpleNamespace(note=fail), {}, tally, attempt)
         return tally, left
 
     invalid = Invalid((), "ValidationError")
