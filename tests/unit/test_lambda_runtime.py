@@ -194,7 +194,9 @@ def test_a_migrations_function_opens_its_clients_once_for_all_invocations(monkey
     monkeypatch.setattr(migration, "process_slice", process_slice)
     handle = migration_handler(App("shop", table="Shop"))
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
-    for _ in range(2):
-        assert handle({"migration": "0001"}, context) == {"done": True}
+    with asyncio.Runner() as runner:  # a function never closes its own
+        monkeypatch.setattr(migration, "asyncio", SimpleNamespace(Runner=lambda: runner))
+        for _ in range(2):
+            assert handle({"migration": "0001"}, context) == {"done": True}
     assert opened == ["1"]
     assert used == [("1", "0001", seconds_of(context))] * 2
