@@ -42,8 +42,8 @@ class When:
         """Check the condition against an entity's fields.
 
         Raises:
-            DeclarationError: a field is unknown, can never have the value asked for, or has no
-                order beside the limit.
+            DeclarationError: a field is unknown, can never have the value asked for, or
+                cannot be compared with the limit.
         """
         place = declaration or Declaration.of(entity)
         unknown = [name for name in self.fields if name not in entity.model_fields]
@@ -60,7 +60,7 @@ class When:
             if kinds and not any(_are_ordered(kind, limit) for kind in kinds):
                 raise DeclarationError(
                     f"{place}: {self.text}: {name} holds {kinds[0].__name__} values, which"
-                    f" have no order beside {limit!r}"
+                    f" cannot be compared with {limit!r}"
                 )
 
     @classmethod
@@ -176,14 +176,14 @@ def _plain(value: Any) -> Any:
 
 
 def _are_ordered(kind: type, limit: Any) -> bool:
-    """Return whether values of a class can be compared with a limit."""
+    """Return whether values of a class may be compared with a limit; False only if they cannot."""
     if issubclass(kind, _NUMBERS):
         return isinstance(limit, _NUMBERS)
     if issubclass(kind, date):
         return isinstance(limit, date) and isinstance(limit, datetime) == issubclass(kind, datetime)
     if issubclass(kind, str):
         return isinstance(limit, str)
-    # Other classes may be anything: pydantic's AwareDatetime is no datetime.
+    # A class such as pydantic's AwareDatetime does not say what its values are.
     return not issubclass(kind, Enum) or any("__lt__" in vars(one) for one in kind.__mro__[:-1])
 
 

@@ -5,24 +5,12 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Put
 from streamkit.observe.registry import Registry
 from streamkit.operate.status_page import site as sites
 from streamkit.operate.status_page.requests import BrowserRequest
 from streamkit.operate.status_page.site import KEPT_SECONDS, Site
 from streamkit.worker.report import WorkerReport
-
-
-class Deal(Entity, pk="DEAL#{number}", sk="DEAL"):
-    number: int
-
-
-app = App("deals", table="Deals")
-
-
-@app.on
-def notify(change: Inserted[Deal]) -> Put[Deal]:
-    raise NotImplementedError
+from tests.unit.test_status_page import app
 
 
 class Clock:

@@ -76,7 +76,7 @@ def test_a_combination_knows_all_fields_and_says_itself() -> None:
         (~changed("stock") & became("statuss", 1), "has no field statuss"),
         (became("status", "SHIPED"), "status can never be 'SHIPED'"),
         (became("day", "2024-05-01"), "day holds a date, not a str"),
-        (crossed("stock", below="10"), "stock holds int values, which have no order"),
+        (crossed("stock", below="10"), "stock holds int values, which cannot be compared"),
         (~crossed("day", above=datetime(2024, 5, 1, tzinfo=UTC)), "day holds date values"),
         (changed("id") | crossed("id", above=3), "id holds str values"),
         (crossed("status", above=Status.PLACED), "status holds Status values"),

@@ -85,7 +85,10 @@ def source_of_entry(key: Key[Any]) -> Source:
 
 
 def has_order(kind: type) -> bool:
-    """Return whether `rank_of` may take the values of a class; pydantic's own may be anything."""
+    """Return whether values of a class may have a rank; False only if they surely have none.
+
+    A class such as pydantic's `AwareDatetime` does not say what its values are.
+    """
     if issubclass(kind, bool):
         return False
     ordered = issubclass(kind, str | int | float | Decimal | date)

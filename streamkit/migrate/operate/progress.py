@@ -88,7 +88,7 @@ class Progress(JsonFields):
 
     @property
     def is_behind(self) -> bool:
-        """Whether its own consumer is so far behind that this is no pause of a moment."""
+        """Return whether its own consumer is further behind than a short pause explains."""
         return (self.lag or 0.0) >= _BEHIND_SECONDS
 
     @property

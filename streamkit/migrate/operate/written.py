@@ -1,9 +1,9 @@
-"""Measure how fast the application writes, for people whose budget is too small for that.
+"""Measure how fast the application writes, because a migration's budget may be too small for it.
 
 In: a migration whose consumer is behind. Out: writes a second, by the times of the changes that it
 has not read; None if too few are there, or the stream does not answer. The migration's own writes
-and items of other entities are left out. It costs some `GetRecords` calls for each shard, so it is
-for commands of people.
+and items of other entities are left out. It costs some `GetRecords` calls for each shard, of which
+a shard takes five a second in all: so only commands call it, and no running migration.
 """
 
 import random
@@ -30,7 +30,7 @@ from streamkit.stream.decode import Record
 from streamkit.stream.reader import ShardReader, StreamPages
 
 _SHARDS_MAX = 8
-"""Shards that are read; the others are taken to be like these."""
+"""The most shards that are read; the average of these is assumed for all others."""
 _PAGES_MAX = 5
 _SPAN_LEAST = 5.0
 """Seconds that the changes of a shard have to span: their times have whole seconds."""

@@ -114,7 +114,9 @@ class InPlace:
                 return outcome
             now = outcome.items.get(0)
             item = now or {}
-            shown = self._calls.rate.limits.none  # a limit lets the next write wait
+            shown = (
+                self._calls.rate.limits.none
+            )  # with a limit, `persist` waits before the next try
             return GONE if now is None else outcome
 
         await persist(self._calls, self._failed, key, tally, attempt)

@@ -107,8 +107,8 @@ class Calls:
     async def reserved(self) -> AsyncIterator[None]:
         """Wait for the units of a write before its item is read.
 
-        An item that is written often would else have changed each time: a small limit lets a write
-        wait for seconds, and one that is refused is paid for, too.
+        With a small limit a write waits for seconds. If its item were read before that wait, an
+        item that is written often would have changed, and a write that is refused costs units, too.
         """
         ahead = [await self.rate.ready("write")]
         token = _AHEAD.set(ahead)
