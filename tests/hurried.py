@@ -110,11 +110,12 @@ def hurried(rate: float = 1, *, alone: bool) -> Iterator[None]:
             tell_repeated(error)
 
     tell_repeated = getattr(aws, "tell_repeated", None)  # the released version has none
+    session = getattr(aws, "HttpSession", AIOHTTPSession)
     run = partial(anyio.run, backend_options={"loop_factory": lambda: _HurriedLoop(hurry)})
     threads = anyio.to_thread
     with (
         mock.patch.object(anyio, "run", run),
-        mock.patch.object(AIOHTTPSession, "send", awaited(AIOHTTPSession.send)),
+        mock.patch.object(session, "send", awaited(session.send)),
         mock.patch.object(threads, "run_sync", awaited(threads.run_sync)),
         mock.patch.object(aws, "tell_repeated", told, create=True),
         mock.patch.object(SystemClock, "monotonic", staticmethod(hurry.monotonic)),

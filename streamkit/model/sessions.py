@@ -27,6 +27,7 @@ try:
 except ImportError:  # installed from requirements-aiobotocore.txt
     aioboto3 = None
 
+from streamkit.model.exchanges import Host
 from streamkit.model.frequent_calls import ParserFactory, make_short
 
 
@@ -94,6 +95,8 @@ def _loader(data_path: str | None) -> Any:
 def _trust(certificates: str) -> ssl.SSLContext:
     """Load the authorities of a file once for all clients of a process: it takes 15 ms."""
     context: ssl.SSLContext = create_urllib3_context()
+    # Of a certificate of another host, botocore leaves it to urllib3 to notice, and aiohttp to this.
+    context.check_hostname = True
     context.load_verify_locations(certificates)
     return context
 
@@ -106,16 +109,46 @@ async def _at_once(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
 
 
 class HttpSession(AIOHTTPSession):  # type: ignore[misc]
-    """The SDK's connections; those without a proxy or a certificate of their own share trust."""
+    """The SDK's connections, which share trust, and send plain requests the short way."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._hosts: dict[str, Host] = {}
 
     def _create_connector(self, proxy_url: str | None) -> Any:
-        """Return a connector; from aiobotocore 3 on, something that returns it when awaited."""
-        certificates = get_cert_path(self._verify) if self._verify else None
-        if proxy_url or not certificates or self._cert_file:
+        """Return a connector; from aiobotocore 3 on, something that returns it when awaited.
+
+        It checks certificates behind a proxy, too; aiobotocore 2 does not.
+        """
+        if not self._verify or self._cert_file or self._proxy_config.settings:
             return super()._create_connector(proxy_url)
-        limit, trust = self._max_pool_connections, _trust(certificates)
+        limit, trust = self._max_pool_connections, _trust(get_cert_path(self._verify))
         connector = aiohttp.TCPConnector(limit=limit, ssl=trust, **self._connector_args)
         return _at_once(connector) if _AWAITS_CONNECTOR else connector
+
+    async def send(self, request: Any) -> Any:
+        """Send a request; return its reply. A plain request goes the short way, see `exchanges`."""
+        host = self._hosts.get(request.url) or await self._host(request.url)
+        head = host and host.head(request)
+        if host and head:
+            return await host.send(head, request.body)
+        return await super().send(request)
+
+    async def _host(self, url: str) -> Host | None:
+        """Return what sends to a URL the short way, if that is possible."""
+        if self._proxy_config.proxy_url_for(url):
+            return None
+        try:
+            host = Host.of(await self._get_session(None), url)
+        except Exception:  # noqa: BLE001 - on the ordinary way, aiobotocore says what is wrong
+            return None
+        if host is not None:
+            self._hosts[url] = host
+        return host
+
+    async def __aexit__(self, *error: object) -> None:
+        self._hosts.clear()
+        await super().__aexit__(*error)
 
 
 def _session(profile: str | None) -> AioSession:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import ssl
-import subprocess
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import format_datetime
@@ -16,6 +15,7 @@ from streamkit import DeclarationError, PoisonChange, RetryableError, Webhook
 from streamkit.sinks.endpoint import Refused, seconds_of
 from streamkit.sinks.sink import Delivery
 from streamkit.testing.loop import run_virtually
+from tests.certificates import certificate
 from tests.integration.http_server import http_server
 from tests.pages import example, module_of
 
@@ -345,20 +345,11 @@ async def test_a_header_that_goes_wrong_later_is_an_outage_and_no_fault_of_the_d
     assert error.why == "hook: no request can be made of its headers (UnicodeEncodeError)"
 
 
-def certificate(folder):
-    """A certificate that is its own authority, for another host than this one."""
-    files = folder / "key.pem", folder / "cert.pem"
-    asked = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=other.example"]
-    out = ["-keyout", str(files[0]), "-out", str(files[1])]
-    subprocess.run(["openssl", "req", *asked, *out], check=True, capture_output=True)
-    return files
-
-
 @pytest.mark.parametrize(
     ("trusted", "what"), [(False, "self-signed certificate"), (True, "IP address mismatch")]
 )
 async def test_a_certificate_that_does_not_fit_says_what_is_wrong_with_it(tmp_path, trusted, what):
-    key, cert = certificate(tmp_path)
+    key, cert = certificate(tmp_path, "other.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     ours = ssl.create_default_context(cafile=str(cert) if trusted else None)
