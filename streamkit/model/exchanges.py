@@ -8,6 +8,7 @@ error that aiobotocore raises.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
@@ -35,13 +36,22 @@ _ERRORS: tuple[tuple[type[Exception], type[BotoCoreError]], ...] = (
 """What aiobotocore makes of aiohttp's errors; the first that fits."""
 
 
-class Host:
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A body of which nothing is left to read from a connection."""
+
+    content: bytes
+
+    async def read(self) -> bytes:
+        return self.content
+
+
+class HttpHost:
     """Sends plain requests to the root of one host."""
 
     def __init__(self, session: aiohttp.ClientSession, url: URL) -> None:
-        connector = session.connector
-        assert connector is not None
-        self._url, self._connector, self._timeout = url, connector, session.timeout
+        self._connector: Any = session.connector
+        self._url, self._timeout = url, session.timeout
         # It says only where to connect to, and is not sent.
         self._place = aiohttp.ClientRequest("POST", url)
         host = self._place.headers["Host"]
@@ -63,7 +73,9 @@ class Host:
         if (getattr(request, "context", None) or {}).get("read_timeout") is not None:
             return None
         lines = _lines(headers)
-        return lines and f"{self._begin}{lines}Content-Length: {len(body)}\r\n\r\n".encode()
+        if lines is None:
+            return None
+        return f"{self._begin}{lines}Content-Length: {len(body)}\r\n\r\n".encode()
 
     async def send(self, head: bytes, body: bytes) -> AioAWSResponse:
         """Send a request; return its reply, whose body is here already.
@@ -80,8 +92,6 @@ class Host:
             raise _meant(error, url) from error
         try:
             protocol, transport = connection.protocol, connection.transport
-            assert protocol is not None
-            assert transport is not None
             protocol.set_response_params(
                 read_until_eof=True, auto_decompress=False, read_timeout=self._timeout.sock_read
             )
@@ -98,15 +108,13 @@ class Host:
             raise
         connection.release()
         headers = {name.decode().lower(): value.decode() for name, value in message.raw_headers}
-        reply = AioAWSResponse(url, message.code, headers, None)
-        reply._content = content  # noqa: SLF001 - nothing is left to read
-        return reply
+        return AioAWSResponse(url, message.code, headers, _Received(content))
 
 
 def _lines(headers: Mapping[str, str | bytes]) -> str | None:
     """Return headers as lines; None if one of them would not stay one line."""
     lines = [
-        f"{name}: {value if type(value) is str else str(value, 'utf-8')}\r\n"
+        f"{name}: {value.decode() if isinstance(value, bytes) else value}\r\n"
         for name, value in headers.items()
         if name != "Content-Length"
     ]

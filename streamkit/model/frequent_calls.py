@@ -12,10 +12,11 @@ than Version 4, a path in the URL, values that are no plain JSON. So does everyt
 that traces calls has replaced botocore's method.
 """
 
+import os
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -87,6 +88,7 @@ class _Endpoint:
     headers: Mapping[str, str]
     more: Mapping[str, str]
     signer: Signer | None
+    in_lambda: bool = field(default_factory=lambda: "AWS_LAMBDA_FUNCTION_NAME" in os.environ)
 
     def request(self, name: str, body: bytes, credentials: Any, retries: Any) -> AWSPreparedRequest:
         """Return a request that can be sent; `retries` names the call, and counts its attempts."""
@@ -94,7 +96,8 @@ class _Endpoint:
         if self.signer is not None:
             now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             self.signer.sign(headers, body, credentials, now)
-        add_recursion_detection_header({"headers": headers})
+        if self.in_lambda:
+            add_recursion_detection_header({"headers": headers})
         headers |= self.more
         headers["amz-sdk-invocation-id"] = retries["invocation-id"]
         headers["amz-sdk-request"] = f"attempt={retries['attempt']}"

@@ -27,7 +27,7 @@ try:
 except ImportError:  # installed from requirements-aiobotocore.txt
     aioboto3 = None
 
-from streamkit.model.exchanges import Host
+from streamkit.model.exchanges import HttpHost
 from streamkit.model.frequent_calls import ParserFactory, make_short
 
 
@@ -95,7 +95,7 @@ def _loader(data_path: str | None) -> Any:
 def _trust(certificates: str) -> ssl.SSLContext:
     """Load the authorities of a file once for all clients of a process: it takes 15 ms."""
     context: ssl.SSLContext = create_urllib3_context()
-    # Of a certificate of another host, botocore leaves it to urllib3 to notice, and aiohttp to this.
+    # botocore switches it off, because urllib3 compares names itself; aiohttp leaves it to this.
     context.check_hostname = True
     context.load_verify_locations(certificates)
     return context
@@ -113,7 +113,7 @@ class HttpSession(AIOHTTPSession):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, HttpHost] = {}
 
     def _create_connector(self, proxy_url: str | None) -> Any:
         """Return a connector; from aiobotocore 3 on, something that returns it when awaited.
@@ -134,12 +134,12 @@ class HttpSession(AIOHTTPSession):  # type: ignore[misc]
             return await host.send(head, request.body)
         return await super().send(request)
 
-    async def _host(self, url: str) -> Host | None:
+    async def _host(self, url: str) -> HttpHost | None:
         """Return what sends to a URL the short way, if that is possible."""
         if self._proxy_config.proxy_url_for(url):
             return None
         try:
-            host = Host.of(await self._get_session(None), url)
+            host = HttpHost.of(await self._get_session(None), url)
         except Exception:  # noqa: BLE001 - on the ordinary way, aiobotocore says what is wrong
             return None
         if host is not None:

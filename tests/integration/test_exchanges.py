@@ -11,7 +11,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import BotoCoreError, HTTPClientError, SSLError
 
-from streamkit.model.exchanges import Host
+from streamkit.model.exchanges import HttpHost
 from streamkit.model.sessions import HttpSession, _trust
 from tests.certificates import certificate
 from tests.integration.http_server import http_server
@@ -69,7 +69,8 @@ def request(url, body=b"{}", *, method="POST", headers=None, stream=False):
 async def told(session, asked):
     """What a session makes of a request: what the reply says, or the error."""
     try:
-        reply = await session.send(asked)
+        async with asyncio.timeout(5):
+            reply = await session.send(asked)
         return reply.status_code, dict(reply.headers), await reply.content, await reply.text
     except BotoCoreError as error:
         return type(error), re.sub(r":\d+", "", str(error))[:50]
@@ -78,13 +79,13 @@ async def told(session, asked):
 @pytest.fixture
 def shortly(monkeypatch):
     """Requests that went the short way."""
-    sent, real = [], Host.send
+    sent, real = [], HttpHost.send
 
     async def send(self, head, body):
         sent.append(head)
         return await real(self, head, body)
 
-    monkeypatch.setattr(Host, "send", send)
+    monkeypatch.setattr(HttpHost, "send", send)
     return sent
 
 
@@ -93,7 +94,7 @@ SCRIPTS = {
     "a reply": (OK,),
     "byte by byte": tuple(OK[at : at + 1] for at in range(len(OK))),
     "a large body": (b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n", b"x" * 900_000),
-    "an error": (b'HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\n{}',),
+    "an error": (b"HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\n{}",),
     "no body": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n",),
     "in chunks": (CHUNKED,),
@@ -274,9 +275,9 @@ def other(tmp_path):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 async def test_a_certificate_is_accepted_only_of_its_host(other, host, body, shortly):
     context, authority = other
-    async with served(Server(OK).serve, context, host) as port:
-        async with HttpSession(verify=authority) as session:
-            found = await told(session, request(f"https://{host}:{port}/", body))
+    far = served(Server(OK).serve, context, host)
+    async with far as port, HttpSession(verify=authority) as session:
+        found = await told(session, request(f"https://{host}:{port}/", body))
     assert found[0] == (200 if host == "127.0.0.2" else SSLError)
     assert len(shortly) == (body == b"{}")
 

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 _REFUSALS = "tests/unit/local/test_refusals.py"
 _SEVERAL = "tests/unit/local/test_several_attributes.py"
 _FREQUENT = "tests/unit/test_frequent_calls.py"
+_EXCHANGES = "tests/integration/test_exchanges.py"
 _BATCHES = "tests/unit/local/test_batches.py"
 
 MUTANTS = (
@@ -23,6 +24,52 @@ MUTANTS = (
         "    return response.status_code < 300",
         "bytes that changed on their way are taken for an item",
         test=f"{_FREQUENT}::test_a_reply_that_was_damaged_on_its_way_is_asked_for_again",
+    ),
+    Mutant(
+        "exchanges-left-connections-used-again",
+        "model/exchanges.py",
+        """        except BaseException as error:
+            connection.close()
+""",
+        """        except BaseException as error:
+            connection.release()
+""",
+        "the reply to a call that was cancelled is taken for that of the next one",
+        test=f"{_EXCHANGES}::test_a_connection_is_used_again_and_one_that_was_left_is_not",
+    ),
+    Mutant(
+        "exchanges-wait-for-ever",
+        "model/exchanges.py",
+        "            protocol.start_timeout()\n",
+        "",
+        "a server that says nothing holds a worker for ever",
+        test=f"{_EXCHANGES}::test_a_reply_means_the_same_on_both_ways[silence]",
+    ),
+    Mutant(
+        "exchanges-proxies-passed-by",
+        "model/sessions.py",
+        "        if self._proxy_config.proxy_url_for(url):\n            return None\n",
+        "",
+        "calls go past the proxy that the network asks for",
+        test=f"{_EXCHANGES}::test_a_proxy_is_asked_and_a_host_without_one_is_not",
+    ),
+    Mutant(
+        "exchanges-any-certificate-will-do",
+        "model/sessions.py",
+        "    context.check_hostname = True\n",
+        "",
+        "a certificate of another host is accepted",
+        test=f"{_EXCHANGES}::test_a_certificate_is_accepted_only_of_its_host",
+    ),
+    Mutant(
+        "exchanges-headers-of-two-lines",
+        "model/exchanges.py",
+        """    if text.count("\\n") != len(lines) or text.count("\\r") != len(lines):
+        return None
+""",
+        "",
+        "a line break in a token adds a header of its own",
+        test=f"{_EXCHANGES}::test_what_is_no_plain_request_goes_the_ordinary_way",
     ),
     Mutant(
         "shortcut-retry-with-another-token",

@@ -48,6 +48,7 @@ SDK_IMPORTERS = {
     "aws": {"aiobotocore", "botocore"},
     "model.sessions": SDK - {"boto3"},
     "model.conditions": {"boto3"},
+    "model.exchanges": {"aiobotocore", "botocore"},
     "model.frequent_calls": {"aiobotocore", "botocore"},
     "local.transport": {"aiobotocore", "botocore"},
 }
@@ -86,6 +87,7 @@ RECORDS = {
 own. Beside them, a module may set the fields of its own private classes, and nothing else."""
 
 SET_FROM_OUTSIDE = {
+    "context.check_hostname": "Python's way to set it, and botocore's function takes no such option",
     "info.default": "pydantic has no other way to let a field be left out later",
     "info.default_factory": "the same",
 }

@@ -13,7 +13,6 @@ from unittest import mock
 
 import pytest
 from aiobotocore.awsrequest import AioAWSResponse
-from aiobotocore.httpsession import AIOHTTPSession
 from botocore import auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
@@ -21,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit.aws import connect
+from streamkit.model.sessions import HttpSession
 from streamkit.model.signature import Signer
 from tests.calls import botocores_way
 
@@ -76,7 +76,7 @@ async def sent(monkeypatch, *, replies=(), traced=False, **options):
         answer._content = body
         return answer
 
-    monkeypatch.setattr(AIOHTTPSession, "send", send)
+    monkeypatch.setattr(HttpSession, "send", send)
     with botocores_way() if traced else nullcontext():
         async with connect(**options) as aws:
             yield aws, seen
