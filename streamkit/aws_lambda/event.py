@@ -8,7 +8,6 @@ A record that cannot be read has a `flaw`; the other records are read as usual.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,8 +20,7 @@ _SOURCE = "aws:dynamodb"
 _Given = list[Any] | tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LambdaEvent:
+class LambdaEvent(msgspec.Struct, frozen=True):
     """One event: its records in order, and the ARN of their stream, if the event contains it.
 
     Unless it is `marked`, no item in it names the handler that wrote it, or says that it is a copy.

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from streamkit.app import App
 from streamkit.entity import Entity, spec_of
 from streamkit.model.schema import TableSchema
@@ -33,8 +35,7 @@ _ABSENT = [{"exists": False}]
 Pattern = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Criteria:
+class Criteria(msgspec.Struct, frozen=True):
     """Patterns, any of which passes a record, and `notes` on what they cannot leave out."""
 
     patterns: tuple[Pattern, ...]

@@ -18,8 +18,9 @@ which the app's `on_loss` decides.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from streamkit.aws import Aws, code_of, patiently
 from streamkit.aws_lambda.environment import (
@@ -59,8 +60,7 @@ _ALL = "~"
 _NOTE = "the mapping gave it up, and a later change of its item is done: it may be applied already"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(msgspec.Struct, frozen=True):
     """What came of a batch that a mapping gave up; `message` is its id, if it is of a queue."""
 
     body: object
@@ -95,8 +95,7 @@ class GivenUp:
 _INFO = ("streamArn", "shardId", "startSequenceNumber", "endSequenceNumber")
 
 
-@dataclass(frozen=True, slots=True)
-class LostBatch:
+class LostBatch(msgspec.Struct, frozen=True):
     """A batch that a mapping gave up; `given` are its records, if the destination keeps them."""
 
     stream: str

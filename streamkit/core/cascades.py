@@ -10,6 +10,8 @@ only deletes cannot cause an insert, and no write causes an expiry at once.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from streamkit.core.handler import Handler
 from streamkit.core.writes import ANY_KIND
 from streamkit.entity import Entity
@@ -85,8 +87,7 @@ class Cascades:
         return origin.text(handler, f"{self.app}/{position.lstrip('0')}")
 
 
-@dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(msgspec.Struct, frozen=True):
     """Handlers of which each triggers the next, and the last one the first."""
 
     handlers: tuple[Handler, ...]

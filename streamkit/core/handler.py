@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
+
 from streamkit.changes import Change, Kind
 from streamkit.effects import Effect, Result
 from streamkit.entity import Entity
@@ -115,8 +117,7 @@ AUDIENCE = "_audience"
 """The name of the table argument from which a fan-out reads its audience."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(msgspec.Struct, frozen=True):
     """How a fan-out continues in its parked queue.
 
     `page(change, token, table, limit)` reads the recipients after a token, `one(name, table)` reads

@@ -13,10 +13,11 @@ result. On failure: a table that does not answer is `Unavailable`, and the handl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from streamkit.changes import ItemKey
 from streamkit.core.availability import available
@@ -66,8 +67,7 @@ def written(ref: ItemRef, entry: str) -> Action:
     return Action(ref, Verb.PUT, item={"kind": {"S": "ledger"}, "entry": {"S": entry}})
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class LedgerEntry(msgspec.Struct, frozen=True):
     """One entry as it was read; `text` is None if there is no entry."""
 
     ref: ItemRef

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.narrowing import Narrowing, culprit
@@ -45,8 +46,7 @@ from streamkit.progress.verdicts import Again, Invalid, RefusedCommit
 log = get_logger("streamkit.commit")
 
 
-@dataclass(frozen=True, slots=True)
-class Overtaken:
+class Overtaken(msgspec.Struct, frozen=True):
     """Nothing was applied, because another run was faster; these pending changes are left to do."""
 
     left: Sequence[PendingChange]

@@ -115,8 +115,7 @@ def next_due(
     return math.ceil(now + min(grown, policy.retry_seconds_max) * spread)
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedRecord:
+class ParkedRecord(msgspec.Struct, frozen=True):
     """The stored form of a parked change: enough to run the handler without the stream.
 
     `due` is when it is tried again automatically, in epoch seconds; None means that it is stuck.

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+import msgspec
+
 from streamkit.changes import ItemKey
 from streamkit.core.draft import Draft
 from streamkit.core.narrowing import ALL
@@ -32,16 +34,14 @@ SENDS_MAX = 100
 """The most outcomes with sends in one commit, so that it does not wait long for sinks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
+class Rerun(msgspec.Struct, frozen=True):
     """This outcome must be made (again), now that all changes before it are settled."""
 
     change: PendingChange
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(msgspec.Struct, frozen=True):
     """This result alone does not fit into a commit of this host, so it must be parked.
 
     A result that no host has room for has failed earlier; a commit during a move also holds the
@@ -51,8 +51,7 @@ class TooLarge:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(msgspec.Struct, frozen=True):
     """The first change failed and is not parked here; it stays, with all that is behind it."""
 
     failure: Failure

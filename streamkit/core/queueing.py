@@ -5,7 +5,8 @@ actions of one commit; the queue that the change is in, for the changes behind i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Outcome, PendingChange
@@ -27,8 +28,7 @@ CHUNK_QUEUES = 100
 """Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Queueing:
+class Queueing(msgspec.Struct, frozen=True):
     """Parks and queues the changes of one shard.
 
     `queues` are its parked queues when planning begins. Where no cursor names the chunks of queued

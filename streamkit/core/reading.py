@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.reads import Read, Version, nothing_expected
 from streamkit.core.shared_items import SharedItems
@@ -67,11 +69,10 @@ def _place(entry: tuple[str, int, Outcome]) -> tuple[str, int]:
     return entry[:2]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """The uncommitted effects of the changes before a position."""
 
-    uncommitted: Uncommitted = field(default_factory=Uncommitted)
+    uncommitted: Uncommitted = msgspec.field(default_factory=Uncommitted)
     before: str = ""
 
     def of(self, ref: ItemRef) -> tuple[tuple[Version, ...], tuple[Action, ...]]:
@@ -160,8 +161,7 @@ def _readers(
     return waiting, actions
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """An item as a handler sees it; only the attributes named in `check` become a condition.
 
     `item` has its attributes with pending effects applied, and is empty if there is no item;

@@ -6,8 +6,9 @@ may not be described, is a `ConfigurationError` of the change that needs it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from streamkit.aws import Aws, AwsError, ErrorKind, code_of, patiently, trouble_of
 from streamkit.core.consumer import Consumer
@@ -87,8 +88,7 @@ class Tables(Mapping[str, TableSchema]):
         self._known[name] = await self._describe(name)
 
 
-@dataclass(frozen=True, slots=True)
-class AppTables:
+class AppTables(msgspec.Struct, frozen=True):
     """The tables of an app, as described."""
 
     table: TableSchema

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import msgspec
+
 from streamkit.changes import Kind
 from streamkit.core.handler import Handler
 from streamkit.effects import (
@@ -44,8 +46,7 @@ _CAUSES: Mapping[object, frozenset[Kind]] = {
 _WRITE_NOTHING = (Check, Send, Completed)
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredWrites:
+class DeclaredWrites(msgspec.Struct, frozen=True):
     """What a signature says: entities with the kinds of change that its effects can lead to.
 
     `entities` is None if it does not say; `effects` is false only if it says that there are none,

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import anyio
+import msgspec
 
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
@@ -49,8 +50,7 @@ worker that joins waits for it.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Rhythm:
+class Rhythm(msgspec.Struct, frozen=True):
     """The seconds between looks: at the members, and at the shards to share."""
 
     look: float

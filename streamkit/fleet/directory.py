@@ -12,6 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire
 from streamkit.progress.control import ControlSpace
@@ -20,8 +22,7 @@ from streamkit.progress.cursor import CursorStore
 _WHY_LENGTH = 2000
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ConsumerEntry:
+class ConsumerEntry(msgspec.Struct, frozen=True, order=True):
     """One consumer of one stream of one table."""
 
     table: str

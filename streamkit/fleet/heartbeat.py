@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
+import msgspec
 
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.starvation import longest
@@ -29,8 +30,7 @@ def late_after(lease_seconds: float, beat_seconds: float) -> float:
     return max(lease_seconds / 2, 1.5 * beat_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The state of a worker at one heartbeat.
 
     `held` is how many shards the worker holds. `claims` are the tokens of leases that it claims.

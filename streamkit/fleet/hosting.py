@@ -13,9 +13,10 @@ In: a consumer's control items. Out: the name. On failure: `ConfigurationError` 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -59,8 +60,7 @@ _COMMANDS = {
 _EMPTY = {"S": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Hosted:
+class Hosted(msgspec.Struct, frozen=True):
     """What a host reads in the consumer's item when it begins; empty if there is no consumer.
 
     `host` is what runs it; empty if no host has begun. `paused` is since when it must do nothing

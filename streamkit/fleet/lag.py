@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
+import msgspec
 
 from streamkit.archive.long_pages import ArchiveWriter, LongPages
 from streamkit.archive.objects import ArchiveRefused
@@ -107,8 +108,7 @@ class Archived:
     writer: ArchiveWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(msgspec.Struct, frozen=True):
     """How far a consumer is behind in one shard, and how that is known.
 
     `measured` means in the stream; `at most`, from the cursor alone; `unread`, that nothing was
@@ -261,8 +261,7 @@ async def has_read(
     return unread.known if unread.created_at is None else unread.created_at > moment
 
 
-@dataclass(frozen=True, slots=True)
-class _Unread:
+class _Unread(msgspec.Struct, frozen=True):
     """When the first record that is wanted and unread was made, by AWS's clock; None without one.
 
     If that is not `known`, none was found so far: one may follow that is not older than this time,

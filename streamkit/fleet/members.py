@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from streamkit.aws import patiently
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
@@ -144,8 +146,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Attendance:
+class Attendance(msgspec.Struct, frozen=True):
     """The members by name, including dead ones that were not swept yet.
 
     `paused` is since when the consumer reads nothing (epoch seconds), 0 while it is not paused.

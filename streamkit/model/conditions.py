@@ -7,12 +7,12 @@ need no other package to check users' code.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from boto3.dynamodb.conditions import (
     AttributeExists,
     AttributeNotExists,
@@ -97,15 +97,13 @@ absent = Existence.ABSENT
 present = Existence.PRESENT
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AnyOf:
+class AnyOf(msgspec.Struct, frozen=True, eq=False):
     """A condition that holds if one of several does."""
 
     conditions: "tuple[Condition, ...]"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AsRead:
+class AsRead(msgspec.Struct, frozen=True, eq=False):
     """The condition that attributes of an item, in wire form, are as they were read, or missing."""
 
     names: Sequence[str]

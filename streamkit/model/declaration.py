@@ -8,11 +8,12 @@ search for it. The line is the user's: frames of streamkit and pydantic are skip
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from streamkit.errors import DeclarationError
 
@@ -24,8 +25,7 @@ _ALIKE = 0.8
 _OWN_PACKAGES = frozenset({"streamkit", "pydantic", "abc", "functools", "dataclasses"})
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """A name, and the file and line where it was declared."""
 
     name: str

@@ -8,10 +8,10 @@ error that aiobotocore raises.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
+import msgspec
 from aiobotocore.awsrequest import AioAWSResponse
 from botocore.exceptions import (
     BotoCoreError,
@@ -36,8 +36,7 @@ _ERRORS: tuple[tuple[type[Exception], type[BotoCoreError]], ...] = (
 """What aiobotocore makes of aiohttp's errors; the first that fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Received:
+class _Received(msgspec.Struct, frozen=True):
     """A body of which nothing is left to read from a connection."""
 
     content: bytes

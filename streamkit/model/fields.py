@@ -7,10 +7,10 @@ knows how pydantic nests it.
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
@@ -18,8 +18,7 @@ Schema = dict[str, Any]
 """A pydantic core schema; its shape is pydantic's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAs:
+class StoredAs(msgspec.Struct, frozen=True):
     """In an annotation: the type (`S`, `N`, …) of the attribute value that stores the field.
 
     It only affects decoding speed, where the Python type would suggest another attribute type.
@@ -28,8 +27,7 @@ class StoredAs:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledModel:
+class CompiledModel(msgspec.Struct, frozen=True):
     """The parts of a model's core schema.
 
     `outer` and `inner` are the validators of the whole model: those around it, which see and return

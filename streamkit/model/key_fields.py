@@ -5,9 +5,9 @@ own attributes, so nothing is written for the index: an item that lacks one of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
+import msgspec
 from pydantic import BaseModel
 
 from streamkit.errors import DeclarationError
@@ -21,8 +21,7 @@ KeyValue = tuple[str, Any]
 """The type of an attribute value, and what it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFields:
+class KeyFields(msgspec.Struct, frozen=True):
     """Some fields of an entity, in their order in the key."""
 
     fields: tuple[str, ...]

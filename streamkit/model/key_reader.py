@@ -11,17 +11,16 @@ have them, by field name, of the fields that are unambiguous.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from pydantic.fields import FieldInfo
 
 from streamkit.model.key_texts import KeyPart, Slot, read_part
 from streamkit.model.spec import EntitySpec
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Chunk(msgspec.Struct, frozen=True):
     """The text between two values of unknown length: literals, and values that end themselves."""
 
     pieces: tuple[tuple[str | re.Pattern[str], Slot | None], ...]
@@ -112,8 +111,7 @@ class KeyReader:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(msgspec.Struct, frozen=True):
     """A template in pieces: fields of unknown length, and the chunks around them."""
 
     prefix: str

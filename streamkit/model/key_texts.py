@@ -7,7 +7,6 @@ itself, and a function that makes the plain value again; None where a text could
 import re
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
+import msgspec
 from pydantic import (
     AwareDatetime,
     FutureDate,
@@ -53,8 +53,7 @@ _DIGITS, _NUMBER = re.compile(r" *-?\d++"), re.compile(r"-?\d++(?:\.\d++)?+")
 _UUID, _DATE = re.compile(r"[0-9A-Fa-f-]{36}"), re.compile(r"\d{4}-\d\d-\d\d")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
+class KeyPart(msgspec.Struct, frozen=True):
     """A placeholder: a pattern if its text ends by itself, and the function to read it."""
 
     slot: Slot

@@ -11,7 +11,6 @@ A write that changes nothing but the origin is no change: without origins it wou
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -39,8 +38,7 @@ _DELETION = "delete-"
 _ORIGINS: frozenset[str] = frozenset(get_args(Origin))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOrigin:
+class WriteOrigin(msgspec.Struct, frozen=True):
     """The content of an origin; `hops` counts the handlers since a write of the application.
 
     `trace` is the `traceparent` of the handler's run that wrote, if it was traced.

@@ -9,10 +9,11 @@ In: items in wire form. On failure: a sum of more than 38 digits raises `Arithme
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from streamkit.model.codec import NUMBERS, encode
 
@@ -24,8 +25,7 @@ _LENGTH = len(_MARK) + 2
 Wire = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """How an entity's items are spread: over how many parts, and which attributes add up."""
 
     count: int

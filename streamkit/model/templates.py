@@ -19,6 +19,8 @@ from string import Formatter
 from typing import Any, Self
 from uuid import UUID
 
+import msgspec
+
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
 
@@ -31,8 +33,7 @@ _FIXED_LENGTH = (date, UUID)
 LAST_CHARACTER = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class Placeholder:
+class Placeholder(msgspec.Struct, frozen=True):
     """A field in a template, its format, and the literal that follows it."""
 
     name: str

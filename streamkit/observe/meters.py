@@ -5,20 +5,20 @@ AWS: a worker sets it for all of its tasks, because the workers of a process sha
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+
+import msgspec
 
 from streamkit.observe.metrics import Counter, Histogram, Metrics, NoMetrics
 from streamkit.observe.registry import Number
 from streamkit.observe.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerMeters:
+class HandlerMeters(msgspec.Struct, frozen=True):
     """The instruments of one handler; `effects` counts its writes, for its share of the cost."""
 
     changes: Counter
     seconds: Histogram
-    effects: Number = field(default_factory=Number)
+    effects: Number = msgspec.field(default_factory=Number)
 
 
 class Meters:

@@ -8,8 +8,9 @@ method. Labels are consumers, handlers and AWS operations; never keys, nor other
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 MetricKind = Literal["counter", "gauge", "histogram"]
 
@@ -17,8 +18,7 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 """The upper bounds of a histogram's buckets, from a pure function to a usual handler time-out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One metric. `unit` is `seconds`, `bytes` or what is counted; `text` explains its meaning."""
 
     name: str
@@ -210,8 +210,7 @@ class NoMetrics:
         return _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class _Counters:
+class _Counters(msgspec.Struct, frozen=True):
     all: Sequence[Counter]
 
     def add(self, amount: float = 1.0, /) -> None:
@@ -219,8 +218,7 @@ class _Counters:
             one.add(amount)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gauges:
+class _Gauges(msgspec.Struct, frozen=True):
     all: Sequence[Gauge]
 
     def set(self, value: float, /) -> None:
@@ -228,8 +226,7 @@ class _Gauges:
             one.set(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Histograms:
+class _Histograms(msgspec.Struct, frozen=True):
     all: Sequence[Histogram]
 
     def record(self, value: float, /) -> None:
@@ -237,8 +234,7 @@ class _Histograms:
             one.record(value)
 
 
-@dataclass(frozen=True, slots=True)
-class SeveralMetrics:
+class SeveralMetrics(msgspec.Struct, frozen=True):
     """Pass every metric to several hooks."""
 
     hooks: tuple[Metrics, ...]

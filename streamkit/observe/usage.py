@@ -9,6 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
+import msgspec
+
 STREAM_READ = "GetRecords"
 """This operation is billed by the call."""
 AGES = (300, 3_600, 86_400)
@@ -17,8 +19,7 @@ _MARKS = AGES[-1] // AGES[0] + 1
 _READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
 
 
-@dataclass(frozen=True, slots=True)
-class UsageMark:
+class UsageMark(msgspec.Struct, frozen=True):
     """The sums of a worker at a moment (epoch seconds)."""
 
     at: int

@@ -7,10 +7,11 @@ the clocks of two machines may differ.
 """
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
+
+import msgspec
 
 
 class Clock(Protocol):
@@ -36,8 +37,7 @@ class SystemClock:
     """Returns the seconds since some moment; called for each change, and so without detours."""
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedClock:
+class CorrectedClock(msgspec.Struct, frozen=True):
     """A clock that corrects another one, whose time of day is wrong by some seconds.
 
     Attributes:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from streamkit.aws import ErrorKind, code_of, patiently, tell_repeated, trouble_of, until_known
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
@@ -58,8 +60,7 @@ class Batch:
     written: "Mapping[ItemRef, tuple[Version, ...]]" = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """The cursor and all effects of `batch` are in the table; it may be a batch sent earlier."""
 
     batch: Batch

@@ -6,8 +6,9 @@ action and gives no reasons for the other actions, so the absence of a reason pr
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from streamkit.aws import ErrorKind, code_of, is_throttled, trouble_of
 from streamkit.progress.actions import GuardSource, Wire
@@ -15,8 +16,7 @@ from streamkit.progress.actions import GuardSource, Wire
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedCommit:
+class RefusedCommit(msgspec.Struct, frozen=True):
     """Nothing was applied, because these conditions did not hold.
 
     `items` maps the place of each refused action to its item as it is now; None if there is no
@@ -24,11 +24,10 @@ class RefusedCommit:
     """
 
     sources: tuple[GuardSource, ...] = ()
-    items: Mapping[int, dict[str, Wire] | None] = field(default_factory=dict)
+    items: Mapping[int, dict[str, Wire] | None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(msgspec.Struct, frozen=True):
     """Nothing was applied, and never will be, because DynamoDB finds an action invalid.
 
     `actions` are the indexes of the invalid actions, empty if the service did not say.
@@ -45,8 +44,7 @@ class Invalid:
         return f"DynamoDB finds item {self.actions[0]} of a transaction invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """Nothing was applied: another transaction was using an item, or the table throttles."""
 
     throttled: bool

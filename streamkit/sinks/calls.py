@@ -19,6 +19,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgspec
+
 from streamkit.aws import AwsError, code_of, open_client
 from streamkit.errors import PoisonChange, RetryableError, StreamkitError
 from streamkit.sinks.sink import Delivery, Limits
@@ -44,8 +46,7 @@ one of its entries, or the name of the queue. The entries are then sent one by o
 entry does not hold back the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True):
     """The limits of one call of a service: entries, bytes of all of them, bytes of each."""
 
     entries: int
@@ -53,8 +54,7 @@ class Capacity:
     each: int
 
 
-@dataclass(frozen=True, slots=True)
-class CallEntry:
+class CallEntry(msgspec.Struct, frozen=True):
     """A delivery in the service's form, and its size in bytes as the service counts them."""
 
     wire: Any

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.progress.clock import Clock, SystemClock
@@ -61,8 +62,7 @@ class Refused(RetryableError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The answer of a server; `retry_after` in seconds, if it asked for a pause."""
 
     status: int

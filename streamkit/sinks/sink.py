@@ -20,13 +20,13 @@ an older delivery may come again after a newer one; `sequence` shows this.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+
+class Delivery(msgspec.Struct, frozen=True):
     """One thing to deliver.
 
     Attributes:
@@ -47,12 +47,11 @@ class Delivery:
     sequence: str
     body: Any
     created_at: datetime
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
     traceparent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits of a sink: deliveries and bytes of bodies in a call, calls at once, seconds.
 
     A call that takes longer than `seconds` is cancelled and fails as a whole, so that a receiver

@@ -12,14 +12,14 @@ omit a parent that is still readable. So the truth about a parent is its *cursor
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from streamkit.progress.control import Cursor, child_of
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(msgspec.Struct, frozen=True):
     """A shard as `DescribeStream` lists it; the sequence numbers as sent, or None."""
 
     id: str
@@ -28,8 +28,7 @@ class Shard:
     ending: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListerStep:
+class ListerStep(msgspec.Struct, frozen=True):
     """What the lister may do now: create these cursors, and ask about these parents."""
 
     create: tuple[Cursor, ...]

@@ -13,7 +13,6 @@ each `read` raises it again.
       └────────┘
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -31,8 +30,7 @@ Apart = Literal["", "archived", "undecided"]
 about which the archive has not decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPages:
+class StreamPages(msgspec.Struct, frozen=True):
     """Pages that come from the service."""
 
     aws: Aws

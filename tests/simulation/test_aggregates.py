@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
 
+import msgspec
 import pytest
 
 from streamkit import (
@@ -266,7 +267,7 @@ def test_nothing_may_listen_to_the_parts_of_a_group(harness_of):
 def test_keys_without_a_string_at_their_end_cannot_be_spread(harness_of):
     app = app_of(Spread)
     tables = harness_of(app).tables
-    numbers = replace(tables, table=replace(tables.table, sk_type="N"))
+    numbers = msgspec.structs.replace(tables, table=replace(tables.table, sk_type="N"))
     texts = [finding.text for finding in findings(app, numbers)]
     assert any("needs a string at the end of the key" in text for text in texts)
     assert not any("needs a string" in finding.text for finding in findings(app, tables))

@@ -337,9 +337,11 @@ def test_no_private_attribute_is_read_outside_of_its_class():
     assert {text for _, text in found} == set(PRIVATE_FROM_OUTSIDE), sorted(found)
 
 
-def is_dataclass(definition, *, frozen):
+def is_value(definition):
+    """Return whether a class is a frozen dataclass, or a frozen structure."""
     decorators = [ast.unparse(one) for one in definition.decorator_list]
-    return any("dataclass" in one and ("frozen=True" in one) == frozen for one in decorators)
+    frozen = any(one.arg == "frozen" for one in definition.keywords)
+    return frozen or any("dataclass" in one and "frozen=True" in one for one in decorators)
 
 
 @functools.cache
@@ -350,7 +352,7 @@ def working_classes():
         definition.name
         for module in modules()
         for definition in classes(module)
-        if definition.name not in records and not is_dataclass(definition, frozen=True)
+        if definition.name not in records and not is_value(definition)
     }
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 import pytest
 from pydantic import Field
 
@@ -394,6 +395,6 @@ def test_an_index_that_is_being_created_is_told_of_at_start(harness_of):
     tables = harness_of(app).tables
     index = replace(tables.table.indexes["ByRound"], is_active=False)
     created = replace(tables.table, indexes=tables.table.indexes | {"ByRound": index})
-    (found,) = findings(app, replace(tables, table=created))
+    (found,) = findings(app, msgspec.structs.replace(tables, table=created))
     assert found.severity == "warning"
     assert "ByRound of matches is being created" in found.text

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from streamkit.core.parking import LAMBDA_CHUNKS, Parked, read_parked
 from streamkit.errors import InvariantError
 from streamkit.progress.control import Cursor
@@ -19,8 +21,7 @@ _READS_MAX = 20
 """How often a queue is read again, while another process takes changes off it between two reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedQueue:
+class ParkedQueue(msgspec.Struct, frozen=True):
     """A parked queue: its first and last change, and the chunk that lists it.
 
     `due` is when the first change is tried next (epoch seconds; 0 is at once). `tries` is how often

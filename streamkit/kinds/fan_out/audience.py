@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import anyio
+import msgspec
 from pydantic import BaseModel
 
 from streamkit.changes import Change, ItemKey
@@ -63,8 +64,7 @@ class AudiencePage:
     next: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AudienceReader:
+class AudienceReader(msgspec.Struct, frozen=True):
     """Reads the audiences of one fan-out; items of the entities in `by_key` are passed as keys.
 
     A generator has `seconds` for a page: what it has yielded by then is the page.

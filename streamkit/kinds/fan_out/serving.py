@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from streamkit.changes import Change, ItemKey
 from streamkit.core.breaker import LEAST
 from streamkit.core.draft import Draft
@@ -45,8 +47,7 @@ APART_MAX = 1000
 KB."""
 
 
-@dataclass(frozen=True, slots=True)
-class FanOutChange:
+class FanOutChange(msgspec.Struct, frozen=True):
     """A change that is being fanned out: typed, pending, and parked.
 
     `breaks` says that the fan-out itself fails while most of its recipients do.

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from streamkit.app import App
 from streamkit.effects import Effect
 from streamkit.entity import Entity
@@ -80,9 +82,10 @@ class Reach:
             return thing
         if isinstance(thing, dict):
             return thing.values()
-        if is_dataclass(thing) and _package(type(thing)) == _OWN and not isinstance(thing, App):
+        names = _field_names(thing)
+        if names is not None and _package(type(thing)) == _OWN and not isinstance(thing, App):
             self.parts.append(thing)
-            return [getattr(thing, one.name, None) for one in fields(thing)]
+            return [getattr(thing, name, None) for name in names]
         return ()
 
     def _of_function(self, function: types.FunctionType) -> Iterator[Any]:
@@ -124,6 +127,13 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _field_names(thing: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a value or an object; None if it declares none."""
+    if is_dataclass(thing):
+        return tuple(one.name for one in fields(thing))
+    return thing.__struct_fields__ if isinstance(thing, msgspec.Struct) else None
 
 
 def _package(thing: Any) -> str:

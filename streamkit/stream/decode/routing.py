@@ -6,7 +6,6 @@ most specific first. A record that nothing claims is unknown, and the caller cou
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final, Literal
@@ -33,8 +32,7 @@ CONTROL: Final = Route.CONTROL
 """The record is of an item that streamkit itself keeps in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(msgspec.Struct, frozen=True):
     """An entity and its templates; `same` says that both are one text, so that keys are equal."""
 
     entity: type[Entity]
