@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "no-stub",
         "migrate/families/plans.py",
-        "            left = self._stubs(old)\n",
-        "            left = dict.fromkeys(old)\n",
+        "        left = self._rest(family) if split else self._stubs(family.old)\n",
+        "        left = self._rest(family)\n",
         "what is contracted looks as if old code had deleted it, and the new item goes",
         test="tests/simulation/test_migration_old_writers.py::test_a_stub_is_a_key_and_a_stamp_and_what_old_code_updates_there_is_carried",
     ),
@@ -262,6 +262,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_no_old_code.py::test_an_old_item_goes_only_while_it_is_exactly_what_was_agreed",
     ),
     Mutant(
+        "moved-out-again-and-left",
+        "migrate/families/plans.py",
+        "replace(family, record=None, old=self._rest(family))",
+        "replace(family, record=None, old=family.old if self.shapes.is_split else self._rest(family))",
+        "what old code has written in a split item in closing stays there beside its part",
+        test="tests/simulation/test_migration_closing.py::test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end",
+    ),
+    Mutant(
         "late-put-carried",
         "migrate/families/plans.py",
         "        if sides.targets and not self.rules.stubs:",
@@ -312,8 +320,8 @@ MUTANTS = (
     Mutant(
         "split-rest-looks-paired",
         "migrate/families/plans.py",
-        "_without(one, COPY, PAIR) for p, one in rest",
-        "_without(one, COPY) for p, one in rest",
+        "_without(one, COPY, PAIR) for p, one in self._rest",
+        "_without(one, COPY) for p, one in self._rest",
         "no pass looks at the rest of a split item, to which old code writes again",
         test="tests/simulation/test_migration_no_old_code.py::test_old_items_go_at_once_where_no_old_code_writes",
     ),

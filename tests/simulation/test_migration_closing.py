@@ -8,8 +8,19 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import steps
+from streamkit.migrate.verify.verifying import verify_migration
+from tests.simulation.migrating import Profile, Stats
 from tests.simulation.stepping import step_of
-from tests.simulation.test_migration_old_writers import DAY, new, nothing, old, play, rekey
+from tests.simulation.test_migration_old_writers import (
+    DAY,
+    PROFILES,
+    new,
+    nothing,
+    old,
+    play,
+    rekey,
+    split,
+)
 
 
 async def stubs(site, items):
@@ -66,6 +77,31 @@ def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_c
 
     found = play(rekey(), [old(number) for number in range(10)], nothing, then)
     assert found == (10, None)
+
+
+def test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end():
+    async def then(site):
+        written = [PROFILES[2], Profile(name="new")]
+        await anyio.sleep(DAY)
+        await site.step("contract")
+        async with site.lived_in():
+            await closing(site)
+            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await site.put(Profile(name="new", click=77))
+            await site.update(PROFILES[2], "SET click = :v", {"N": "77"})
+            await anyio.sleep(60)
+            there = [(await site.get(one))["click"] for one in written]
+            await steps.resume(site.app, site.aws, "0001", by="op", clock=site.clock)
+        await anyio.sleep(DAY)
+        async with site.lived_in():
+            await phase_of(site, "done")
+        carried = [(await site.get(Stats(name=one.name)))["click"] for one in written]
+        left = ["click" in await site.get(one) for one in written]
+        about = site.app, site.aws, site.app.migrations["0001"]
+        return there, carried, left, (await verify_migration(*about, clock=site.clock)).ok
+
+    found = play(split(), PROFILES, nothing, then)
+    assert found == ([{"N": "77"}] * 2, [{"N": "77"}] * 2, [False, False], True)
 
 
 async def goes_on(site, way, said):

@@ -194,26 +194,19 @@ class Plans:
 
     def contract(self, family: Family) -> FamilyPlan | None:
         """Leave a stub of an old item that is exactly as agreed; or nothing, and no record."""
-        record, old = family.record, family.old
+        record, split = family.record, self.shapes.is_split
         if record is None or record.left:
             return None
         if not self.rules.stubs:
             return self._removed(family)
-        if not self.shapes.is_split:
-            left = self._stubs(old)
-            after = replace(record, base_old=self.shapes.known(left), left="old")
-            return self._plan(family, left, family.new, after, counts_new=True, only="old")
-        rest = {p: one and rewritten(one, self.shapes.rewrite(old)) for p, one in old.items()}
-        after = replace(record, base_old=self.shapes.view_of_old(rest), left="old")
-        return self._plan(family, rest, family.new, after, counts_new=True, only="old")
+        left = self._rest(family) if split else self._stubs(family.old)
+        base = self.shapes.view_of_old(left) if split else self.shapes.known(left)
+        after = replace(record, base_old=base, left="old")
+        return self._plan(family, left, family.new, after, counts_new=True, only="old")
 
     def _removed(self, family: Family) -> FamilyPlan:
         """Return a family without its old side and its record; of a split, the rest is left."""
-        old: Items = dict.fromkeys(family.old)
-        if self.shapes.is_split:
-            rewrite = self.shapes.rewrite(family.old)
-            rest = {p: one and rewritten(one, rewrite) for p, one in family.old.items()}
-            old = {p: one and _without(one, COPY, PAIR) for p, one in rest.items()}
+        old = {p: one and _without(one, COPY, PAIR) for p, one in self._rest(family).items()}
         return FamilyPlan(family, replace(family, record=None, old=old), "old")
 
     def close(self, family: Family) -> FamilyPlan | None:
@@ -225,8 +218,14 @@ class Plans:
             gone: Items = dict.fromkeys(family.new)
             rest = {p: one and _without(one, COPY, PAIR) for p, one in family.old.items()}
             return FamilyPlan(family, replace(family, record=None, old=rest, new=gone))
-        old: Items = family.old if self.shapes.is_split else dict.fromkeys(family.old)
-        return FamilyPlan(family, replace(family, record=None, old=old), "old")
+        return FamilyPlan(family, replace(family, record=None, old=self._rest(family)), "old")
+
+    def _rest(self, family: Family) -> Items:
+        """Return what is left of old items: of a split all but what is moved out, also late."""
+        if not self.shapes.is_split:
+            return dict.fromkeys(family.old)
+        rewrite = self.shapes.rewrite(family.old)
+        return {p: one and rewritten(one, rewrite) for p, one in family.old.items()}
 
     def drop(self, family: Family) -> FamilyPlan | None:
         """Leave stubs of new items that are exactly as agreed."""
