@@ -270,6 +270,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_closing.py::test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end",
     ),
     Mutant(
+        "stub-read-as-an-entity",
+        "migrate/verify/differences.py",
+        "        if self._migration.moves and not self._ended:\n",
+        "        if self._migration.moves and not self._ended and self._work.transform.of(plain(item)):\n",
+        "verify calls each stub wrong whose entity has a field without a default",
+        test="tests/simulation/test_migration_closing.py::test_stubs_of_an_entity_whose_fields_have_no_defaults_are_watched_like_any",
+    ),
+    Mutant(
         "late-put-carried",
         "migrate/families/plans.py",
         "        if sides.targets and not self.rules.stubs:",

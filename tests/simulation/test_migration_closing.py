@@ -4,6 +4,7 @@ already; and a rollback keeps what new code has written since `ready`."""
 import anyio
 import pytest
 
+from streamkit import App, Entity
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import open_book
@@ -102,6 +103,52 @@ def test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end
 
     found = play(split(), PROFILES, nothing, then)
     assert found == ([{"N": "77"}] * 2, [{"N": "77"}] * 2, [False, False], True)
+
+
+class OldCard(Entity, pk="CARD#{number}", sk="OLD"):
+    number: str
+    title: str
+    owner: str
+    note: str = ""
+
+
+class Card(Entity, pk="CARD#{number}", sk="NEW"):
+    number: str
+    title: str
+    owner: str
+    note: str = ""
+
+
+def old_card(card: Card) -> OldCard:
+    return OldCard(**card.model_dump())
+
+
+def card(card: OldCard) -> Card:
+    return Card(**card.model_dump())
+
+
+def test_stubs_of_an_entity_whose_fields_have_no_defaults_are_watched_like_any():
+    app = App("cards", table="Cards", entities=[OldCard, Card])
+    app.migration("0001", OldCard, mode="rekey", reverse=old_card)(card)
+    cards = [OldCard(number=f"{number}", title="as agreed", owner="ann") for number in range(4)]
+    new_card = card(cards[1])
+
+    async def then(site):
+        await anyio.sleep(DAY)
+        await site.step("contract")
+        async with site.lived_in():
+            await closing(site)
+            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await site.update(new_card, "SET note = :v", {"S": "by new code"})
+            await site.update(cards[1], "SET title = :v", {"S": "by old code"})
+            await anyio.sleep(60)
+            about = site.app, site.aws, site.app.migrations["0001"]
+            report = await verify_migration(*about, clock=site.clock)
+        there = await site.get(new_card)
+        return [there[name]["S"] for name in ("title", "note")], await site.errors(), report.ok
+
+    found = play(app, cards, nothing, then)
+    assert found == (["by old code", "by new code"], [], True)
 
 
 async def goes_on(site, way, said):

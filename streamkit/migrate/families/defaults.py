@@ -9,14 +9,12 @@ In: both sides of a family, and its items. Out: the old side, without such field
 user that raises leaves a field what it was: written.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from streamkit.migrate.families.settlement import THERE, FamilySide, Field
 from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import Target
 
 
 def without_defaults(
@@ -33,30 +31,22 @@ def without_defaults(
     ours, theirs = sides
     if not shapes.mirrors or shapes.settle == "item" or not (ours.changed and theirs.changed):
         return ours
-    targets = shapes.targets(old)
     doubtful = {
         name
         for name in (ours.fields.keys() & theirs.fields.keys()) - ours.base.keys()
-        if ours.fields[name] != theirs.fields[name] and name[1] != THERE and name[0] in targets
+        if ours.fields[name] != theirs.fields[name] and name[1] != THERE
     }
-    filled = {name for name in doubtful if _is_filled(shapes, old, targets, image, ours, name)}
+    filled = {name for name in doubtful if _is_filled(shapes, old, image, ours, name)}
     return replace(ours, fields={n: d for n, d in ours.fields.items() if n not in filled})
 
 
-def _is_filled(
-    shapes: BothShapes,
-    old: Items,
-    targets: Mapping[str, Target],
-    image: Items,
-    ours: FamilySide,
-    name: Field,
-) -> bool:
+def _is_filled(shapes: BothShapes, old: Items, image: Items, ours: FamilySide, name: Field) -> bool:
     """Return whether a field's new value comes back beside what old code wrote."""
     place, attribute = name
-    seen = {at: target.item for at, target in targets.items()}
     written = {attribute: (image[place] or {})[attribute]}
-    now = {**seen, place: {**seen[place], **written}}
-    with suppress(Exception):  # of the user's functions
+    with suppress(Exception):  # of the user's functions; a stub may say too little for them
+        seen = {at: target.item for at, target in shapes.targets(old).items()}
+        now = {**seen, place: {**seen[place], **written}}
         after = shapes.old_items(old, [*seen.values()], [*now.values()])
         kept = all((after[at] or {}).items() >= (one or {}).items() for at, one in old.items())
         wanted = {**ours.fields, name: shapes.view(now)[name]}

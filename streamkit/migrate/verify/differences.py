@@ -167,12 +167,12 @@ class ItemInspection:
     ) -> ItemDifference | None:
         if not self._is_source(item):
             return None
+        if self._migration.moves and not self._ended:
+            return await self._of_family(key, item)
         rewrite = self._work.transform.of(plain(item))
         if self._ended:
             left = rewrite.targets or rewrite.changes_item
             return self._difference("late", key, item) if left else None
-        if self._migration.moves:
-            return await self._of_family(key, item)
         mark = mark_of(self._migration, self._work.schema, key)
         for target in rewrite.targets:
             there = await self._work.calls.get(self._work.transform.target.name, target.key)
