@@ -357,9 +357,10 @@ async def take_it_back(site, **named):
     return await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock, **named)
 
 
-@pytest.mark.parametrize("joins", [run_it, take_it_back])
-def test_whoever_has_another_definition_neither_joins_nor_takes_a_migration_back(joins):
-    with pytest.raises(ConfigurationError, match="another definition"):
+@pytest.mark.parametrize(("joins", "command"), [(run_it, "resume"), (take_it_back, "rollback")])
+def test_whoever_has_another_definition_neither_joins_nor_takes_a_migration_back(joins, command):
+    said = f"another definition; .* `streamkit migrate {command} --accept-change`"
+    with pytest.raises(ConfigurationError, match=said):
         run(of_another_definition, joins)
 
 

@@ -114,8 +114,16 @@ def require_begun(state: State) -> State:
     return state
 
 
-def require_same(migration: Migration, state: State, *, accept_change: bool) -> None:
+def require_same(
+    migration: Migration, state: State, *, accept_change: bool, command: str = "resume"
+) -> None:
     """Refuse a migration whose definition is not the one that was begun.
+
+    Args:
+        migration: as it is defined now.
+        state: as it was begun.
+        accept_change: people have said that the change is right.
+        command: the command that takes this word.
 
     Raises:
         ConfigurationError: its definition was changed since.
@@ -124,7 +132,8 @@ def require_same(migration: Migration, state: State, *, accept_change: bool) -> 
         return
     raise ConfigurationError(
         f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
-        " new migration, or say `streamkit migrate resume --accept-change` if both do the same"
+        f" new migration, or say `streamkit migrate {command} --accept-change` if both do the"
+        " same"
     )
 
 

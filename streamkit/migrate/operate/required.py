@@ -38,7 +38,10 @@ async def missing_migrations(app: App, aws: Aws) -> str | None:
         return None
     names = ", ".join(f"{one.id} ({one.phase})" for one in missing)
     unknown = [one.id for one in missing if one.id not in known_to(head)]
+    back = [one.id for one in missing if one.direction == "back"]
     todo = "`streamkit migrate apply` brings what is pending"
+    if back:
+        todo += f", `streamkit migrate begin --again` what was rolled back ({', '.join(back)})"
     if unknown:
         todo = f"this release has no file of {', '.join(unknown)}: check require_migrations="
     return (

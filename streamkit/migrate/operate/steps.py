@@ -221,7 +221,8 @@ async def rollback(
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 
     def rolled(state: State, others: Sequence[State]) -> State:
-        require_same(migration, require_begun(state), accept_change=accept_change)
+        state = require_begun(state)
+        require_same(migration, state, accept_change=accept_change, command="rollback")
         require_records(migration, state)
         if state.phase == "rolled back" or state.direction == "back":
             said = state if new_code else replace(state, declared=declared, paused=False, note="")

@@ -237,6 +237,8 @@ def test_code_needs_all_lower_numbers_and_what_they_need():
         await site.roll_back("0003")
         with pytest.raises(ConfigurationError, match=r"has not had 0003 \(dropping\)"):
             await require_migrations(site.app, site.aws)
+        missing = await missing_migrations(site.app, site.aws)
+        assert "`streamkit migrate begin --again` what was rolled back (0003)" in missing
 
     at_table(test, needing("0003"))
 
