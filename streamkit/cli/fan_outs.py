@@ -6,7 +6,7 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption
-from streamkit.cli.printing import print_json, say, say_next
+from streamkit.cli.printing import print_json, say, say_next, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 fan_outs = typer.Typer(
@@ -48,8 +48,6 @@ def cancel(
 
     loaded = app_named(app)
     if not with_aws(lambda aws: cancel_fan_out(loaded, aws, queue)):
-        typer.echo(
-            "there is no such fan-out (any more); `streamkit fan-outs list` shows all", err=True
-        )
+        tell("there is no such fan-out (any more); `streamkit fan-outs list` shows all")
         exit_with(ExitCode.PROBLEMS)
     say("cancelled")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streamkit.cli.options import AppArgument, ListenerOption
-from streamkit.cli.printing import print_json
+from streamkit.cli.printing import print_json, tell
 from streamkit.cli.running import app_named, with_aws
 
 lambdas = typer.Typer(help="Print settings for the Lambda host.", no_args_is_help=True)
@@ -43,5 +43,5 @@ def print_filter(
     tables = with_aws(lambda aws: survey(loaded, aws))
     found = criteria(loaded, tables.table, filters=filters)
     for note in found.notes:
-        typer.echo(f"the filter lets more through than handlers need: {note}", err=True)
+        tell(f"the filter lets more through than handlers need: {note}")
     print_json(found.to_dict())

@@ -24,7 +24,7 @@ from streamkit.cli.migration_options import (
 )
 from streamkit.cli.migration_steps import change_and_join, join_to_rest
 from streamkit.cli.options import RequiredApp
-from streamkit.cli.printing import say
+from streamkit.cli.printing import say, tell
 from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.cli.exits import ExitCode
     from streamkit.migrate.book.order import MigrationOrder
     from streamkit.migrate.book.state_book import StateBook
 
@@ -105,10 +104,9 @@ async def _begin_once(
     except AlreadyBegun as known:
         require_source(known.state, first["keys_from"])
         if any(first.values()) or any(value is not None for value in limits.values()):
-            typer.echo(
+            tell(
                 f"migration {number} was begun before and keeps {limits_of(known.state)};"
-                f" `streamkit migrate limit {app} {number}` changes that for all processes",
-                err=True,
+                f" `streamkit migrate limit {app} {number}` changes that for all processes"
             )
 
 
@@ -121,7 +119,7 @@ async def _apply_all(
     manner: dict[str, Any],
     *,
     named: bool,
-) -> "ExitCode":
+) -> ExitCode:
     """Apply what is pending, in order; name what has to wait for people, and leave it out.
 
     What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
@@ -136,10 +134,9 @@ async def _apply_all(
     for number in ids:
         migration, state = loaded.migrations[number], await book.read(number)
         if state.phase == "rolled back":
-            typer.echo(
+            tell(
                 f"migration {number} was rolled back, and is left out; `streamkit migrate begin"
-                " --again` begins it once more",
-                err=True,
+                " --again` begins it once more"
             )
             waiting += named
             continue
@@ -149,7 +146,7 @@ async def _apply_all(
         first = order.waits_for(migration, others)
         if first:
             names = ", ".join(f"{one.id}, which is {phase_of(one)}" for one in first)
-            typer.echo(f"migration {number} waits for {names}", err=True)
+            tell(f"migration {number} waits for {names}")
             waiting += 1
             continue
         await begin_once(number, aws)
@@ -168,5 +165,5 @@ async def _name_absent(loaded: "App", book: "StateBook") -> int:
 
     found = await absent_migrations(book, known_to(loaded))
     for state in found:
-        typer.echo(f"migration {state.id} is {state.phase!r}, and {TO_DO}", err=True)
+        tell(f"migration {state.id} is {state.phase!r}, and {TO_DO}")
     return len(found)

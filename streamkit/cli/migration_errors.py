@@ -2,8 +2,7 @@
 
 import json
 from decimal import Decimal
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,7 +10,7 @@ from streamkit.cli.app_command import AppCommand
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import NumberArgument, app_with_migrations
 from streamkit.cli.options import JsonOption, RequiredApp
-from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import print_json, say, tell
 from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.book.errors import ItemError
     from streamkit.migrate.book.state import State
-    from streamkit.migrate.families.settlement import Take
 
 errors = typer.Typer(
     help="List, show, retry or waive items that could not be migrated.",
@@ -32,13 +30,6 @@ errors = typer.Typer(
 
 _NAMED = 5
 """Items that a message names at most."""
-
-
-class Decision(Enum):
-    """The side that a person decides for."""
-
-    OLD = "old"
-    NEW = "new"
 
 
 ItemArgument = Annotated[
@@ -99,7 +90,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
         if one.id == item:
             print_json({**one.to_dict(), "detail": one.detail, "key": one.key})
             return
-    typer.echo("there is no such item (any more); `errors list` shows all", err=True)
+    tell("there is no such item (any more); `errors list` shows all")
     exit_with(ExitCode.PROBLEMS)
 
 
@@ -118,7 +109,7 @@ def retry(
     kind: KindOption = None,
     key: KeyOption = None,
     take: Annotated[
-        Decision | None,
+        Literal["old", "new"] | None,
         typer.Option(
             "--take", help="Decide for the old or the new side where both have written the same."
         ),
@@ -140,7 +131,7 @@ def retry(
 
     async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int, int, State]":
         failed = chosen(await list_errors(loaded, aws, number), names, kind)
-        counts = await retry_errors(loaded, aws, number, names, kind=kind, take=_side(take))
+        counts = await retry_errors(loaded, aws, number, names, kind=kind, take=take or "")
         return failed, *counts, await (await open_book(loaded, aws)).read(number)
 
     failed, right, wrong, state = with_aws(work)
@@ -150,7 +141,7 @@ def retry(
     elif right and not wrong:
         say(f"migration {number} is {phase_of(state)}; nothing has to be resumed")
     if wrong:
-        typer.echo("see `streamkit migrate errors list`", err=True)
+        tell("see `streamkit migrate errors list`")
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
     _require_errors(failed, names, kind)
 
@@ -198,10 +189,9 @@ def waive(
     decided = sum(one.kind in DECIDED for one in failed)
     say(f"{count} items were waived")
     if decided:
-        typer.echo(
+        tell(
             f"{decided} items cannot be waived: decide with `errors retry ITEM --take old` or"
-            " `--take new`",
-            err=True,
+            " `--take new`"
         )
         exit_with(ExitCode.PROBLEMS)
     _require_errors(failed, named, kind)
@@ -227,18 +217,11 @@ def _require_errors(
     if without:
         so = "" if kind is None else f" with kind {kind}"
         some = ", ".join(without[:_NAMED]) + ", ..." * (len(without) > _NAMED)
-        typer.echo(
+        tell(
             f"{len(without)} of these items have not failed{so}, or are right again ({some});"
-            " `streamkit migrate errors list` shows all",
-            err=True,
+            " `streamkit migrate errors list` shows all"
         )
         exit_with(ExitCode.PROBLEMS)
-
-
-def _side(decision: Decision | None) -> "Take":
-    if decision is None:
-        return ""
-    return "old" if decision is Decision.OLD else "new"
 
 
 def _names(

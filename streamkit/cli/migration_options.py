@@ -4,8 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -122,12 +121,8 @@ AnywayOption = Annotated[
 ]
 
 
-class StillWrites(Enum):
-    """What people say of code that still writes at the keys whose items are to go."""
-
-    NONE = "none"
-
-
+StillWrites = Literal["none"]
+"""What people say of code that still writes at the keys whose items are to go."""
 OldCodeOption = Annotated[
     StillWrites | None,
     typer.Option(

@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 
 import anyio
-import typer
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
-from streamkit.cli.printing import is_rich, print_json, say, table
+from streamkit.cli.printing import is_rich, print_json, say, table, tell
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
 from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
@@ -94,7 +93,7 @@ async def _show_absent(app: App, aws: Aws, number: str, *, as_json: bool) -> Non
 async def tell_old_writes(app: App, aws: Aws, number: str) -> None:
     """Say on stderr what was written in the old shape, before a step that old code must know."""
     for line in old_write_lines(await read_old_writes(app, aws, number)):
-        typer.echo(line, err=True)
+        tell(line)
 
 
 async def watch_one(

@@ -30,13 +30,12 @@ from streamkit.cli.migration_options import (
     taking,
 )
 from streamkit.cli.options import RequiredApp
-from streamkit.cli.printing import say
+from streamkit.cli.printing import say, tell
 from streamkit.cli.running import exit_with, settings, with_aws
 
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.cli.exits import ExitCode
     from streamkit.migrate.book.state import State
 
 
@@ -146,9 +145,7 @@ def switch(
 
     loaded = app_with_migrations(app)
     if migration_of(loaded, number).reverse is None:
-        typer.echo(
-            "after this there is no way back, because the migration has no reverse=", err=True
-        )
+        tell("after this there is no way back, because the migration has no reverse=")
 
     async def change(aws: "Aws") -> "State":
         await tell_old_writes(loaded, aws, number)
@@ -265,7 +262,7 @@ async def join_to_rest(
     manner: dict[str, Any],
     before: "State | None" = None,
     asked: str = "",
-) -> "ExitCode":
+) -> ExitCode:
     """Work on a migration until it rests; return the exit code for that.
 
     `before` is its state after the command that was `asked`; without it, the table says what it is.
@@ -279,7 +276,7 @@ async def join_to_rest(
     state = await run_to_rest(loaded, aws, migration, settings(), Manner(**manner))
     code = exit_code_of(state, before, asked)
     if code is not ExitCode.OK and asked and (said := overruled(state, before)):
-        typer.echo(said, err=True)
+        tell(said)
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
-        typer.echo(next_step(state), err=True)
+        tell(next_step(state))
     return code

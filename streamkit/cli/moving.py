@@ -7,7 +7,7 @@ import typer
 
 from streamkit.cli.consumers import time_of
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
-from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import print_json, say, tell
 from streamkit.cli.running import app_named, settings, with_aws
 from streamkit.errors import InvariantError
 
@@ -127,7 +127,7 @@ def to_lambda(
 
     def ask() -> None:
         if not json:
-            typer.echo("stop the workers now; this command waits for them", err=True)
+            tell("stop the workers now; this command waits for them")
 
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         return move_to_lambda(

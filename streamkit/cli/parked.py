@@ -8,7 +8,7 @@ import typer
 
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
-from streamkit.cli.printing import WARN, print_json, say, say_next
+from streamkit.cli.printing import WARN, print_json, say, say_next, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 from streamkit.progress.clock import SystemClock
 
@@ -177,9 +177,7 @@ def show(
 
     found = with_aws(read)
     if found is None:
-        typer.echo(
-            "there is no such parked change (any more); `streamkit parked list` shows all", err=True
-        )
+        tell("there is no such parked change (any more); `streamkit parked list` shows all")
         exit_with(ExitCode.PROBLEMS)
     handlers = {handler.name: handler for handler in loaded.handlers}
     print_json({**parked_fields(found), "called": call_of(handlers.get(found.handler))})
@@ -278,7 +276,7 @@ def _missing(app: "Consumer", filters: dict[str, Any], reports: "list[QueueRepor
     """Name on stderr what was named and had nothing to do; return whether there is such a name."""
     missing = sorted({*(filters["queue"] or ())} - {report.queue for report in reports})
     for queue in missing:
-        typer.echo(f"queue {queue}: no such change is parked there (any more)", err=True)
+        tell(f"queue {queue}: no such change is parked there (any more)")
     return _unknown(app, filters, reports) or bool(missing)
 
 
@@ -294,5 +292,5 @@ def _unknown(app: "Consumer", filters: dict[str, Any], found: Sequence[Any]) -> 
     unknown = [what for what, names in known.items() if filters[what] not in (None, *names)]
     for what in () if found else unknown:
         names = ", ".join(sorted(known[what])) or "none"
-        typer.echo(f"{app.name} has no {what} {filters[what]!r}; it has {names}", err=True)
+        tell(f"{app.name} has no {what} {filters[what]!r}; it has {names}")
     return bool(unknown) and not found

@@ -1,29 +1,19 @@
 """`streamkit iam`: a host's least-privilege policy, computed from the app's declarations."""
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from streamkit.cli.options import AppArgument
-from streamkit.cli.printing import print_json, table
+from streamkit.cli.printing import print_json, table, tell
 from streamkit.cli.running import app_named
 
 if TYPE_CHECKING:
     from streamkit.operate.permissions.document import IamPolicy
 
 
-class PolicyHost(Enum):
-    """The host that a policy is for."""
-
-    WORKER = "worker"
-    LAMBDA = "lambda"
-    MIGRATE = "migrate"
-    OPERATOR = "operator"
-
-
 HostOption = Annotated[
-    PolicyHost,
+    Literal["worker", "lambda", "migrate", "operator"],
     typer.Option(
         "--host", help="The host that needs the policy; operator runs all other commands."
     ),
@@ -68,7 +58,7 @@ KeysOption = Annotated[
 def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
-    host: HostOption = PolicyHost.WORKER,
+    host: HostOption = "worker",
     account: Annotated[
         str | None,
         typer.Option("--account", help="The account, twelve digits; without it, any account."),
@@ -103,7 +93,7 @@ def iam(  # noqa: PLR0913 - each is an option
     else:
         policy = policy_for(
             loaded,
-            host.value,
+            host,
             place,
             function=function,
             leading_keys=not no_leading_keys,
@@ -115,7 +105,7 @@ def iam(  # noqa: PLR0913 - each is an option
     else:
         print_json(policy.to_dict())
     for note in policy.notes:
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
 
 
 def _describe(policy: "IamPolicy") -> None:

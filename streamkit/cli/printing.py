@@ -59,7 +59,7 @@ def say(text: str = "", **style: Any) -> None:
 
 
 def tell(text: str) -> None:
-    """Print a line of progress on stderr, where it does not disturb `--json`."""
+    """Print a line on stderr, where it does not disturb `--json`."""
     typer.echo(text, err=True)
 
 

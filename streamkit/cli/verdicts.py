@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from typing import NoReturn
 
-import typer
-
 from streamkit.app import App
 from streamkit.cli.describe_parked import fanned_out
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.printing import moment
+from streamkit.cli.printing import moment, tell
 from streamkit.cli.running import exit_with, settings, with_aws
 from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
 from streamkit.operate.fan_outs import serving
@@ -21,7 +19,7 @@ def exit_by(app: App, status: Status) -> NoReturn:
     alive = with_aws(lambda aws: is_alive(app, aws, settings().lease))
     code, reasons = verdict(status, alive=alive)
     for reason in reasons:
-        typer.echo(f"not fine: {reason}", err=True)
+        tell(f"not fine: {reason}")
     exit_with(code)
 
 
