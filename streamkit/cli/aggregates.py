@@ -8,7 +8,13 @@ import typer
 from streamkit.cli.app_command import AppCommand
 from streamkit.cli.consumers import pause_named
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, RequiredApp
+from streamkit.cli.options import (
+    AppArgument,
+    InFlightOption,
+    JsonOption,
+    RequiredApp,
+    command_group,
+)
 from streamkit.cli.printing import print_json, say, say_next
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, exit_with, with_aws
@@ -20,11 +26,7 @@ if TYPE_CHECKING:
     from streamkit.kinds.aggregate.rebuild import Rebuilt
     from streamkit.model.builds import BuildState
 
-aggregates = typer.Typer(
-    help="List an app's aggregates; verify, rebuild or pause one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+aggregates = command_group("List an app's aggregates; verify, rebuild or pause one.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")]
 

@@ -7,7 +7,7 @@ import typer
 
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import AppArgument, JsonOption, command_group
 from streamkit.cli.printing import moment, print_json, say, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 from streamkit.progress.clock import SystemClock
@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from streamkit.operate.restore.restore import Restored
     from streamkit.operate.restore.target import RestoreWish
 
-archive = typer.Typer(
-    help="Check the archive of an app, and restore its table from it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-@archive.callback()
-def _group() -> None:
-    """Check the archive of an app, and restore its table from it."""
+archive = command_group("Check the archive of an app, and restore its table from it.")
 
 
 @archive.command()

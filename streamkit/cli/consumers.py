@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, ListenerOption
+from streamkit.cli.options import (
+    AppArgument,
+    InFlightOption,
+    JsonOption,
+    ListenerOption,
+    command_group,
+)
 from streamkit.cli.printing import moment, print_json, say
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, settings, with_aws
@@ -13,11 +19,7 @@ from streamkit.cli.running import app_named, settings, with_aws
 if TYPE_CHECKING:
     from streamkit.operate.rewind import Rewound
 
-consumers = typer.Typer(
-    help="List the consumers of a table; pause, move or delete one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+consumers = command_group("List the consumers of a table; pause, move or delete one.")
 
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
 ControlOption = Annotated[

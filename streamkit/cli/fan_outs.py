@@ -5,15 +5,11 @@ from typing import Annotated
 import typer
 
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import AppArgument, JsonOption, command_group
 from streamkit.cli.printing import print_json, say, say_next, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 
-fan_outs = typer.Typer(
-    help="List or cancel fan-outs that are under way.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+fan_outs = command_group("List or cancel fan-outs that are under way.")
 
 
 @fan_outs.command("list")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.book.state_book import StateBook
 
 
-@taking(LIMITS, MAX_ERRORS, FIRST, JOIN)
+@taking(LIMITS | MAX_ERRORS | FIRST | JOIN)
 def apply(
     app: RequiredApp,
     number: Annotated[

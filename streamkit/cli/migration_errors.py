@@ -9,7 +9,7 @@ import typer
 from streamkit.cli.app_command import AppCommand
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_options import NumberArgument, app_with_migrations
-from streamkit.cli.options import JsonOption, RequiredApp
+from streamkit.cli.options import JsonOption, RequiredApp, command_group
 from streamkit.cli.printing import print_json, say, tell
 from streamkit.cli.running import exit_with, with_aws
 
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.book.errors import ItemError
     from streamkit.migrate.book.state import State
 
-errors = typer.Typer(
-    help="List, show, retry or waive items that could not be migrated.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+errors = command_group("List, show, retry or waive items that could not be migrated.")
 
 
 _NAMED = 5

@@ -1,14 +1,14 @@
 """Migration options: the migration commands share the loading of the app, options and limits."""
 
-import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamkit.cli.options import JsonOption, finite
+from streamkit.cli.options import JsonOption, finite, with_options
 from streamkit.cli.running import app_named
 from streamkit.errors import ConfigurationError
 
@@ -158,7 +158,7 @@ VerifyOption = Annotated[
     ),
 ]
 
-OptionGroup = Mapping[str, Any]
+OptionGroup = dict[str, Any]
 """Options that several commands have, by name."""
 
 _DEFAULTS = {"at_once": 4, "page": 200, "stay": False, "json": False}
@@ -219,23 +219,8 @@ FIRST: OptionGroup = {
 }
 
 
-def taking(*groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of groups; the command takes them by `**`."""
-
-    def given(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        options = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option
-            )
-            for group in groups
-            for name, option in group.items()
-        ]
-        command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-        return command
-
-    return given
+taking = partial(with_options, defaults=_DEFAULTS)
+"""Gives a command the options of groups."""
 
 
 async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit":

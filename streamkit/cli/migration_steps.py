@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.book.state import State
 
 
-@taking(LIMITS, MAX_ERRORS, FIRST)
+@taking(LIMITS | MAX_ERRORS | FIRST)
 def begin(
     app: RequiredApp,
     number: NumberArgument,
@@ -111,7 +111,7 @@ def resume(
     )
 
 
-@taking(LIMITS, MAX_ERRORS)
+@taking(LIMITS | MAX_ERRORS)
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
     from streamkit.migrate.operate.steps import set_limit

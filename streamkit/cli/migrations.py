@@ -37,6 +37,7 @@ from streamkit.cli.options import (
     LooksOption,
     RequiredApp,
     WatchOption,
+    command_group,
 )
 from streamkit.cli.printing import print_json, say
 from streamkit.cli.running import exit_with, with_aws
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.book.state import State
 
-migrate = typer.Typer(
-    help="Bring items into a new shape while the table is in use.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+migrate = command_group("Bring items into a new shape while the table is in use.")
 migrate.add_typer(errors, name="errors")
 
 

@@ -7,8 +7,8 @@ The option, default, help and environment variable of a setting come from its de
 import inspect
 import math
 import re
-import types
 from collections.abc import Callable, Mapping
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -60,22 +60,36 @@ LooksOption = Annotated[
 ]
 
 
-def with_options(
-    options: Mapping[str, tuple[Any, Any]],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command more options, each with its annotation and default.
+def command_group(text: str) -> typer.Typer:
+    """Return a group of commands, which prints this help if no command is given."""
+    return typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None)
 
-    They stand behind the app in the help. The command takes them as `**named`.
+
+def with_options(
+    options: Mapping[str, Any],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    place: int | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command more options; the command takes them as `**named`.
+
+    Args:
+        options: their annotations by name.
+        defaults: their defaults, where that is not None.
+        place: how many of the command's own parameters stand before them in the help; else all.
     """
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=annotation
+        )
+        for name, annotation in options.items()
+    ]
 
     def given(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
-        first, *rest = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        more = [
-            inspect.Parameter(name, first.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in options.items()
-        ]
-        command.__signature__ = signature.replace(parameters=[first, *more, *rest])  # type: ignore[attr-defined]
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        at = len(own) if place is None else place
+        command.__signature__ = signature.replace(parameters=[*own[:at], *more, *own[at:]])  # type: ignore[attr-defined]
         return command
 
     return given
@@ -103,11 +117,8 @@ def finite(number: float | None) -> float | None:
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command one option for each setting; it takes them as `**given`."""
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [_option(name) for name in Settings.model_fields if name != "app"]
-    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    return command
+    options = {name: _option(name) for name in Settings.model_fields if name != "app"}
+    return with_options(options)(command)
 
 
 def with_preset(given: dict[str, Any], **flags: bool) -> dict[str, Any]:
@@ -122,10 +133,11 @@ def with_preset(given: dict[str, Any], **flags: bool) -> dict[str, Any]:
     return {**given, "preset": asked[0]} if asked else given
 
 
-def _option(name: str) -> inspect.Parameter:
+def _option(name: str) -> Any:
+    """Return the annotation of the option for a setting."""
     field = Settings.model_fields[name]
     kind = field.annotation
-    if isinstance(kind, types.UnionType):
+    if isinstance(kind, UnionType):
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         kind = str  # the settings check which values are allowed
@@ -135,10 +147,7 @@ def _option(name: str) -> inspect.Parameter:
         help=field.description,
         show_default=str(field.default),
     )
-    annotation: Any = Annotated[kind | None, option]  # type: ignore[operator]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    return Annotated[kind | None, option]  # type: ignore[operator]
 
 
 InFlightOption = Annotated[

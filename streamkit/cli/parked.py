@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, duration, with_options
+from streamkit.cli.options import (
+    AppArgument,
+    JsonOption,
+    ListenerOption,
+    command_group,
+    duration,
+    with_options,
+)
 from streamkit.cli.printing import WARN, print_json, say, say_next, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 from streamkit.progress.clock import SystemClock
@@ -19,11 +26,7 @@ if TYPE_CHECKING:
     from streamkit.core.parked.queues import Selection
     from streamkit.operate.redrive import QueueReport, Told
 
-parked = typer.Typer(
-    help="List, show, redrive or discard parked changes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+parked = command_group("List, show, redrive or discard parked changes.")
 
 FILTERS: dict[str, Any] = {
     "handler": Annotated[
@@ -65,9 +68,7 @@ a queue's first change."""
 AllOption = Annotated[bool, typer.Option("--all", help="Choose every parked queue.")]
 
 
-with_filters = with_options(
-    {name: (given, False if name == "stuck" else None) for name, given in FILTERS.items()}
-)
+with_filters = with_options(FILTERS, {"stuck": False}, place=1)
 """Gives a command the options that choose queues; the command takes them as `**filters`."""
 
 

@@ -17,79 +17,58 @@ if TYPE_CHECKING:
     from streamkit.operate.replay.report import HandlerReplay, Replayed
 
 
-_CHOICES: dict[str, tuple[Any, Any]] = {
-    "handlers": (
-        Annotated[
-            list[str],
-            typer.Option("--handlers", help="Run this handler (may be given several times)."),
-        ],
-        inspect.Parameter.empty,
-    ),
-    "keys": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--keys",
-                metavar="PK",
-                help="Only items with this partition key (may be given several times).",
-            ),
-        ],
-        None,
-    ),
-    "revision": (
-        Annotated[
-            str,
-            typer.Option(
-                "--revision",
-                metavar="ATTRIBUTE",
-                help="An attribute that never has the same value twice, such as a version:"
-                " handlers may then look at the old image.",
-            ),
-        ],
-        "",
-    ),
-    "allow": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--allow", help="Let this handler run although it reads, sends or does I/O."
-            ),
-        ],
-        None,
-    ),
-    "to_end": (
-        Annotated[
-            bool,
-            typer.Option("--to-end", help="Replay all changes since then, in order, to their end."),
-        ],
-        False,
-    ),
-    "allow_loss": (
-        Annotated[
-            bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
-        ],
-        False,
-    ),
-    "units": (
-        Annotated[
-            float | None,
-            typer.Option(
-                "--max-wcu", min=1, help="Use about so many write units a second at most."
-            ),
-        ],
-        None,
-    ),
-    "show_keys": (
-        Annotated[
-            bool, typer.Option("--show-keys", help="List keys as they are, not their hashes.")
-        ],
-        False,
-    ),
+_CHOICES: dict[str, Any] = {
+    "handlers": Annotated[
+        list[str],
+        typer.Option("--handlers", help="Run this handler (may be given several times)."),
+    ],
+    "keys": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys",
+            metavar="PK",
+            help="Only items with this partition key (may be given several times).",
+        ),
+    ],
+    "revision": Annotated[
+        str,
+        typer.Option(
+            "--revision",
+            metavar="ATTRIBUTE",
+            help="An attribute that never has the same value twice, such as a version:"
+            " handlers may then look at the old image.",
+        ),
+    ],
+    "allow": Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="Let this handler run although it reads, sends or does I/O."),
+    ],
+    "to_end": Annotated[
+        bool,
+        typer.Option("--to-end", help="Replay all changes since then, in order, to their end."),
+    ],
+    "allow_loss": Annotated[
+        bool, typer.Option("--allow-loss", help="Go on where the archive lacks changes.")
+    ],
+    "units": Annotated[
+        float | None,
+        typer.Option("--max-wcu", min=1, help="Use about so many write units a second at most."),
+    ],
+    "show_keys": Annotated[
+        bool, typer.Option("--show-keys", help="List keys as they are, not their hashes.")
+    ],
+}
+_DEFAULTS = {
+    "handlers": inspect.Parameter.empty,
+    "revision": "",
+    "to_end": False,
+    "allow_loss": False,
+    "show_keys": False,
 }
 _LIST = typer.Option("--list", help="List changes that did not run, or that differ.")
 
 
-@with_options(_CHOICES)
+@with_options(_CHOICES, _DEFAULTS, place=1)
 def replay(
     app: AppArgument = None,
     *,
