@@ -15,7 +15,7 @@ from streamkit.cli.options import (
     RequiredApp,
     command_group,
 )
-from streamkit.cli.printing import print_json, say, say_next
+from streamkit.cli.printing import print_json, print_report, say, say_next
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, exit_with, with_aws
 
@@ -164,10 +164,7 @@ def rebuild(
         )
 
     done = with_aws(work)
-    if json:
-        print_json(done.to_dict())
-    else:
-        _describe_rebuilt(done)
+    print_report(done, _describe_rebuilt, as_json=json)
     if done.left_out:
         exit_with(ExitCode.PROBLEMS)
 

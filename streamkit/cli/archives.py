@@ -1,5 +1,6 @@
 """`streamkit archive`: check that an archive is whole, and restore a table from it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, command_group
-from streamkit.cli.printing import moment, print_json, say, tell
+from streamkit.cli.printing import moment, print_report, say, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 from streamkit.progress.clock import SystemClock
 
@@ -59,10 +60,7 @@ def verify(
         return await verify_archive(loaded, aws, moment, sample=sample, show_keys=show_keys)
 
     found = with_aws(verified)
-    if json:
-        print_json(found.to_dict())
-    else:
-        describe_archive(found)
+    print_report(found, describe_archive, as_json=json)
     if not found.whole:
         exit_with(ExitCode.PROBLEMS)
 
@@ -120,10 +118,8 @@ def restore(  # noqa: PLR0913 - each is an option
     loaded = app_named(app)
     wanted = RestoreWish(time_of(at, "--at").timestamp(), base, allow_loss, tell, max_wcu)
     done = with_aws(lambda aws: _restored(loaded, aws, wanted, to_table, data))
-    if json:
-        print_json(done.to_dict())
-    else:
-        _describe(done, data if to_local else None)
+    describe = partial(_describe, data=data if to_local else None)
+    print_report(done, describe, as_json=json)
 
 
 async def _restored(
@@ -150,7 +146,7 @@ async def _restored(
 def _describe(done: "Restored", data: Path | None) -> None:
     """Print what was restored: into a table, or into the engine that is kept in `data`."""
     into = f"table {done.into}" if data is None else f"the engine in {data}"
-    say(f"{done.table} as of {moment(int(done.at))} UTC is in {into}")
+    say(f"{done.table} as of {moment(done.at)} UTC is in {into}")
     say(f"{done.read} changes read, {done.written} writes, {done.deleted} deletions")
     if done.unreadable:
         say(f"{done.unreadable} changes could not be read")

@@ -12,7 +12,7 @@ from streamkit.cli.options import (
     ListenerOption,
     command_group,
 )
-from streamkit.cli.printing import moment, print_json, say
+from streamkit.cli.printing import moment, print_json, print_report, say
 from streamkit.cli.printing import table as print_table
 from streamkit.cli.running import app_named, settings, with_aws
 
@@ -235,10 +235,7 @@ def rewind(
             despite=Despite(loss=allow_loss, parked=drop_parked),
         )
     )
-    if json:
-        print_json(done.to_dict())
-        return
-    _describe_rewound(done)
+    print_report(done, _describe_rewound, as_json=json)
 
 
 def _describe_rewound(done: "Rewound") -> None:

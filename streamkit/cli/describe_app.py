@@ -16,20 +16,17 @@ def describe_outline(found: AppOutline) -> None:
     rows = [row for entity in found.entities for row in _key_rows(entity)]
     table(("entity", "key", "partition", "sort", "keeps"), rows, drop=("keeps",))
     say()
-    table(
-        ("handler", "kind", "listens to", "reads", "writes", "sends", "declared"),
-        [_handler_row(one) for one in found.handlers],
-        drop=("declared",),
-    )
+    _describe_handlers(found)
     for one in found.listeners:
         say()
         begins = "" if one.start == found.start else f", which starts at {one.start}"
         say(f"listener {one.app}{begins}")
-        table(
-            ("handler", "kind", "listens to", "reads", "writes", "sends", "declared"),
-            [_handler_row(handler) for handler in one.handlers],
-            drop=("declared",),
-        )
+        _describe_handlers(one)
+
+
+def _describe_handlers(found: AppOutline) -> None:
+    heads = ("handler", "kind", "listens to", "reads", "writes", "sends", "declared")
+    table(heads, map(_handler_row, found.handlers), drop=("declared",))
 
 
 def _key_rows(entity: EntityOutline) -> Iterator[tuple[str, ...]]:

@@ -129,7 +129,7 @@ def _describe_operations(status: Status) -> None:
 
 def _describe_audit(status: Status) -> None:
     if status.audit:
-        rows = [(f"{moment(int(e.at))} UTC", e.by, e.what) for e in status.audit]
+        rows = [(f"{moment(e.at)} UTC", e.by, e.what) for e in status.audit]
         say()
         table(("when", "by", "what"), rows)
 
@@ -197,8 +197,8 @@ def describe_archive(found: ArchiveCheck) -> None:
     """Print what an archive has, and what it lacks."""
     say(f"{found.place}: {found.records} records of {found.shards} shards in {found.links} objects")
     if found.records:
-        say(f"created {moment(int(found.first))} to {moment(int(found.until))} (UTC)")
-    say(f"it began {moment(int(found.began))} (UTC); {found.open} of the shards are still written")
+        say(f"created {moment(found.first)} to {moment(found.until)} (UTC)")
+    say(f"it began {moment(found.began)} (UTC); {found.open} of the shards are still written")
     for gap in found.gaps:
         say(f"missing, shard {gap.shard}: {gap.text}" if gap.shard else f"missing: {gap.text}")
     gaps = f"{len(found.gaps)} gap{'s' if len(found.gaps) > 1 else ''}"

@@ -127,7 +127,7 @@ def _made(one: "Sighting") -> list[str]:
 def _describe_sightings(found: "tuple[Sighting, ...]") -> None:
     rows = [
         (
-            f"{moment(int(one.created_at))}",
+            moment(one.created_at),
             one.kind,
             one.shard,
             one.position.lstrip("0"),

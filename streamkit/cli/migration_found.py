@@ -32,12 +32,12 @@ def describe_errors(errors: Sequence[ItemError], *, details: bool) -> None:
 
 
 def _group_row(one: ErrorGroup) -> tuple[str, ...]:
-    since = moment(int(one.since))
+    since = moment(one.since)
     return one.kind, one.text, one.place or "-", str(one.items), str(one.waived), since, one.example
 
 
 def _error_row(one: ItemError) -> tuple[str, ...]:
-    since, at = moment(int(one.since)), moment(int(one.at))
+    since, at = moment(one.since), moment(one.at)
     return one.id, one.kind, one.phase or "-", since, at, one.waived or "-"
 
 

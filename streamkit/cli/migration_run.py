@@ -17,7 +17,7 @@ from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_views import phase_of, progress_line
-from streamkit.cli.printing import is_rich, say
+from streamkit.cli.printing import clock_text, is_rich, say
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
@@ -28,7 +28,6 @@ from streamkit.migrate.operate.slices import run_reported
 from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.running import Runner
 from streamkit.progress.activity import task_group
-from streamkit.progress.clock import SystemClock, utc
 from streamkit.progress.garbage import collect_seldom
 from streamkit.settings import Settings
 
@@ -185,8 +184,3 @@ async def show_live(looks: AsyncIterator[Progress]) -> None:
             lines = Text("\n".join(progress_line(now).split(" | ")))
             bar = ProgressBar(total=1.0, completed=now.share or 0.0, width=60)
             live.update(Group(lines, bar), refresh=True)
-
-
-def clock_text() -> str:
-    """Return the time of day, for lines that follow each other."""
-    return utc(int(SystemClock().time())).strftime("%H:%M:%S")

@@ -1,19 +1,19 @@
 """`streamkit migrate status`: the progress of an app's migrations, once or repeatedly."""
 
-from collections.abc import AsyncIterator, Sequence
-
-import anyio
+from collections.abc import Sequence
+from functools import partial
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.migration_run import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
-from streamkit.cli.printing import is_rich, print_json, say, table, tell
+from streamkit.cli.printing import is_rich, print_json, print_report, say, table, tell
+from streamkit.cli.running import looks_at
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
 from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
 from streamkit.migrate.operate.commands import Listed
-from streamkit.migrate.operate.progress import Progress, ProgressReader
+from streamkit.migrate.operate.progress import ProgressReader
 from streamkit.migrate.operate.status import absent_progress
 from streamkit.migrate.plan.indexes import waits_for_indexes
 from streamkit.migrate.run.opening import survey_for
@@ -84,10 +84,8 @@ async def _show_absent(app: App, aws: Aws, number: str, *, as_json: bool) -> Non
     now = next((one for one in found if one.migration == number), None)
     if now is None:
         migration_of(app, number)
-    elif as_json:
-        print_json(now.to_dict())
     else:
-        say(progress_line(now).replace(" | ", "\n"))
+        print_report(now, lambda one: say(progress_line(one).replace(" | ", "\n")), as_json=as_json)
 
 
 async def tell_old_writes(app: App, aws: Aws, number: str) -> None:
@@ -100,20 +98,9 @@ async def watch_one(
     app: App, aws: Aws, number: str, every: float, looks: int | None, *, as_json: bool
 ) -> None:
     """Print the progress every `every` seconds: `looks` times, or for ever if that is None."""
-    found = _looks(ProgressReader(app, aws), number, every, looks)
+    read = partial(ProgressReader(app, aws).read, number, lag=True)
+    found = looks_at(read, every, looks)
     if as_json or not is_rich():
         await show_lines(found, as_json=as_json)
     else:
         await show_live(found)
-
-
-async def _looks(
-    reader: ProgressReader, number: str, every: float, looks: int | None
-) -> AsyncIterator[Progress]:
-    seen = 0
-    while True:
-        yield await reader.read(number, lag=True)
-        seen += 1
-        if seen == looks:
-            return
-        await anyio.sleep(every)

@@ -214,7 +214,7 @@ def describe_state(state: State, now: Progress) -> None:
         say(f"last verification: {seen}")
     if state.audit:
         last = state.audit[-1]
-        say(f"last: {moment(int(last.at))} {last.what}, {last.by}")
+        say(f"last: {moment(last.at)} {last.what}, {last.by}")
 
 
 def old_write_lines(found: Iterable[OldWriteRate]) -> Iterator[str]:
@@ -224,7 +224,7 @@ def old_write_lines(found: Iterable[OldWriteRate]) -> Iterator[str]:
         hours = " ".join(str(number) for number in one.lately(now))
         yield (
             f"in the old shape while {one.phase}: {one.writes} writes, the last at"
-            f" {moment(int(one.last))}; in the last 6 hours {hours}"
+            f" {moment(one.last)}; in the last 6 hours {hours}"
         )
 
 
@@ -240,7 +240,7 @@ def describe_lines(lines: Sequence[Line]) -> None:
 
 def describe_history(state: State) -> None:
     """Print the audit trail."""
-    rows = [(moment(int(one.at)), one.what, one.by) for one in state.audit]
+    rows = [(moment(one.at), one.what, one.by) for one in state.audit]
     table(("when (UTC)", "what", "by"), rows)
 
 

@@ -39,7 +39,7 @@ from streamkit.cli.options import (
     WatchOption,
     command_group,
 )
-from streamkit.cli.printing import print_json, say
+from streamkit.cli.printing import print_json, print_report, say
 from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def plan(
         )
 
     found = with_aws(read)
-    if json:
-        print_json(found.to_dict())
-    else:
-        describe_plan(found)
+    print_report(found, describe_plan, as_json=json)
     if not found.ok:
         exit_with(ExitCode.PROBLEMS)
 
@@ -207,10 +204,7 @@ def verify(
             loaded, aws, migration, sample=sample, repair=repair, again=again, max_reads=max_rcu
         )
     )
-    if json:
-        print_json(found.to_dict())
-    else:
-        describe_verified(found)
+    print_report(found, describe_verified, as_json=json)
     if not found.ok:
         exit_with(ExitCode.PROBLEMS)
 

@@ -7,7 +7,7 @@ import typer
 
 from streamkit.cli.consumers import time_of
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
-from streamkit.cli.printing import print_json, say, tell
+from streamkit.cli.printing import print_json, print_report, say, tell
 from streamkit.cli.running import app_named, settings, with_aws
 from streamkit.errors import InvariantError
 
@@ -94,11 +94,10 @@ def to_workers(
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         return move_to_workers(loaded, aws, since=moment, in_flight=in_flight)
 
-    done = _move(app, listener, work)
-    if json:
-        print_json(done.to_dict())
-        return
-    say(f"{done.consumer} continues on {done.shards} shards: start workers, delete the mapping")
+    def describe(done: "Moved") -> None:
+        say(f"{done.consumer} continues on {done.shards} shards: start workers, delete the mapping")
+
+    print_report(_move(app, listener, work), describe, as_json=json)
 
 
 def to_lambda(
@@ -139,11 +138,10 @@ def to_lambda(
             ask_to_stop=ask,
         )
 
-    done = _move(app, listener, work)
-    if json:
-        print_json(done.to_dict())
-        return
-    say(f"{done.consumer} is ready for Lambda: create its mapping at TRIM_HORIZON")
+    def describe(done: "Moved") -> None:
+        say(f"{done.consumer} is ready for Lambda: create its mapping at TRIM_HORIZON")
+
+    print_report(_move(app, listener, work), describe, as_json=json)
 
 
 def join(

@@ -11,19 +11,29 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import typer
 
 from streamkit.cli.running import of_listener
-from streamkit.progress.clock import utc
+from streamkit.progress.clock import SystemClock, utc
 
 _NAME_LEAST = 8
 """A name is not cut to fewer characters."""
 _STEM = " │├└─"
 """The branches of a tree are drawn with these, before a name."""
+
+
+class Report(Protocol):
+    """What a command has found or done."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        ...
+
+
+R = TypeVar("R", bound=Report)
 Style = Mapping[str, Any]
 """How a text looks on a terminal, as the arguments of `typer.style`."""
 BAD: Style = {"fg": "red", "bold": True}
@@ -85,6 +95,14 @@ def say_next(app: str | None, words: Sequence[str], listener: str | None = None)
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     say(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+
+
+def print_report(found: R, describe: Callable[[R], object], *, as_json: bool) -> None:
+    """Print a report as JSON, or as text by `describe`."""
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        describe(found)
 
 
 def table(
@@ -177,7 +195,11 @@ def seconds(value: float | None) -> str:
     return f"{value / 3600:.1f} h"
 
 
-def moment(at: int) -> str:
+def moment(at: float) -> str:
     """Return epoch seconds as text, in UTC."""
-    when: datetime = utc(at)
-    return when.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{utc(int(at)):%Y-%m-%d %H:%M:%S}"
+
+
+def clock_text() -> str:
+    """Return the time of day, for lines that follow each other."""
+    return f"{utc(SystemClock().time()):%H:%M:%S}"

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from streamkit.cli.consumers import time_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption, with_options
-from streamkit.cli.printing import WARN, moment, print_json, say, seconds, table, tell
+from streamkit.cli.printing import WARN, moment, print_report, say, seconds, table, tell
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -118,10 +119,7 @@ def replay(
         **{name: value for name, value in choices.items() if value is not None},
     )
     done = with_aws(lambda aws: replay_changes(loaded, aws, wish))
-    if json:
-        print_json(done.to_dict())
-    else:
-        _describe(done, show_list=show_list)
+    print_report(done, partial(_describe, show_list=show_list), as_json=json)
     if done.missing or any(one.failed for one in done.handlers.values()):
         exit_with(ExitCode.PROBLEMS)
 
@@ -129,7 +127,7 @@ def replay(
 def _tell(progress: "ReplayProgress") -> None:
     text = f"shards: {progress.done} done, {progress.running} being read"
     if progress.running and progress.share is not None:
-        text += f": up to {moment(int(progress.upto))} UTC, {progress.share:.0%} done"
+        text += f": up to {moment(progress.upto)} UTC, {progress.share:.0%} done"
     tell(text if progress.left is None else f"{text}, about {seconds(progress.left)} left")
 
 

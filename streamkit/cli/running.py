@@ -1,6 +1,7 @@
 """Running: a synchronous command runs async work, with the apps and settings that it names."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import count
 from tomllib import TOMLDecodeError
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -25,6 +26,17 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         return anyio.run(work)
     except KeyboardInterrupt:
         raise SystemExit(ExitCode.INTERRUPTED) from None
+
+
+async def looks_at(
+    look: Callable[[], Awaitable[T]], every: float, looks: int | None
+) -> AsyncIterator[T]:
+    """Yield what a look finds every `every` seconds: `looks` times, or for ever if that is None."""
+    for number in count(1):
+        yield await look()
+        if number == looks:
+            return
+        await anyio.sleep(every)
 
 
 def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:

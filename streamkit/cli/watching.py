@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
-import anyio
-
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.describing import describe_status
-from streamkit.cli.printing import is_rich, say, seconds
+from streamkit.cli.printing import clock_text, is_rich, say, seconds
+from streamkit.cli.running import looks_at
 from streamkit.operate.fan_outs import Audiences
 from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.shards import ShardStatus
 from streamkit.operate.status import Status, read_status
-from streamkit.progress.clock import Clock, SystemClock, utc
+from streamkit.progress.clock import Clock, SystemClock
 
 Look = Callable[[], Awaitable[Status]]
 
@@ -56,25 +55,15 @@ async def watch_app(
 async def watch_status(look: Look, every: float, looks: int | None, *, as_json: bool) -> None:
     """Show the status every `every` seconds: `looks` times, or for ever if that is None."""
     if as_json:
-        async for status in _looks(look, every, looks):
+        async for status in looks_at(look, every, looks):
             say(json.dumps(status.to_dict(), default=str, ensure_ascii=False))
     elif is_rich():
-        await _live(_looks(look, every, looks))
+        await _live(looks_at(look, every, looks))
     else:
         before, lags = None, Lags()
-        async for status in _looks(look, every, looks):
+        async for status in looks_at(look, every, looks):
             say("; ".join([_line(status), *_changes(before, status), *lags.note(status)]))
             before = status
-
-
-async def _looks(look: Look, every: float, looks: int | None) -> AsyncIterator[Status]:
-    seen = 0
-    while True:
-        yield await look()
-        seen += 1
-        if seen == looks:
-            return
-        await anyio.sleep(every)
 
 
 async def _live(found: AsyncIterator[Status]) -> None:
@@ -84,9 +73,9 @@ async def _live(found: AsyncIterator[Status]) -> None:
     before, lags, news = None, Lags(), deque[str](maxlen=_KEPT)
     with Live(auto_refresh=False) as live:
         async for status in found:
-            news.extendleft(f"{_now()} {change}" for change in _changes(before, status))
+            news.extendleft(f"{clock_text()} {change}" for change in _changes(before, status))
             before = status
-            shown = [f"{_now()} UTC", _text(status), *lags.note(status), "", *news]
+            shown = [f"{clock_text()} UTC", _text(status), *lags.note(status), "", *news]
             text = "\n".join(shown).rstrip()
             live.update(Text.from_ansi(text, no_wrap=True), refresh=True)
 
@@ -171,11 +160,11 @@ def _shards_changed(before: Status, now: Status) -> Iterator[str]:
 
 def _line(status: Status) -> str:
     if status.generation is None:
-        return f"{_now()} {status.consumer}: {status.unbegun}"
+        return f"{clock_text()} {status.consumer}: {status.unbegun}"
     unfinished = [shard for shard in status.shards if shard.state != "finished"]
     throttled = sum(worker.throttled for worker in status.workers)
     parts = [
-        f"{_now()} {status.consumer}",
+        f"{clock_text()} {status.consumer}",
         f"lag {seconds(status.lag_seconds)}{_slowest(unfinished)}",
         f"loss in {seconds(status.time_to_loss_seconds)}",
         f"{len(unfinished)} shards",
@@ -198,7 +187,3 @@ def _slowest(shards: Sequence[ShardStatus]) -> str:
     last = max(behind, key=lambda shard: shard.lag_seconds or 0.0)
     waits = f", waits for {', '.join(last.waits_for)}" if last.waits_for else ""
     return f" ({last.name}, {last.owner or 'no worker reads it'}{waits})"
-
-
-def _now() -> str:
-    return utc(int(SystemClock().time())).strftime("%H:%M:%S")
