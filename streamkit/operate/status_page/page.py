@@ -8,7 +8,6 @@ is part of the page's address.
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from streamkit.operate.explanation import Explanation
 from streamkit.operate.remaining import catches_up_in
@@ -19,6 +18,7 @@ from streamkit.operate.status_page.checks import Verdict
 from streamkit.operate.status_page.markup import UNKNOWN, Child, Markup, duration, element
 from streamkit.operate.status_page.style import CSS
 from streamkit.operate.status_page.views import Asked, ConsumerView, ProcessFacts
+from streamkit.progress.clock import utc
 from streamkit.worker.report import WorkerReport
 
 REFRESH_SECONDS = 10
@@ -81,18 +81,17 @@ def _reasons(verdict: Verdict) -> Markup | None:
 
 def _consumer(view: ConsumerView, asked: Asked) -> Markup:
     report, status, name = view.report, view.status, view.report.consumer
-    paused = bool(report.paused)
-    what = "resume" if paused else "pause"
+    what = "resume" if report.paused else "pause"
     parts: list[Child] = [
         element("h2", name, " ", _state(report)),
-        tables.action(name, what, what, asked),
+        tables.action(name, what, asked),
         _tiles(view, asked),
         _charts(view, asked),
     ]
     if view.trouble:
         parts.append(element("p", f"The table could not be read: {view.trouble}.", class_="bad"))
     for one in (status and status.halts) or ():
-        at = datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        at = f"{utc(one.since):%Y-%m-%d %H:%M:%S UTC}"
         text = f"{one.consumer} does not run: it halted at its start, at {at}: {one.why}"
         parts.append(element("p", text, class_="bad"))
     parts += [element("p", text, class_="bad") for text in (status and status.refused) or ()]

@@ -13,12 +13,10 @@ without it. Probes and metrics ask for no token.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 
 import anyio
 
-from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.tables import open_store
@@ -31,7 +29,7 @@ from streamkit.observe.registry import Registry
 from streamkit.observe.version import __version__
 from streamkit.operate.explanation import Explanation, explain_item
 from streamkit.operate.fan_outs import Audiences
-from streamkit.operate.spending import Spending, read_spending
+from streamkit.operate.spending import read_spending
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.acting import ACTS, act
 from streamkit.operate.status_page.checks import Verdict, alive, reads, ready
@@ -41,7 +39,7 @@ from streamkit.operate.status_page.requests import BrowserRequest, Gate, comes_f
 from streamkit.operate.status_page.server import PageReply
 from streamkit.operate.status_page.style import POLICY
 from streamkit.operate.status_page.views import Asked, ConsumerView, HandlerView, ProcessFacts
-from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.worker.process import Workers
 from streamkit.worker.report import WorkerReport, sample
 from streamkit.worker.worker import Worker
@@ -189,7 +187,7 @@ class Site:
                 self._read_at = self._clock.monotonic()
         views = [await self._with_errors(view, asked) for view in self._views]
         name = "" if self._workers is None else self._workers.name
-        at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        at = f"{utc(self._clock.time()):%Y-%m-%d %H:%M:%S UTC}"
         facts = ProcessFacts(__version__, name, at, self._ready)
         return render(facts, views, asked)
 
@@ -217,7 +215,7 @@ class Site:
                     status = await read_status(
                         app, aws, clock=self._clock, look_into_stream=False, audiences=counted
                     )
-                    spending = await _spending(app, aws)
+                    spending = (await read_spending(app, aws))[0]
                     migrations = await list_migrations(app, aws, clock=self._clock)
                 trouble = ""
             except Exception as error:  # noqa: BLE001 - after any error the rest is shown
@@ -270,9 +268,3 @@ def _verdict(verdict: Verdict) -> PageReply:
 def _kind(error: Exception) -> str:
     """Return the kind of an error, not its text: services and handlers may quote items there."""
     return name_of(error) if hasattr(error, "response") else type(error).__name__
-
-
-async def _spending(app: App, aws: Aws) -> Spending | None:
-    """Return the units that one consumer's workers use; the consumer may be a listener."""
-    found = await read_spending(app, aws)
-    return next((one for one in found if one.consumer == app.name), None)

@@ -101,7 +101,7 @@ def _handler(seen: HandlerView, view: ConsumerView, history: History) -> Markup:
     time = sum(one.mean * one.runs for one in view.handlers)
     behind = chart(history.points(f"{name}:behind"), f"seconds, {handler.name}", small=True)
     speed = chart(history.points(f"{name}:changes"), f"a second, {handler.name}", small=True)
-    cells: list[tuple[Child, str]] = [
+    return row(
         (element("code", handler.name), ""),
         (f"{handler.entity.__name__}: {'all' if len(handler.kinds) == len(Kind) else kinds}", ""),
         (handler.delivered.replace("_", " "), ""),
@@ -114,8 +114,7 @@ def _handler(seen: HandlerView, view: ConsumerView, history: History) -> Markup:
         (f"{seen.mean * seen.runs / time:.0%}" if time else UNKNOWN, "number"),
         (_writes(seen, view), "number"),
         (element("span", note, class_="warn"), ""),
-    ]
-    return row(*cells)
+    )
 
 
 def _writes(seen: HandlerView, view: ConsumerView) -> str:
@@ -129,16 +128,20 @@ def _writes(seen: HandlerView, view: ConsumerView) -> str:
 
 def parked_table(view: ConsumerView, status: Status, asked: Asked) -> Markup:
     """Draw how many changes are parked for which handler; their errors, if they were asked for."""
+    consumer = view.report.consumer
     rows = [
-        row((element("code", name), ""), (count, "number"), (_redrive(view, name, asked), ""))
+        row(
+            (element("code", name), ""),
+            (count, "number"),
+            (action(consumer, "redrive", asked, name), ""),
+        )
         for name, count in status.parked.items()
     ]
     found = table(("handler", "#changes", ""), rows)
     if not rows:
         return found
-    name = view.report.consumer
-    if asked.errors != name:
-        link = element("a", "show errors", href=address(asked, errors=name))
+    if asked.errors != consumer:
+        link = element("a", "show errors", href=address(asked, errors=consumer))
         return together([found, element("p", link)])
     errors = [
         row(
@@ -157,17 +160,13 @@ def parked_table(view: ConsumerView, status: Status, asked: Asked) -> Markup:
     return together([found, table(heads, errors[:_ROWS_MAX], len(errors) - _ROWS_MAX), link])
 
 
-def _redrive(view: ConsumerView, handler: str, asked: Asked) -> Markup | None:
-    return action(view.report.consumer, "redrive", "redrive", asked, handler)
-
-
-def action(consumer: str, what: str, text: str, asked: Asked, handler: str = "") -> Markup | None:
+def action(consumer: str, what: str, asked: Asked, handler: str = "") -> Markup | None:
     """Return a form that acts; nothing where no token is configured."""
     if not asked.proof:
         return None
     given = {"act": what, "consumer": consumer, "handler": handler, "proof": asked.proof}
     hidden = [element("input", type="hidden", name=n, value=v) for n, v in given.items() if v]
-    return element("form", *hidden, element("button", text), method="post", action="/")
+    return element("form", *hidden, element("button", what), method="post", action="/")
 
 
 def fan_outs_table(status: Status) -> Markup:
@@ -179,7 +178,7 @@ def fan_outs_table(status: Status) -> Markup:
 
 def _fan_out(one: FanOutStatus) -> Markup:
     unknown = element("progress") if one.state == "serving" else None
-    cells: list[tuple[Child, str]] = [
+    return row(
         (element("code", one.handler), ""),
         (one.state, ""),
         (unknown if one.share is None else bar(one.share), ""),
@@ -189,8 +188,7 @@ def _fan_out(one: FanOutStatus) -> Markup:
         (UNKNOWN if one.speed is None else f"{one.speed:,.1f}", "number"),
         (one.parked, "number"),
         (one.waiting, "number"),
-    ]
-    return row(*cells)
+    )
 
 
 def workers_table(status: Status, report: WorkerReport) -> Markup:
