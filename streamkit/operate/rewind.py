@@ -130,8 +130,7 @@ async def rewind(
         reasons = [] if drops else _of_parked(await _parked(store), newest.host)
         reasons += _of_workers(await live_workers(store, clock, lease_seconds))
         reasons += _of_functions(newest, now, in_flight) if newest.host == LAMBDA else ()
-        if reasons:
-            raise RewindRefused(reasons)
+        RewindRefused.raise_for(reasons)
     since = 0 if to is None else int(to.timestamp())
     if since and now - since > REACH_SECONDS and not newest.rewinding:
         begins = await _in_archive(app, aws, tables, since, clock, allow_loss=despite.loss)

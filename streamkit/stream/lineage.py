@@ -11,7 +11,7 @@ omit a parent that is still readable. So the truth about a parent is its *cursor
                                                 the parent is gone does the child begin a new tree
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -73,6 +73,16 @@ def next_step(
         with_heir.add(shard.parent)
         create.append(begin(shard.id, parent, parent_name=shard.parent, heir=heir))
     return ListerStep(tuple(create), frozenset(probe))
+
+
+def parents_first(shards: Iterable[Shard]) -> Iterator[Shard]:
+    """Yield shards, each after its parent if that is one of them; leases may name a circle."""
+    left = {shard.id: shard for shard in shards}
+    while left:
+        ready = [shard for shard in left.values() if shard.parent not in left]
+        for shard in ready or list(left.values()):
+            del left[shard.id]
+            yield shard
 
 
 def forgotten(

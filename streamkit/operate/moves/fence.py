@@ -26,7 +26,7 @@ from streamkit.core.tables import AppTables
 from streamkit.effects import Guard
 from streamkit.fleet.generation import Generation, consumer_operation, move_mark
 from streamkit.fleet.hosting import LAMBDA, WORKERS
-from streamkit.model.conditions import Attr, Condition
+from streamkit.model.conditions import Attr
 from streamkit.model.schema import TableSchema
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import LEASE, Action, GuardSource, Verb
@@ -85,20 +85,11 @@ class MoveFence:
         return cls(store, clock, began)
 
     @property
-    def refusal(self) -> MoveRefused:
-        """Return the error to raise when another mover is the current one, or none is."""
-        return MoveRefused([OVERTAKEN])
-
-    @property
     def _check(self) -> Action:
-        action = Action(self.store.space.ref("consumer"), Verb.CHECK)
-        action.guards.append((Guard(self._stands), _SOURCE))
+        action, mover = Action(self.store.space.ref("consumer"), Verb.CHECK), self.began.mover
+        stands = Attr("mover").eq(mover) & ~Attr("held").contains(move_mark(mover))
+        action.guards.append((Guard(stands), _SOURCE))
         return action
-
-    @property
-    def _stands(self) -> Condition:
-        mover = self.began.mover
-        return Attr("mover").eq(mover) & ~Attr("held").contains(move_mark(mover))
 
     @property
     def _operation(self) -> Operation[Generation | None]:
@@ -130,7 +121,7 @@ class MoveFence:
                 return sent
             newest = await self._operation.resumed()
             if newest is None or newest.mover != self.began.mover:
-                raise self.refusal
+                raise MoveRefused([OVERTAKEN])
 
     async def turn(self, host: str) -> None:
         """Make this the consumer's host; if the host is one that runs it, the move is over.
@@ -142,7 +133,7 @@ class MoveFence:
         async def turned(newest: Generation | None) -> Step[Generation | None] | None:
             if newest is None or newest.mover != self.began.mover:
                 if newest is None or newest.host != host:
-                    raise self.refusal
+                    raise MoveRefused([OVERTAKEN])
                 return None
             ends = host in (WORKERS, LAMBDA)
             after = replace(newest, host=host, mover="" if ends else newest.mover)

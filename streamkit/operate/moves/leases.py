@@ -22,9 +22,10 @@ from typing import Any
 
 from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.errors import ConfigurationError
-from streamkit.progress.control import Cursor, child_of
+from streamkit.operate.moves.positions import add_cursor, fresh_cursor
+from streamkit.progress.control import Cursor
 from streamkit.stream.decode.envelope import POSITION_DIGITS
-from streamkit.stream.lineage import Shard
+from streamkit.stream.lineage import Shard, parents_first
 
 SHARD_END, TRIM_HORIZON, LATEST = "SHARD_END", "TRIM_HORIZON", "LATEST"
 
@@ -145,17 +146,10 @@ class _CursorMaker:
             return  # it is found when its parent is finished
         cursor = self._cursor(shard, checkpoint)
         if cursor is not None:
-            self._keep(shard, cursor)
+            add_cursor(cursor, self.made)
 
     def _cursor(self, shard: Shard, checkpoint: str) -> Cursor | None:
-        parent = self.made.get(shard.parent or "")
-        cursor = child_of(
-            shard.id,
-            parent,
-            generation=self.generation,
-            parent_name=shard.parent,
-            heir=parent is not None and not parent.children,
-        )
+        cursor = fresh_cursor(shard, self.made, generation=self.generation)
         cursor = replace(cursor, seen=self.caught_up)
         if checkpoint == SHARD_END:
             return replace(cursor, state="finished", ended=self.now)
@@ -173,13 +167,6 @@ class _CursorMaker:
             self.reasons.append(f"{shard.id}: {checkpoint!r} is no checkpoint of a DynamoDB stream")
             return None
         return replace(cursor, position=checkpoint.zfill(POSITION_DIGITS))
-
-    def _keep(self, shard: Shard, cursor: Cursor) -> None:
-        parent = self.made.get(shard.parent or "")
-        if parent is not None:
-            children = parent.children | {shard.id}
-            self.made[parent.name] = replace(parent, children=children)
-        self.made[shard.id] = cursor
 
 
 def positions(
@@ -212,7 +199,7 @@ def positions(
     if not any(shard.id in leases for shard in listed):
         reading.reasons.append("none of the leases is of a shard of this stream")
     reading.note_passed()
-    for shard in _in_order(shards):
+    for shard in parents_first(shards.values()):
         reading.look_at(shard)
     old = sum(lease.shard not in shards for lease in unlisted)
     if old:
@@ -220,13 +207,3 @@ def positions(
     return LeasePositions(
         tuple(reading.made.values()), tuple(reading.notes), tuple(reading.reasons)
     )
-
-
-def _in_order(shards: Mapping[str, Shard]) -> Iterable[Shard]:
-    """Yield shards, parents first."""
-    left = dict(shards)
-    while left:
-        ready = [shard for shard in left.values() if shard.parent not in left]
-        for shard in ready or list(left.values()):
-            del left[shard.id]
-            yield shard

@@ -7,6 +7,7 @@ On failure: `MoveRefused` if a shard does not contain the records that its posit
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -166,10 +167,8 @@ class Marking:
         before = any_of(absent, Attr("position").lt(position))
         action.guards.append((Guard(before), OURS))
         async with self._writers:
-            try:
+            with suppress(LeaseLost):  # the mark is further already
                 await self.store.write(action)
-            except LeaseLost:
-                return  # the mark is further already
 
     def _mark(self, key: ItemKey, position: str) -> Action:
         name = mark_name(key)
@@ -215,14 +214,10 @@ class Marking:
         Raises:
             MoveRefused: the shard does not have the change, or another mover is the current one.
         """
-        shard, (position, *_) = self._shard(cursor.name), _positions(cursor.done)
+        shard = self._shard(cursor.name)
+        position = min(mark.partition(":")[0] for mark in cursor.done)  # all are of one change
         while not shard.ahead and await self._read(shard, position):
             pass
         if not shard.ahead or shard.ahead[0].position != position:
             raise MoveRefused([f"shard {cursor.name} does not show the change that was begun"])
         await self.add(shard.ahead[0].key, "done", cursor.done, fence)
-
-
-def _positions(done: Iterable[str]) -> list[str]:
-    """Return the positions of the changes whose handlers a cursor lists as done: one, or none."""
-    return sorted({mark.partition(":")[0] for mark in done})

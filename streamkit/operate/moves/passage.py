@@ -19,7 +19,7 @@ from streamkit.aws import Aws
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
-from streamkit.stream.lineage import Shard
+from streamkit.stream.lineage import Shard, parents_first
 from streamkit.stream.listing import is_gone, list_shards
 from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.stream.start import STAMP_SECONDS
@@ -70,16 +70,9 @@ class Passage:
             if any(self.readers[shard].ended for shard in ready):
                 await self._list()  # an ended shard may have children by now
 
-    def in_order(self) -> Iterator[Shard]:
-        """Yield the shards that were begun, parents first."""
-        left = [shard for name, shard in self.shards.items() if name in self.readers]
-        seen: set[str] = set()
-        while left:
-            waiting = {shard.id for shard in left}
-            for shard in [s for s in left if s.parent not in waiting]:
-                seen.add(shard.id)
-                yield shard
-            left = [shard for shard in left if shard.id not in seen]
+    def begun(self) -> Iterator[Shard]:
+        """Return the shards that were begun, parents first."""
+        return parents_first(shard for shard in self.shards.values() if shard.id in self.readers)
 
     async def _list(self) -> None:
         """List the shards, with unlisted parents that can still be read."""

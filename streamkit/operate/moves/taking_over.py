@@ -13,8 +13,7 @@ the app that run the handler. The same call again goes on; the workers do the wo
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -34,6 +33,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import JOINED, TAKEN, TAKING_OVER, WORKERS
 from streamkit.fleet.taken import marks_of, own_store, taken_mark
 from streamkit.model.conditions import Attr
+from streamkit.model.json_fields import JsonFields
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
@@ -44,7 +44,7 @@ from streamkit.worker.joined_app import joined_app
 
 
 @dataclass(frozen=True, slots=True)
-class TakingOver:
+class TakingOver(JsonFields):
     """How far an app has taken a handler over: `taken` of its open `shards` run it.
 
     A shard of which the handler's own consumer has parked a change waits: `queues` counts those.
@@ -56,10 +56,6 @@ class TakingOver:
     taken: int
     queues: int = 0
     ended: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return asdict(self)
 
 
 async def take_over(

@@ -7,6 +7,7 @@ same call again finishes the move.
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from streamkit.app import App
@@ -211,10 +212,8 @@ class _MoveToLambda:
     async def _take(self, name: str, generation: int) -> None:
         cursor = await self.store.read(name)
         if cursor is not None and not cursor.finished and cursor.generation < generation:
-            try:
+            with suppress(LeaseLost):  # a worker that seemed to be dead wrote first: read again
                 await self.store.take(cursor, "the mover", generation)
-            except LeaseLost:
-                return  # a worker that seemed to be dead wrote first: read again
 
     async def _hold(self, queue: ParkedQueue, fence: MoveFence) -> None:
         """Name a parked queue in its item's mark, IF it is still parked."""

@@ -25,10 +25,10 @@ from streamkit.observe.logger import get_logger
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import Moved, MoveRefused, unfit
 from streamkit.operate.moves.passage import Passage
-from streamkit.operate.moves.positions import replace_cursors
+from streamkit.operate.moves.positions import add_cursor, fresh_cursor, replace_cursors
 from streamkit.operate.moves.tables import environment_with
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.control import Cursor, child_of
+from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
 
 log = get_logger("streamkit.moving")
@@ -169,24 +169,13 @@ class _MoveToWorkers:
         """Return a cursor for each shard that was read, parents first."""
         now = int(self.clock.time())
         made: dict[str, Cursor] = {}
-        for shard in self.passage.in_order():
+        for shard in self.passage.begun():
             reader = self.passage.readers[shard.id]
-            parent = made.get(shard.parent or "")
-            cursor = child_of(
-                shard.id,
-                parent,
-                generation=newest.number,
-                parent_name=shard.parent,
-                since=newest.since,
-                heir=parent is not None and not parent.children,
-            )
-            if parent is not None:
-                children = parent.children | {shard.id}
-                made[parent.name] = replace(parent, children=children)
+            cursor = fresh_cursor(shard, made, generation=newest.number, since=newest.since)
             seen, dated = int(reader.seen), int(reader.dated)
             cursor = replace(cursor, position=reader.position, seen=seen, dated=dated)
             cursor = replace(cursor, chunks=chunks)
             if reader.ended:
                 cursor = replace(cursor, state="finished", ended=now)
-            made[shard.id] = cursor
+            add_cursor(cursor, made)
         return list(made.values())

@@ -62,8 +62,7 @@ async def replay(
         ConfigurationError: there is no archive, or the app does not fit its table.
     """
     machine = Machine(aws, clock or SystemClock(), rng or random.Random())
-    if reasons := list(_refused(app, wish)):
-        raise ReplayRefused(reasons)
+    ReplayRefused.raise_for(_refused(app, wish))
     async with open_past(app, aws, machine.clock, allow_loss=wish.allow_loss) as (past, tables):
         machine = replace(machine, clock=past.clock)  # the table's: this machine's may be wrong
         now = machine.clock.time()

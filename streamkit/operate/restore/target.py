@@ -72,8 +72,7 @@ async def check_wish(
             reasons.append(str(error))
     if export is not None and export.since < past.began:
         reasons.append(f"the export is older than the archive: {utc(export.since).isoformat()}")
-    if reasons:
-        raise RestoreRefused(reasons)
+    RestoreRefused.raise_for(reasons)
     return export
 
 
