@@ -25,7 +25,7 @@ _STEM = " │├└─"
 """The branches of a tree are drawn with these, before a name."""
 
 
-class Report(Protocol):
+class Printable(Protocol):
     """What a command has found or done."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Report(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=Printable)
 Style = Mapping[str, Any]
 """How a text looks on a terminal, as the arguments of `typer.style`."""
 BAD: Style = {"fg": "red", "bold": True}

@@ -101,7 +101,7 @@ def _handler(seen: HandlerView, view: ConsumerView, history: History) -> Markup:
     time = sum(one.mean * one.runs for one in view.handlers)
     behind = chart(history.points(f"{name}:behind"), f"seconds, {handler.name}", small=True)
     speed = chart(history.points(f"{name}:changes"), f"a second, {handler.name}", small=True)
-    return row(
+    cells: list[tuple[Child, str]] = [
         (element("code", handler.name), ""),
         (f"{handler.entity.__name__}: {'all' if len(handler.kinds) == len(Kind) else kinds}", ""),
         (handler.delivered.replace("_", " "), ""),
@@ -114,7 +114,8 @@ def _handler(seen: HandlerView, view: ConsumerView, history: History) -> Markup:
         (f"{seen.mean * seen.runs / time:.0%}" if time else UNKNOWN, "number"),
         (_writes(seen, view), "number"),
         (element("span", note, class_="warn"), ""),
-    )
+    ]
+    return row(*cells)
 
 
 def _writes(seen: HandlerView, view: ConsumerView) -> str:
@@ -178,7 +179,7 @@ def fan_outs_table(status: Status) -> Markup:
 
 def _fan_out(one: FanOutStatus) -> Markup:
     unknown = element("progress") if one.state == "serving" else None
-    return row(
+    cells: list[tuple[Child, str]] = [
         (element("code", one.handler), ""),
         (one.state, ""),
         (unknown if one.share is None else bar(one.share), ""),
@@ -188,7 +189,8 @@ def _fan_out(one: FanOutStatus) -> Markup:
         (UNKNOWN if one.speed is None else f"{one.speed:,.1f}", "number"),
         (one.parked, "number"),
         (one.waiting, "number"),
-    )
+    ]
+    return row(*cells)
 
 
 def workers_table(status: Status, report: WorkerReport) -> Markup:
