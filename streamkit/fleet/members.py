@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamkit.aws import patiently
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
 from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fetch import pages_of
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
 """The state of a worker: `waiting` runs an older roll-out and stands by; `unfit` cannot read the
@@ -255,20 +255,16 @@ class MemberList:
         return Action(ref, Verb.UPDATE, sets=sets, removes=gone)
 
     async def _query(self, fresh: bool) -> list[dict[str, Wire]]:
-        space, found = self.store.space, []
-        request: dict[str, Any] = {
-            "TableName": space.schema.name,
-            "KeyConditionExpression": "#p = :p",
-            "ExpressionAttributeNames": {"#p": space.schema.pk},
-            "ExpressionAttributeValues": {":p": {"S": space.text("members")}},
-            "ConsistentRead": fresh,
-        }
-        while True:
-            reply = await patiently(lambda: self.store.dynamodb.query(**request))
-            found += [own_attributes(item) for item in reply["Items"]]
-            if "LastEvaluatedKey" not in reply:
-                return found
-            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+        space = self.store.space
+        replies = pages_of(
+            self.store.dynamodb.query,
+            TableName=space.schema.name,
+            KeyConditionExpression="#p = :p",
+            ExpressionAttributeNames={"#p": space.schema.pk},
+            ExpressionAttributeValues={":p": {"S": space.text("members")}},
+            ConsistentRead=fresh,
+        )
+        return [own_attributes(item) async for reply in replies for item in reply["Items"]]
 
 
 def _digest(name: str) -> str:

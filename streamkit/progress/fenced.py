@@ -96,6 +96,6 @@ class Fenced:
             LeaseLost: the item has changed.
         """
         schema: Any = self.store.space.schema
-        found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []
+        found = await fetch_all(self.store.dynamodb, schema.name, keys)
         names = [name for name in (schema.pk, schema.sk) if name is not None]
         return await self.delete([{name: item[name] for name in names} for item in found])

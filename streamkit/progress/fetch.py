@@ -1,19 +1,47 @@
-"""Fetch many items by their keys.
+"""Fetch many items: by their keys, or page by page.
 
 In: keys, each once. Out: the items that exist, in wire form and in any order. On failure: what the
 client raises; if `patient`, calls that are throttled are repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 
 from streamkit.aws import patiently
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import ItemRef, item_ref
 
 _BATCH_GET = 100
 """The most keys that one `BatchGetItem` takes."""
+
+
+async def pages_of(
+    call: Callable[..., Awaitable[dict[str, Any]]], **request: Any
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the replies of a scan or a query, page by page; calls that are throttled are repeated.
+
+    Args:
+        call: the method of the client.
+        request: its arguments.
+    """
+    while True:
+        reply = await patiently(partial(call, **request))
+        yield reply
+        if "LastEvaluatedKey" not in reply:
+            return
+        request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+
+async def fetch_by_ref(
+    dynamodb: Any, schema: TableSchema, keys: Iterable[Mapping[str, Any]]
+) -> dict[ItemRef, dict[str, Any]]:
+    """Read the items with these keys, each given once, strongly consistent, by their refs."""
+    wanted = [item_ref(schema, key).key(schema) for key in keys]
+    found = await fetch_all(dynamodb, schema.name, wanted)
+    return {item_ref(schema, item): item for item in found}
 
 
 async def fetch_all(

@@ -239,7 +239,7 @@ class Backfill:
         """Leave out the items that have an entry: they are counted already."""
         schema = self.store.space.schema
         keys = [one.entry.key(schema) for one in items]
-        there = await fetch_all(self.aws.dynamodb, schema.name, keys) if keys else []
+        there = await fetch_all(self.aws.dynamodb, schema.name, keys)
         counted = {item_ref(schema, item) for item in there if own_attributes(item)}
         return [one for one in items if one.entry not in counted]
 

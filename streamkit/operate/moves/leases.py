@@ -17,13 +17,13 @@ In: leases, and the stream's shards. Out: cursors, remarks, and reasons against 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.operate.moves.positions import add_cursor, fresh_cursor
 from streamkit.progress.control import Cursor
+from streamkit.progress.fetch import pages_of
 from streamkit.stream.decode.envelope import POSITION_DIGITS
 from streamkit.stream.lineage import Shard, parents_first
 
@@ -56,23 +56,18 @@ async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]
         ConfigurationError: the table is missing, may not be read, or holds no leases.
     """
     leases: dict[str, Lease] = {}
-    request: dict[str, Any] = {"TableName": table, "ConsistentRead": True}
     items = 0
-    while True:
-        try:
-            reply = await patiently(partial(aws.dynamodb.scan, **request))
-        except AwsError as error:
-            if trouble_of(error) is not ErrorKind.MISSING:
-                raise
-            raise ConfigurationError(
-                f"there is no table {table!r}: name the KCL's lease table"
-            ) from error
-        found = [item for item in reply["Items"] if _is_lease(item)]
-        items += len(found)
-        leases |= {lease.shard: lease for item in found for lease in _read(item, stream_arn)}
-        if "LastEvaluatedKey" not in reply:
-            break
-        request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+    try:
+        async for reply in pages_of(aws.dynamodb.scan, TableName=table, ConsistentRead=True):
+            found = [item for item in reply["Items"] if _is_lease(item)]
+            items += len(found)
+            leases |= {lease.shard: lease for item in found for lease in _read(item, stream_arn)}
+    except AwsError as error:
+        if trouble_of(error) is not ErrorKind.MISSING:
+            raise
+        raise ConfigurationError(
+            f"there is no table {table!r}: name the KCL's lease table"
+        ) from error
     if not items:
         raise ConfigurationError(f"table {table} has no leases: items with leaseKey and checkpoint")
     return leases

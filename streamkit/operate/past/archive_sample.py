@@ -11,7 +11,6 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import anyio
 
@@ -19,7 +18,7 @@ from streamkit.core.tables import AppTables
 from streamkit.model.codec import decode, decode_image, key_digest
 from streamkit.operate.past.past import PastChanges
 from streamkit.progress.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
-from streamkit.progress.fetch import fetch_all
+from streamkit.progress.fetch import fetch_by_ref
 from streamkit.stream.decode import Record
 
 _LOOKS = 3
@@ -94,7 +93,8 @@ async def compare_sample(past: PastChanges, tables: AppTables, size: int) -> Sam
     for _ in range(_LOOKS):
         read = await past.writer.time(past.clock)  # changes are stamped by the table's clock
         await past.shards.each(partial(_note_all, sample, past, since))
-        different = sample.different(await _items(past, tables, sample))
+        keys = (record.keys for record in sample.latest.values())
+        different = sample.different(await fetch_by_ref(past.aws.dynamodb, tables.table, keys))
         if not different:
             break
         since = read - 2 * _SETTLED_SECONDS  # what is left out here was read before
@@ -107,12 +107,3 @@ async def _note_all(sample: _Sample, past: PastChanges, since: float, shard: str
         for record in page.records:
             sample.note(record)
     return True
-
-
-async def _items(
-    past: PastChanges, tables: AppTables, sample: _Sample
-) -> dict[ItemRef, dict[str, Any]]:
-    schema = tables.table
-    keys = [item_ref(schema, record.keys).key(schema) for record in sample.latest.values()]
-    found = await fetch_all(past.aws.dynamodb, schema.name, keys) if keys else []
-    return {item_ref(schema, item): item for item in found}

@@ -48,7 +48,7 @@ from streamkit.operate.replay.replayable import (
 )
 from streamkit.operate.replay.report import Replayed
 from streamkit.progress.actions import ItemRef, Verb, Wire, item_ref
-from streamkit.progress.fetch import fetch_all
+from streamkit.progress.fetch import fetch_by_ref
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.stream.decode import Page, Record
 
@@ -122,18 +122,12 @@ class Replayer:
                 continue
             if self.parts.wants(record) and any(u.dispatcher.wants(record) for u in self._units):
                 items.setdefault(record.item_key, []).append(record)
-        now = await self._read([found[0] for found in items.values()])
+        keys = [found[0].keys for found in items.values()]
+        now = await fetch_by_ref(self.machine.aws.dynamodb, self.tables.table, keys)
         async with anyio.create_task_group() as group:
             for found in items.values():
                 await self._limiter.acquire()
                 group.start_soon(self._run_item, found, now, shard)
-
-    async def _read(self, records: Sequence[Record]) -> dict[ItemRef, dict[str, Wire]]:
-        """Read the items of changes as they are now, strongly consistent."""
-        schema = self.tables.table
-        keys = [item_ref(schema, record.keys).key(schema) for record in records]
-        found = await fetch_all(self.machine.aws.dynamodb, schema.name, keys) if keys else []
-        return {item_ref(schema, item): item for item in found}
 
     async def _run_item(
         self, records: Sequence[Record], now: Mapping[ItemRef, dict[str, Wire]], shard: str
@@ -234,8 +228,8 @@ class Replayer:
         for action in writes if compares and self.wish.mode == "shadow" else ():
             schema = self.tables.schemas[action.ref.table]
             key = action.ref.key(schema)
-            found = await fetch_all(self.machine.aws.dynamodb, schema.name, [key])
-            names = differences(action, found[0] if found else None, schema)
+            found = await fetch_by_ref(self.machine.aws.dynamodb, schema, [key])
+            names = differences(action, found.get(action.ref), schema)
             if names is None:
                 counts.same += 1
             else:
@@ -247,8 +241,7 @@ class Replayer:
         if reason is not None:
             self.report.pass_over(name, record, reason)
             return
-        self.report.handlers[name].failed[failure.kind] += 1
-        self.report.note_row(name, record, f"failed: {failure.kind}")
+        self.report.note_failed(name, record, failure.kind)
 
 
 async def made_of(dispatcher: Dispatcher, record: Record, shard: str) -> PendingChange | None:

@@ -119,6 +119,11 @@ class Replayed:
         self.handlers[handler].passed[reason] += 1
         self.note_row(handler, record, reason)
 
+    def note_failed(self, handler: str, record: Record, kind: str) -> None:
+        """Count and list a change for which a handler has failed."""
+        self.handlers[handler].failed[kind] += 1
+        self.note_row(handler, record, f"failed: {kind}")
+
     def note_row(
         self,
         handler: str,

@@ -176,9 +176,7 @@ class ReplayRun:
         kind = failure.kind if failure is not None else "unknown"
         for outcome in change.outcomes:
             if outcome.failure is not None and change.record is not None:
-                name = outcome.handler.name
-                self.report.handlers[name].failed[kind] += 1
-                self.report.note_row(name, change.record, f"failed: {kind}")
+                self.report.note_failed(outcome.handler.name, change.record, kind)
                 return
 
 

@@ -80,8 +80,6 @@ class ReplayToEnd:
         self.report.losses.extend(self.past.losses)
         return self.report
 
-    # -- begin, and end ----------------------------------------------------------------------------
-
     async def _require_live(self) -> None:
         """Refuse unless workers run the app in this version: they would undo what runs here.
 

@@ -9,36 +9,29 @@ import hashlib
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
 
 from streamkit.archive.contents import open_contents
-from streamkit.aws import Aws, patiently
+from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.run.exports import SUMMARY, Export, open_export
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire, is_own
+from streamkit.progress.fetch import pages_of
 
 _LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 async def scanned(aws: Aws, source: TableSchema) -> AsyncIterator[dict[str, Wire]]:
     """Yield the items of a table as it is now."""
-    start: dict[str, Any] = {}
-    while True:
-        scan = partial(aws.dynamodb.scan, TableName=source.name, ConsistentRead=True)
-        reply = await patiently(partial(scan, **start))
+    async for reply in pages_of(aws.dynamodb.scan, TableName=source.name, ConsistentRead=True):
         for item in reply["Items"]:
             if not is_own(source, item):
                 yield item
-        if "LastEvaluatedKey" not in reply:
-            return
-        start = {"ExclusiveStartKey": reply["LastEvaluatedKey"]}
 
 
 async def open_base(folder: Path, source: TableSchema) -> Export:
