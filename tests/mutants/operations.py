@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "paused-move-goes-on",
         "operate/moves/fence.py",
-        '        return Attr("mover").eq(mover) & ~Attr("held").contains(move_mark(mover))\n',
-        '        return Attr("mover").eq(mover)\n',
+        '        stands = Attr("mover").eq(mover) & ~Attr("held").contains(move_mark(mover))\n',
+        '        stands = Attr("mover").eq(mover)\n',
         "a mover that is paused goes on with marks and cursors until its next step",
         test="tests/simulation/test_pauses.py::test_a_move_that_is_paused_at_any_write_goes_on_where_it_stood_when_it_is_resumed",
     ),

@@ -50,7 +50,7 @@ def test_without_a_sample_nothing_is_compared(harness):
 @pytest.mark.parametrize("show_keys", [False, True])
 def test_an_item_that_differs_is_named_by_its_key_only_on_request(harness, monkeypatch, show_keys):
     lived(harness)
-    items = archive_sample._items
+    items = archive_sample.fetch_by_ref
 
     async def altered(*arguments):
         found = await items(*arguments)
@@ -59,7 +59,7 @@ def test_an_item_that_differs_is_named_by_its_key_only_on_request(harness, monke
                 found[ref] = {**item, "number": {"N": "8"}}
         return found
 
-    monkeypatch.setattr(archive_sample, "_items", altered)
+    monkeypatch.setattr(archive_sample, "fetch_by_ref", altered)
     found = verified(harness, sample=500, show_keys=show_keys)
     assert not found.whole
     (name,) = found.different
@@ -71,7 +71,7 @@ def test_an_item_that_differs_is_named_by_its_key_only_on_request(harness, monke
 def test_an_item_that_changes_while_it_is_compared_is_no_difference(harness, monkeypatch, ahead):
     """Whatever the time is on the machine."""
     lived(harness)
-    items, written = archive_sample._items, []
+    items, written = archive_sample.fetch_by_ref, []
 
     async def late(*arguments):
         if not written:
@@ -81,6 +81,6 @@ def test_an_item_that_changes_while_it_is_compared_is_no_difference(harness, mon
             await harness._aws.dynamodb.put_item(TableName="Notes", Item=item)
         return await items(*arguments)
 
-    monkeypatch.setattr(archive_sample, "_items", late)
+    monkeypatch.setattr(archive_sample, "fetch_by_ref", late)
     clock = CorrectedClock(harness.world.clock, ahead)
     assert verified(harness, clock, sample=500).different == []
