@@ -112,7 +112,8 @@ def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> Non
     say()
     say(f"A day, as the workers have counted; the estimate is ${found.dollars_a_day:,.2f}")
     longest = max(one.seconds for one in counted)
-    say(f"It is extrapolated from {seconds(longest)}{_missing(longest)}")
+    unknown = ": a day has hours that it does not know" if longest < _DAY else ""
+    say(f"It is extrapolated from {seconds(longest)}{unknown}")
     kinds = ("write", "read", "stream")
     rows = [
         (
@@ -127,11 +128,6 @@ def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> Non
     ]
     heads = ("consumer", "workers", "counted for", *kinds, "$ a day", "error")
     table(heads, rows, cut=("consumer",))
-
-
-def _missing(longest: float) -> str:
-    """Return what a sample cannot know."""
-    return ": a day has hours that it does not know" if longest < _DAY else ""
 
 
 def _row(one: Cost) -> tuple[str, ...]:

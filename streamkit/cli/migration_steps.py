@@ -219,11 +219,7 @@ def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]
 
 def _step(name: str, number: str, asked: str, change: Any, *, detach: bool, **manner: Any) -> None:
     loaded = app_with_migrations(name)
-
-    def step(aws: "Aws") -> "Awaitable[State]":
-        state: Awaitable[State] = change(loaded, aws, number)
-        return state
-
+    step = partial(change, loaded, number=number)
     change_and_join(loaded, number, step, asked=asked, detach=detach, **manner)
 
 

@@ -108,11 +108,6 @@ class Explanation(JsonFields):
     whole: bool = True
     data: dict[str, Any] | None = field(default=None, repr=False)
 
-    @property
-    def waiting(self) -> tuple[Listening, ...]:
-        """Return the handlers for which changes of the item are parked."""
-        return tuple(one for one in self.listening if one.state in ("parked", "stuck"))
-
 
 async def explain_item(
     app: App,

@@ -26,7 +26,7 @@ from streamkit.operate.past.archives import archive_findings
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
-from streamkit.operate.shape_findings import shape_findings
+from streamkit.operate.shape_findings import key_types, shape_findings
 from streamkit.operate.starts import start_findings
 from streamkit.progress.actions import OURS, Action, Verb, render
 from streamkit.progress.control import ControlSpace
@@ -174,16 +174,12 @@ def _same_keys(app: App) -> Iterator[Finding]:
 def _table(schema: TableSchema) -> TableFacts:
     return TableFacts(
         name=schema.name,
-        keys=_keys(schema.pk, schema.pk_type, schema.sk, schema.sk_type),
+        keys=dict(key_types(schema)),
         stream_view=schema.view_type,
         stream=schema.stream_arn,
         ttl=schema.ttl,
         indexes={index.name: dict(index.keys) for index in schema.indexes.values()},
     )
-
-
-def _keys(pk: str, pk_type: str, sk: str | None, sk_type: str | None) -> dict[str, str]:
-    return {pk: pk_type} if sk is None or sk_type is None else {pk: pk_type, sk: sk_type}
 
 
 def _handler(app: App, handler: Handler) -> HandlerFacts:
@@ -268,11 +264,12 @@ async def _stream_permissions(aws: Aws, arn: str | None) -> list[Permission]:
 
 def _never_applied(space: ControlSpace) -> list[dict[str, Any]]:
     """Return one action of each verb on items that never exist, IF they exist."""
-    update = space.update("probe", "update")
-    put = space.put({}, "probe", "put")
-    delete = space.delete("probe", "delete")
-    check = Action(space.ref("probe", "check"), Verb.CHECK)
-    actions = [update, put, delete, check]
+    actions = [
+        space.update("probe", "update"),
+        space.put({}, "probe", "put"),
+        space.delete("probe", "delete"),
+        Action(space.ref("probe", "check"), Verb.CHECK),
+    ]
     for action in actions:
         action.guards.append((Guard(present), OURS))
     return [render(action, space.schema) for action in actions]

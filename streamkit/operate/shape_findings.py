@@ -29,7 +29,7 @@ def shape_findings(app: App, tables: AppTables) -> list[Finding]:
 
 
 def _differences(shape: TableShape, declared: TableSchema, there: TableSchema) -> Iterator[str]:
-    said, is_ = _keys(declared), _keys(there)
+    said, is_ = key_types(declared), key_types(there)
     if said != is_:
         yield (
             f"the keys {_text(said)}, and the table has {_text(is_)}: tests and `streamkit dev` use"
@@ -61,7 +61,8 @@ def _index(said: IndexShape, declared: IndexSchema, there: IndexSchema) -> Itera
         )
 
 
-def _keys(schema: TableSchema) -> KeyAttributes:
+def key_types(schema: TableSchema) -> KeyAttributes:
+    """Return the key attributes of a table with their types."""
     pk = (schema.pk, schema.pk_type)
     return (pk,) if schema.sk is None else (pk, (schema.sk, schema.sk_type or "S"))
 

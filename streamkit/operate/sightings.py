@@ -262,15 +262,10 @@ class ShardLook:
                     iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
                 page = await patiently(partial(StreamPages(self.aws).get_records, iterator))
             except AwsError as error:
-                if trouble_of(error) not in (
-                    ErrorKind.MISSING,
-                    ErrorKind.TRIMMED,
-                    ErrorKind.EXPIRED,
-                ):
+                trouble = trouble_of(error)
+                if trouble not in (ErrorKind.MISSING, ErrorKind.TRIMMED, ErrorKind.EXPIRED):
                     raise
-                self.ended = (
-                    trouble_of(error) is ErrorKind.MISSING
-                )  # the shard was trimmed meanwhile
+                self.ended = trouble is ErrorKind.MISSING  # the shard was trimmed meanwhile
                 return
             self.pages -= 1
             for record in page.records:

@@ -30,11 +30,15 @@ async def start_findings(app: App, aws: Aws, tables: AppTables) -> list[Finding]
     """Return the findings of `check` on an app's consumer: its start, and what it cannot do."""
     store = tables.store(app, aws)
     generation = await newest_generation(store)
-    founding = _founding(app, store)
+    losses = Losses(app.on_loss, Table(store.dynamodb, store.space.schema), store)
+    start, listeners = app.start, frozenset(app.listeners)
+    clock = SystemClock()
+    founding = Founding(app.table, start, clock, losses, exact=app.exact, listeners=listeners)
     try:
         await founding.require_none_apart(store, app.handlers)
         if generation is None:
-            return [*await _of_origin(app, aws, tables), *_of_start(app, generation)]
+            origin = await _of_origin(app, aws, tables, store, founding)
+            return [*origin, *_of_start(app, generation)]
     except ConfigurationError as error:
         return [Finding("error", str(error))]
     found = _of_start(app, generation)
@@ -47,21 +51,14 @@ async def start_findings(app: App, aws: Aws, tables: AppTables) -> list[Finding]
     return found
 
 
-def _founding(app: App, store: CursorStore) -> Founding:
-    losses = Losses(app.on_loss, Table(store.dynamodb, store.space.schema), store)
-    listeners = frozenset(app.listeners)
-    start = app.start
-    return Founding(app.table, start, SystemClock(), losses, exact=app.exact, listeners=listeners)
-
-
-async def _of_origin(app: App, aws: Aws, tables: AppTables) -> list[Finding]:
+async def _of_origin(
+    app: App, aws: Aws, tables: AppTables, store: CursorStore, founding: Founding
+) -> list[Finding]:
     """Return why the first worker of a consumer could not begin at its start.
 
     Raises:
         ConfigurationError: its start is in the future.
     """
-    store = tables.store(app, aws)
-    founding = _founding(app, store)
     now = int(await store.time(founding.clock))
     if app.archive is None:
         origin = await founding.origin(store, now)

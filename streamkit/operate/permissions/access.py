@@ -39,6 +39,8 @@ from streamkit.table import Table
 READS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "Query")
 """A handler with a `Table` may read in any of these ways, and the commit checks what it read."""
 WRITES = ("DeleteItem", "PutItem", "UpdateItem")
+ALL_CONTROL = frozenset({f"{CONTROL_PREFIX}*"})
+"""The pattern of all control items."""
 
 _VERBS: Mapping[type[Effect], str] = {
     Put: "PutItem",

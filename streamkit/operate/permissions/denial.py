@@ -4,12 +4,10 @@ In: an app, and the account and Region. Out: a policy that denies. No call to AW
 """
 
 from streamkit.app import App
-from streamkit.operate.permissions.access import WRITES
+from streamkit.operate.permissions.access import ALL_CONTROL, WRITES
 from streamkit.operate.permissions.document import IamPolicy, Statement, any_key, dynamodb_actions
 from streamkit.operate.permissions.place import AccountPlace
-from streamkit.progress.actions import CONTROL_PREFIX
 
-_ALL_CONTROL = frozenset({f"{CONTROL_PREFIX}*"})
 _OTHER_WRITES = ("BatchWriteItem", "PartiQLDelete", "PartiQLInsert", "PartiQLUpdate")
 
 
@@ -23,7 +21,7 @@ def deny_application(app: App, place: AccountPlace | None = None) -> IamPolicy:
             actions,
             (place.of_table(app.table, app.table),),
             "only streamkit writes these items",
-            any_key(_ALL_CONTROL),
+            any_key(ALL_CONTROL),
             "Deny",
         )
     ]

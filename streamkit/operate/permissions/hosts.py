@@ -14,6 +14,7 @@ from streamkit.app import App, consumers_of
 from streamkit.entity import spec_of
 from streamkit.kinds.aggregate.aggregate import stored_as
 from streamkit.operate.permissions.access import (
+    ALL_CONTROL,
     READS,
     WRITES,
     Access,
@@ -43,7 +44,6 @@ from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 Host = Literal["worker", "lambda", "migrate", "operator"]
 
 _EVERYTHING: Patterns = None
-_ALL_CONTROL = frozenset({f"{CONTROL_PREFIX}*"})
 _LOOKS = ("BatchGetItem", "GetItem")
 _KMS = (
     "where the table, or a queue, topic, stream or bucket that is sent to, has a customer managed"
@@ -158,7 +158,7 @@ class _Building:
         """
         patterns = control_patterns(self.consumers, completions=self.access.completions)
         if self.host == "operator":  # `consumers` also lists and deletes those of other apps
-            patterns = _ALL_CONTROL
+            patterns = ALL_CONTROL
         self._progress()
         actions = [*READS, *WRITES]
         if self.control == self.own:
@@ -171,7 +171,7 @@ class _Building:
         if self.host == "migrate":
             reads = ("BatchGetItem", "GetItem", "Query")
             why = "it slows down while the table's other consumers lag"
-            self._allow("OtherConsumers", reads, [self.control], why, _ALL_CONTROL)
+            self._allow("OtherConsumers", reads, [self.control], why, ALL_CONTROL)
         if self.host == "operator" and self.others:
             checks = ("ConditionCheckItem", *WRITES)
             why = "`check` asks with transactions that never apply"
