@@ -1,16 +1,14 @@
 """The groups of aggregates in which an item counts, named by hashes of their keys."""
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamkit.app import App
 from streamkit.entity import Entity
 from streamkit.errors import USER_ERRORS, DecodeError
-from streamkit.kinds.aggregate.aggregate import Aggregate, fields_read, source_of
+from streamkit.kinds.aggregate.aggregate import fields_read, source_of
 from streamkit.kinds.aggregate.contributions import contributions
-from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode.images import ImageDecoder
 
@@ -35,15 +33,13 @@ def groups_of(
         return (), None
     try:
         decode = ImageDecoder(entity, schema).decode_item
-        found = [_groups_in(one, decode(item, fields_read(one))) for one in counting]
-        return tuple(itertools.chain(*found)), None
+        found = [
+            Group(one.__name__, key.digest)
+            for one in counting
+            for key in contributions(one, decode(item, fields_read(one)))
+        ]
+        return tuple(found), None
     except DecodeError as error:
         return (), str(error)
     except USER_ERRORS as error:  # an aggregate's own code; a worker parks the change
         return (), f"its groups cannot be told: {type(error).__name__}"
-
-
-def _groups_in(aggregate: type[Aggregate[Any]], item: Entity) -> Iterator[Group]:
-    keys: Mapping[Key[Any], Any] = contributions(aggregate, item)
-    for key in keys:
-        yield Group(aggregate.__name__, key.digest)

@@ -124,7 +124,11 @@ class ItemView:
         """Return what the consumer did with a change of the item."""
         for word, stuck in (("stuck", True), ("parked", False)):
             names = sorted(
-                {p.handler for p in self._parked(record) if self.queues[p.queue].stuck is stuck}
+                {
+                    p.handler
+                    for p in self.parked
+                    if p.position == record.position and self.queues[p.queue].stuck is stuck
+                }
             )
             if names:
                 return f"{word} for {', '.join(names)}"
@@ -144,9 +148,6 @@ class ItemView:
     @property
     def _on_lambda(self) -> bool:
         return self.generation is not None and self.generation.host == LAMBDA
-
-    def _parked(self, record: Record) -> Iterable[Parked]:
-        return (p for p in self.parked if p.position == record.position)
 
 
 async def view_item(

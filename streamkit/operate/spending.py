@@ -9,7 +9,7 @@ Lambda.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -86,7 +86,7 @@ def spending_of(consumer: str, members: Iterable[Member], since: float | None = 
     if not known or len(known) < len(errors) or not spent.dollars:
         return spent
     off = _SURE * math.hypot(*known) / spent.dollars
-    return Spending(consumer, len(samples), longest, units, off)
+    return replace(spent, error=off)
 
 
 def _sample(marks: Sequence[UsageMark], since: float | None) -> list[UsageMark]:

@@ -5,6 +5,7 @@ KCL's checkpoints. On failure: nothing has changed, or the same call again finis
 begins before it is complete.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -146,10 +147,9 @@ async def _begun(
 
 
 def _report(app: App, found: LeasePositions) -> Imported:
-    def count(*states: str) -> int:
-        return sum(_state(cursor) in states for cursor in found.cursors)
-
-    return Imported(app.name, count("finished"), count("position"), count("unread"), found.notes)
+    states = Counter(map(_state, found.cursors))
+    counts = states["finished"], states["position"], states["unread"]
+    return Imported(app.name, *counts, found.notes)
 
 
 def _state(cursor: Cursor) -> str:

@@ -24,6 +24,7 @@ from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.operate.moves.passage import TIP_PAGES, open_reader
 from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
+from streamkit.progress.activity import each_of
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.stream.decode import Record
@@ -70,15 +71,7 @@ class Marking:
 
     async def raise_all(self, cursors: Mapping[str, Cursor]) -> None:
         """Raise the marks of everything that is done according to these cursors."""
-        limiter = anyio.Semaphore(_AT_ONCE)
-
-        async def one(cursor: Cursor) -> None:
-            async with limiter:
-                await self._raise_shard(cursor)
-
-        async with anyio.create_task_group() as group:
-            for cursor in cursors.values():
-                group.start_soon(one, cursor)
+        await each_of(_AT_ONCE, cursors.values(), self._raise_shard)
 
     async def _raise_shard(self, cursor: Cursor) -> None:
         """Raise the marks of the items that changed in a shard, up to its position."""

@@ -12,10 +12,12 @@ takes records.
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
 from streamkit.aws import Aws
+from streamkit.progress.activity import each_of
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record
@@ -62,10 +64,7 @@ class Passage:
         await self._list()
         done: set[str] = set()
         while ready := [shard for shard in self._ready() if shard not in done]:
-            limiter = anyio.Semaphore(_AT_ONCE)
-            async with anyio.create_task_group() as group:
-                for shard in ready:
-                    group.start_soon(self._read_on, shard, begun, limiter)
+            await each_of(_AT_ONCE, ready, partial(self._read_on, begun))
             done |= set(ready)
             if any(self.readers[shard].ended for shard in ready):
                 await self._list()  # an ended shard may have children by now
@@ -97,22 +96,21 @@ class Passage:
     def _ended(self, shard: str) -> bool:
         return shard in self.readers and self.readers[shard].ended
 
-    async def _read_on(self, shard: str, begun: float, limiter: anyio.Semaphore) -> None:
-        async with limiter:
-            if shard not in self.readers:
-                arguments = self.stream_arn, shard, self.clock, self.rng
-                self.readers[shard] = open_reader(self.aws, *arguments)
-            reader, empty = self.readers[shard], 0
-            while not reader.ended and empty < TIP_PAGES:
-                page = await reader.read()
-                if page is None:
-                    await anyio.sleep(reader.wait)
-                elif page.records:
-                    empty = 0
-                    self.records += len(page.records)
-                    await self.take(page.records)
-                    if page.records[-1].created_at > begun + STAMP_SECONDS:
-                        return
-                elif not reader.ended:
-                    empty += 1
-                    await anyio.sleep(_EMPTY_PAUSE)
+    async def _read_on(self, begun: float, shard: str) -> None:
+        if shard not in self.readers:
+            arguments = self.stream_arn, shard, self.clock, self.rng
+            self.readers[shard] = open_reader(self.aws, *arguments)
+        reader, empty = self.readers[shard], 0
+        while not reader.ended and empty < TIP_PAGES:
+            page = await reader.read()
+            if page is None:
+                await anyio.sleep(reader.wait)
+            elif page.records:
+                empty = 0
+                self.records += len(page.records)
+                await self.take(page.records)
+                if page.records[-1].created_at > begun + STAMP_SECONDS:
+                    return
+            elif not reader.ended:
+                empty += 1
+                await anyio.sleep(_EMPTY_PAUSE)

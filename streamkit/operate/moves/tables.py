@@ -6,7 +6,7 @@ exception group that a task group makes of it.
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -20,13 +20,10 @@ async def environment_with(
     app: App, aws: Aws, clock: Clock, rng: random.Random
 ) -> AsyncIterator[Environment]:
     """Open an environment with these clients."""
-
-    @asynccontextmanager
-    async def given() -> AsyncIterator[Aws]:
-        yield aws
-
     try:
-        async with open_environment(app, connect_with=given, clock=clock, rng=rng) as environment:
+        async with open_environment(
+            app, connect_with=lambda: nullcontext(aws), clock=clock, rng=rng
+        ) as environment:
             yield environment
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors

@@ -143,12 +143,11 @@ class Site:
             return PageReply(HTTPStatus.UNAUTHORIZED, text, more=_ASK_TOKEN)
         asked = replace(_asked(request), proof=self._gate.proof, history=self._history)
         if request.method == "POST":
-            if not comes_from_here(request):
-                return PageReply(HTTPStatus.FORBIDDEN, "this form is not of this page\n")
             form = request.form
+            lets_in = self._gate.lets_act if "act" in form else comes_from_here
+            if not lets_in(request):
+                return PageReply(HTTPStatus.FORBIDDEN, "this form is not of this page\n")
             if "act" in form:
-                if not self._gate.lets_act(request):
-                    return PageReply(HTTPStatus.FORBIDDEN, "this form is not of this page\n")
                 asked = replace(asked, said=await self._act(form))
             else:
                 asked = replace(asked, explained=await self._explain(form))
