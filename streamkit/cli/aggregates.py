@@ -15,8 +15,7 @@ from streamkit.cli.options import (
     RequiredApp,
     command_group,
 )
-from streamkit.cli.printing import print_json, print_report, say, say_next
-from streamkit.cli.printing import table as print_table
+from streamkit.cli.printing import print_json, print_report, say, say_next, table
 from streamkit.cli.running import app_named, exit_with, with_aws
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
         )
         for one in found
     ]
-    print_table(("aggregate", "state", "counts", "measures", "spread", "onto"), rows)
+    table(("aggregate", "state", "counts", "measures", "spread", "onto"), rows)
     missing = [one.name for one in found if one.state == "needs rebuild"]
     say_next(app, ("aggregate rebuild", missing[0]) if missing else ())
 
@@ -252,6 +251,6 @@ def _describe_differences(title: str, differences: "Sequence[GroupDifference]") 
         (one.pk, one.sk, one.attribute, str(one.stored), str(one.expected))
         for one in differences[:_SHOWN]
     ]
-    print_table(("partition key", "sort key", "attribute", "stored", "should be"), rows)
+    table(("partition key", "sort key", "attribute", "stored", "should be"), rows)
     if len(differences) > _SHOWN:
         say(f"and {len(differences) - _SHOWN} more; --json shows all")

@@ -32,13 +32,10 @@ class AppCommand(TyperCommand):
         for one in arguments:
             value = given.get(one.name)
             words += [value] if isinstance(value, str) else value if type(value) is tuple else ()
-        if words and (_APP.fullmatch(words[0]) or self._are_all(words, arguments)):
+        are_all = len(words) == len(arguments) and all(one.nargs == 1 for one in arguments)
+        if words and (_APP.fullmatch(words[0]) or are_all):
             return args
         names = (settings().app or "").split()
         if len(names) != 1 or (words and words[0] == names[0].partition(":")[0]):
             return args
         return [names[0], *args]
-
-    @staticmethod
-    def _are_all(words: list[str], arguments: list[Any]) -> bool:
-        return len(words) == len(arguments) and all(one.nargs == 1 for one in arguments)

@@ -119,11 +119,6 @@ def _row(one: "Listening") -> tuple[str, ...]:
     )
 
 
-def _made(one: "Sighting") -> list[str]:
-    """Return the handlers that a change runs, each with what it would make of it if it was run."""
-    return [f"{name}: {one.makes[name]}" if name in one.makes else name for name in one.runs]
-
-
 def _describe_sightings(found: "tuple[Sighting, ...]") -> None:
     rows = [
         (
@@ -133,7 +128,7 @@ def _describe_sightings(found: "tuple[Sighting, ...]") -> None:
             one.position.lstrip("0"),
             f"{one.origin} ({one.hops})" if one.hops else one.origin,
             ", ".join(f"{name}: {state}" for name, state in one.states.items()),
-            ", ".join(_made(one)) or "-",
+            ", ".join(f"{n}: {one.makes[n]}" if n in one.makes else n for n in one.runs) or "-",
         )
         for one in found
     ]

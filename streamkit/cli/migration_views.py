@@ -17,6 +17,13 @@ from streamkit.observe.pricing import PRICED
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.scan.scan import LEASE_SECONDS
 
+_REASONS = {
+    "limit": "the limit",
+    "throttled": "throttling",
+    "lag": "the lag of other consumers",
+    "index": "the creation of its index",
+    "capture": "its own consumer, which has to catch up first",
+}
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
 
 
@@ -133,7 +140,7 @@ def progress_line(now: Progress) -> str:
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     parts += [_units(now)] * bool(now.processes)
-    parts += [f"slowed by {_reason(now.reason)}"] * bool(now.reason)
+    parts += [f"slowed by {_REASONS.get(now.reason, now.reason)}"] * bool(now.reason)
     written = "" if now.written is None else f", {now.written:,.3g} items a second"
     if (short := now.short_of) is not None:
         limit = now.max_reads if short == "read" else now.max_writes
@@ -187,16 +194,6 @@ def _units(now: Progress) -> str:
     indexes = [f"{name} {speed:,.0f}" for name, speed in now.writes.items() if name]
     text += f" ({', '.join(indexes)})" if indexes else ""
     return f"{text}, {now.processes} processes"
-
-
-def _reason(reason: str) -> str:
-    return {
-        "limit": "the limit",
-        "throttled": "throttling",
-        "lag": "the lag of other consumers",
-        "index": "the creation of its index",
-        "capture": "its own consumer, which has to catch up first",
-    }.get(reason, reason)
 
 
 _COUNTED = {"skipped": "needed nothing", "conflicts": "tried again"}

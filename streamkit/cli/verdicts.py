@@ -34,7 +34,8 @@ def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
     if status.generation is None:
         found.append((ExitCode.PROBLEMS, status.unbegun))
     else:
-        found += [*_paused(status), *_problems(status, alive)]
+        problems = ((ExitCode.PROBLEMS, reason) for reason in _problems(status, alive))
+        found += [*_paused(status), *problems]
     code = found[0][0] if found else ExitCode.OK
     return code, [reason for _, reason in found]
 
@@ -53,12 +54,7 @@ def _paused(status: Status) -> Iterator[tuple[ExitCode, str]]:
         yield ExitCode.PAUSED, f"it has been paused since {moment(status.paused)} UTC"
 
 
-def _problems(status: Status, alive: bool) -> Iterator[tuple[ExitCode, str]]:
-    for reason in _reasons(status, alive):
-        yield ExitCode.PROBLEMS, reason
-
-
-def _reasons(status: Status, alive: bool) -> Iterator[str]:
+def _problems(status: Status, alive: bool) -> Iterator[str]:
     if status.host == WORKERS:
         if not alive:
             yield "no worker is alive"

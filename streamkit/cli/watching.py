@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
 from streamkit.app import App
@@ -23,8 +23,6 @@ from streamkit.operate.remaining import catches_up_in
 from streamkit.operate.shards import ShardStatus
 from streamkit.operate.status import Status, read_status
 from streamkit.progress.clock import Clock, SystemClock
-
-Look = Callable[[], Awaitable[Status]]
 
 _LOOKS = 30
 """The pace of a backlog is that of this many looks."""
@@ -49,19 +47,15 @@ async def watch_app(
     """
     audiences = Audiences(app, aws)
     look = partial(read_status, app, aws, look_into_stream=look_into_stream, audiences=audiences)
-    await watch_status(look, every, looks, as_json=as_json)
-
-
-async def watch_status(look: Look, every: float, looks: int | None, *, as_json: bool) -> None:
-    """Show the status every `every` seconds: `looks` times, or for ever if that is None."""
+    found = looks_at(look, every, looks)
     if as_json:
-        async for status in looks_at(look, every, looks):
+        async for status in found:
             say(json.dumps(status.to_dict(), default=str, ensure_ascii=False))
     elif is_rich():
-        await _live(looks_at(look, every, looks))
+        await _live(found)
     else:
         before, lags = None, Lags()
-        async for status in looks_at(look, every, looks):
+        async for status in found:
             say("; ".join([_line(status), *_changes(before, status), *lags.note(status)]))
             before = status
 

@@ -157,17 +157,14 @@ def _read_by(handler: Handler) -> Iterator[type[Entity]]:
 def _names_read(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
     """Yield the names in `Order.key(...)`, `Order.query(...)` and `scan(Order)`, not in effects."""
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and _is_effect(known.get(node.func.id)):
+        value = known.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if isinstance(value, type) and issubclass(value, Effect):
             return
         if isinstance(node.func, ast.Attribute) and node.func.attr in _READS:
             named = [node.func.value, *node.args]
             yield from (one.id for one in named if isinstance(one, ast.Name))
     for child in ast.iter_child_nodes(node):
         yield from _names_read(child, known)
-
-
-def _is_effect(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Effect)
 
 
 def _globals_of(handler: Handler) -> dict[str, Any]:

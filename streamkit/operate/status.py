@@ -190,7 +190,7 @@ async def read_status(
         unread_shards=tuple(unowned(cursors, seen.members)),
         operations=await operations(app, aws, tables, generation, clock.time(), lag, cursors),
         audit=generation.audit if generation else (),
-        halts=await _halts(app, store),
+        halts=await halts(store, app.table, {one.name for one in (app, *app.listeners.values())}),
         refused=await _refused(app, aws, tables, seen.members, clock.time()),
         replaced=await _replaced(app, store) if generation is None else "",
     )
@@ -221,11 +221,6 @@ async def _replaced(app: App, store: CursorStore) -> str:
     """Return the label of the newest other stream of the table that a consumer has read."""
     earlier = await predecessors(store, app.table)
     return earlier[0].space.label if earlier else ""
-
-
-async def _halts(app: App, store: CursorStore) -> tuple[Halt, ...]:
-    names = {one.name for one in (app, *app.listeners.values())}
-    return await halts(store, app.table, names)
 
 
 def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:

@@ -6,7 +6,7 @@ On failure: `MoveRefused` if a shard does not contain the records that its posit
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -27,7 +27,6 @@ from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
 from streamkit.progress.activity import each_of
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.verdicts import Invalid, RefusedCommit
-from streamkit.stream.decode import Record
 from streamkit.stream.reader import ShardReader
 from streamkit.stream.start import RETENTION_SECONDS, STAMP_SECONDS
 
@@ -114,7 +113,11 @@ class Marking:
                 continue
             if page.records:
                 self.records += len(page.records)
-                shard.ahead.extend(self._wanted(page.records))
+                shard.ahead.extend(
+                    _Change(record.item_key, record.position, record.created_at)
+                    for record in page.records
+                    if self.environment.dispatcher.wants(record)
+                )
                 return True
             empty += 1
             if empty >= TIP_PAGES and (upto in ("", _ALL) or await self._is_trimmed(reader, upto)):
@@ -123,11 +126,6 @@ class Marking:
         if reader.ended:
             return False
         raise MoveRefused([f"shard {reader.shard_id} cannot be read up to its position"])
-
-    def _wanted(self, records: Iterable[Record]) -> Iterable[_Change]:
-        for record in records:
-            if self.environment.dispatcher.wants(record):
-                yield _Change(record.item_key, record.position, record.created_at)
 
     async def _is_trimmed(self, reader: ShardReader, position: str) -> bool:
         """Return whether the record at a position, and so all before it, is trimmed."""

@@ -8,9 +8,8 @@ by.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from streamkit.app import App
 from streamkit.changes import Kind
@@ -84,15 +83,10 @@ def access_of(consumers: Iterable[App]) -> Access:
         for migration in app.migrations.values():
             _add_migration(migration, found)
         if callable(app.on_loss):
-            _add_mending(app.on_loss, found)
+            reach = Reach()
+            reach.visit(app.on_loss)
+            _add_reads(reach, reach.entities, found)
     return found
-
-
-def _add_mending(on_loss: Callable[..., Any], found: Access) -> None:
-    """Add what the `on_loss` function of an app reads."""
-    reach = Reach()
-    reach.visit(on_loss)
-    _add_reads(reach, reach.entities, found)
 
 
 def _add_reads(reach: Reach, entities: Collection[type[Entity]], found: Access) -> None:
