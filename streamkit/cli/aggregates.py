@@ -169,10 +169,7 @@ def rebuild(
 
 
 @aggregates.command(cls=AppCommand)
-def pause(
-    app: RequiredApp,
-    name: NameArgument,
-) -> None:
+def pause(app: RequiredApp, name: NameArgument) -> None:
     """Let a rebuild wait until it is resumed.
 
     Its processes take no step and stop reading. They wait, and so does a `rebuild` that begins
@@ -183,10 +180,7 @@ def pause(
 
 
 @aggregates.command(cls=AppCommand)
-def resume(
-    app: RequiredApp,
-    name: NameArgument,
-) -> None:
+def resume(app: RequiredApp, name: NameArgument) -> None:
     """Continue a paused rebuild.
 
     The processes that wait go on. If none does any more, run the same `rebuild` again.

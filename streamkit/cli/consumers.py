@@ -65,19 +65,8 @@ def list_(
         )
         for one in found
     ]
-    print_table(
-        (
-            "consumer",
-            "stream",
-            "generation",
-            "run by",
-            "shards",
-            "workers",
-            "counts from",
-            "needs rebuild",
-        ),
-        rows,
-    )
+    heads = ("consumer", "stream", "generation", "run by", "shards", "workers", "counts from")
+    print_table((*heads, "needs rebuild"), rows)
 
 
 OnlyOption = Annotated[

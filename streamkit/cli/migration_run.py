@@ -142,10 +142,8 @@ def next_step(state: State) -> str:
 
 async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
     """Show the progress until cancelled."""
-    if manner.json or not is_rich():
-        await show_lines(_looks(reader, migration, _LINE_SECONDS), as_json=manner.json)
-    else:
-        await show_live(_looks(reader, migration, _SHOW_SECONDS))
+    every = _LINE_SECONDS if manner.json or not is_rich() else _SHOW_SECONDS
+    await show(_looks(reader, migration, every), as_json=manner.json)
 
 
 async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncIterator[Progress]:
@@ -163,8 +161,11 @@ async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncI
         yield replace(now, lag=lag)
 
 
-async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
-    """Print a line for each progress."""
+async def show(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
+    """Show each progress: in one place on a terminal, else as a line."""
+    if not as_json and is_rich():
+        await _show_live(looks)
+        return
     async for now in looks:
         if as_json:
             say(json.dumps(now.to_dict()))
@@ -172,8 +173,7 @@ async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
             say(f"{clock_text()} {progress_line(now)}")
 
 
-async def show_live(looks: AsyncIterator[Progress]) -> None:
-    """Draw each progress in the place of the one before."""
+async def _show_live(looks: AsyncIterator[Progress]) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.progress_bar import ProgressBar

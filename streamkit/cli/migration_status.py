@@ -5,9 +5,9 @@ from functools import partial
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.cli.migration_run import show_lines, show_live
+from streamkit.cli.migration_run import show
 from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
-from streamkit.cli.printing import is_rich, print_json, print_report, say, table, tell
+from streamkit.cli.printing import print_json, print_report, say, table, tell
 from streamkit.cli.running import looks_at
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
@@ -99,8 +99,4 @@ async def watch_one(
 ) -> None:
     """Print the progress every `every` seconds: `looks` times, or for ever if that is None."""
     read = partial(ProgressReader(app, aws).read, number, lag=True)
-    found = looks_at(read, every, looks)
-    if as_json or not is_rich():
-        await show_lines(found, as_json=as_json)
-    else:
-        await show_live(found)
+    await show(looks_at(read, every, looks), as_json=as_json)

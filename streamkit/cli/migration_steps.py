@@ -68,11 +68,7 @@ def begin(
 
 
 @taking(JOIN)
-def join(
-    app: RequiredApp,
-    number: NumberArgument,
-    **manner: Any,
-) -> None:
+def join(app: RequiredApp, number: NumberArgument, **manner: Any) -> None:
     """Work on a migration that was begun.
 
     The work ends when the migration is done, or waits for a decision. Any number of processes may

@@ -1,7 +1,7 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +20,8 @@ from streamkit.cli.running import app_named, exit_with, with_aws
 from streamkit.progress.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from streamkit.app import App
     from streamkit.aws import Aws
     from streamkit.core.consumer import Consumer
@@ -72,36 +74,22 @@ with_filters = with_options(FILTERS, {"stuck": False}, place=1)
 """Gives a command the options that choose queues; the command takes them as `**filters`."""
 
 
-def _selection(
-    filters: dict[str, Any], *, required: bool = False, every: bool = True
-) -> "Selection":
-    """Turn the options into a selection; redrive and discard require one, or `--all`."""
+async def _selection(filters: dict[str, Any], app: "App", aws: "Aws") -> "Selection":
+    """Return what the options choose; ages are by the table's clock: this machine's may err."""
     from streamkit.core.parked.queues import Selection
+    from streamkit.core.tables import open_store
 
-    if required and not (every or any(filters.values())):
-        raise typer.BadParameter(
-            "choose parked queues with --queue, --handler or another filter, or all with --all"
-        )
+    age, before = filters["older_than"], None
+    if age is not None:
+        before = await (await open_store(app, aws)).time(SystemClock()) - age
     return Selection(
         queues=frozenset(filters["queue"] or ()),
         handler=filters["handler"],
         entity=filters["entity"],
         error=filters["error"],
         stuck=filters["stuck"],
+        parked_before=before,
     )
-
-
-async def _aged(
-    chosen: "Selection", filters: dict[str, Any], app: "App", aws: "Aws"
-) -> "Selection":
-    """Add the age filter to a selection, by the table's clock: this machine's may be wrong."""
-    from streamkit.core.tables import open_store
-
-    age = filters["older_than"]
-    if age is None:
-        return chosen
-    now = await (await open_store(app, aws)).time(SystemClock())
-    return replace(chosen, parked_before=now - age)
 
 
 @parked.command("list")
@@ -125,11 +113,10 @@ def list_(
     from streamkit.operate.fan_outs import fan_outs, serving
 
     loaded = app_named(app, listener)
-    chosen = _selection(filters)
 
     async def read(aws: "Aws") -> tuple[list[ParkedQueue], list[Parked]]:
         store = await open_store(loaded, aws)
-        queues = await (await _aged(chosen, filters, loaded, aws)).choose(store)
+        queues = await (await _selection(filters, loaded, aws)).choose(store)
         return queues, await list_parked(store, queues)
 
     queues, found = with_aws(read)
@@ -201,15 +188,9 @@ def redrive(
     """
     from streamkit.operate.redrive import redrive as redrive_queues
 
-    chosen = _selection(filters, required=True, every=every)
-    loaded, told = app_named(app, listener), _telling("redriven", json=json)
-
-    async def work(aws: "Aws") -> "list[QueueReport]":
-        aged = await _aged(chosen, filters, loaded, aws)
-        return await redrive_queues(loaded, aws, aged, told=told)
-
-    reports = with_aws(work)
-    _conclude(reports, json=json)
+    _require_choice(filters, every=every)
+    loaded = app_named(app, listener)
+    reports = _each_queue(redrive_queues, "redriven", loaded, filters, json=json)
     if not json:
         failed = [report.queue for report in reports if report.failed]
         say_next(app, ("parked show", "--queue", failed[0]) if failed else (), listener)
@@ -241,15 +222,9 @@ def discard(
     from streamkit.cli.following import after_discard
     from streamkit.operate.redrive import discard as discard_queues
 
-    chosen = _selection(filters, required=True, every=every)
-    loaded, told = app_named(app, listener), _telling("discarded", json=json)
-
-    async def work(aws: "Aws") -> "list[QueueReport]":
-        aged = await _aged(chosen, filters, loaded, aws)
-        return await discard_queues(loaded, aws, aged, whole=whole, told=told)
-
-    reports = with_aws(work)
-    _conclude(reports, json=json)
+    _require_choice(filters, every=every)
+    loaded, run = app_named(app, listener), partial(discard_queues, whole=whole)
+    reports = _each_queue(run, "discarded", loaded, filters, json=json)
     if not json:
         for text, words in after_discard(loaded, {one.handler for one in reports if one.done}):
             say(text, **WARN)
@@ -258,19 +233,36 @@ def discard(
         exit_with(ExitCode.PROBLEMS)
 
 
-def _telling(verb: str, *, json: bool) -> "Told":
-    """Return what prints each report at once: an interrupt or an error leaves what was done."""
+def _require_choice(filters: dict[str, Any], *, every: bool) -> None:
+    if not (every or any(filters.values())):
+        raise typer.BadParameter(
+            "choose parked queues with --queue, --handler or another filter, or all with --all"
+        )
+
+
+def _each_queue(
+    run: "Callable[..., Awaitable[list[QueueReport]]]",
+    verb: str,
+    app: "App",
+    filters: dict[str, Any],
+    *,
+    json: bool,
+) -> "list[QueueReport]":
+    """Redrive or discard queues; print each report at once: an interrupt leaves what was done."""
     from streamkit.cli.describe_parked import describe_report
     from streamkit.operate.redrive import no_one
 
-    return no_one if json else lambda report: describe_report(report, verb)
+    told: Told = no_one if json else lambda report: describe_report(report, verb)
 
+    async def work(aws: "Aws") -> "list[QueueReport]":
+        return await run(app, aws, await _selection(filters, app, aws), told=told)
 
-def _conclude(reports: "list[QueueReport]", *, json: bool) -> None:
+    reports = with_aws(work)
     if json:
         print_json([report.to_dict() for report in reports])
     elif not reports:
         say("no such change is parked")
+    return reports
 
 
 def _missing(app: "Consumer", filters: dict[str, Any], reports: "list[QueueReport]") -> bool:

@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "move-waits-for-silence",
         "operate/moves/passage.py",
-        "                    if page.records[-1].created_at > begun + STAMP_SECONDS:\n"
-        "                        return\n",
+        "                if page.records[-1].created_at > begun + STAMP_SECONDS:\n"
+        "                    return\n",
         "",
         "a move from functions to workers does not end while the application writes",
         test="tests/simulation/test_moving_rivals.py::"

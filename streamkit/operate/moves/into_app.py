@@ -45,7 +45,7 @@ from streamkit.fleet.rewinding import ask_rewind, withdraw_rewind
 from streamkit.fleet.taken import reaches
 from streamkit.model.conditions import Attr
 from streamkit.model.json_fields import JsonFields
-from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
+from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused, joins_by_rebuild
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
@@ -124,10 +124,7 @@ def _unfit(
         yield f"{app.name} has no handler {name!r}"
     for handler in handlers:
         if handler.is_aggregate:
-            yield (
-                f"{handler.declared}: an aggregate joins by a rebuild: delete its consumer, deploy,"
-                " `streamkit aggregate rebuild`"
-            )
+            yield joins_by_rebuild(handler)
         elif theirs is not None and theirs.fingerprint != fingerprint_of([handler]):
             yield (
                 f"{handler.declared}: {app.name}.{name} runs another handler; join with the handler"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamkit.app import App
+from streamkit.core.handler import Handler
 from streamkit.fleet.generation import Generation
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.operation import Refusal
@@ -38,6 +39,14 @@ class Imported(JsonFields):
     positions: int
     unread: int
     notes: tuple[str, ...]
+
+
+def joins_by_rebuild(handler: Handler) -> str:
+    """Return why an aggregate does not join its app as other handlers do."""
+    return (
+        f"{handler.declared}: an aggregate joins by a rebuild: delete its consumer, deploy,"
+        " `streamkit aggregate rebuild`"
+    )
 
 
 def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:

@@ -34,7 +34,7 @@ from streamkit.fleet.hosting import JOINED, TAKEN, TAKING_OVER, WORKERS
 from streamkit.fleet.taken import marks_of, own_store, taken_mark
 from streamkit.model.conditions import Attr
 from streamkit.model.json_fields import JsonFields
-from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
+from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused, joins_by_rebuild
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
@@ -134,12 +134,7 @@ class _Run:
         if theirs.host == JOINED:
             yield f"{self.name} has joined {self.app.name} already"
             return
-        for handler in child.handlers:
-            if handler.is_aggregate:
-                yield (
-                    f"{handler.declared}: an aggregate joins by a rebuild: delete its consumer,"
-                    " deploy, `streamkit aggregate rebuild`"
-                )
+        yield from (joins_by_rebuild(one) for one in child.handlers if one.is_aggregate)
         for one, app in ((newest, runs), (theirs, child)):
             if one.host not in ("", WORKERS, TAKING_OVER) or one.rewinding or one.asks:
                 yield OVERTAKEN

@@ -25,11 +25,7 @@ from dataclasses import dataclass, replace
 from streamkit.core.handler import fingerprint_of
 from streamkit.errors import LeaseLost
 from streamkit.fleet.directory import ConsumerEntry, enter
-from streamkit.fleet.generation import (
-    Generation,
-    newest_generation,
-    write_generation,
-)
+from streamkit.fleet.generation import Generation, newest_generation, write_generation
 from streamkit.fleet.hosting import DELETING, REPLAYING, WORKERS
 from streamkit.fleet.rewinding import finish_rewind
 from streamkit.operate.deletion import erase_consumer
