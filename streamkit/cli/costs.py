@@ -74,8 +74,7 @@ def cost(
     if shards is not None:
         found = estimate(chosen, shards=shards, workers=workers or 1, changes=changes)
     else:
-        from streamkit.operate.budget import read_estimate
-        from streamkit.operate.spending import read_spending
+        from streamkit.operate.spending import read_estimate, read_spending
 
         loaded = app_named(app)
 

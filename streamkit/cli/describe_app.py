@@ -58,14 +58,15 @@ def mermaid_of(found: AppOutline) -> str:
     lines = ["flowchart LR"]
     lines += [f'  {entity.name}["{entity.name}<br/>{_key(entity)}"]' for entity in found.entities]
     sinks = {name: kind for one in consumers for name, kind in one.sinks.items()}
-    lines += [f'  {_sink(name)}>"{name}<br/>{kind}"]' for name, kind in sinks.items()]
+    sink_nodes = {name: _node(f"s_{name}") for name in sinks}
+    lines += [f'  {sink_nodes[name]}>"{name}<br/>{kind}"]' for name, kind in sinks.items()]
     for app, handler in handlers:
-        own = _node(app, handler)
+        own = _node(f"h_{app}_{handler.name}")
         lines.append(f'  {own}(["{handler.name}<br/>{handler.kind}"])')
         lines.append(f"  {handler.entity} --> {own}")
         lines += [f"  {read} -. read .-> {own}" for read in handler.reads]
         lines += [f"  {own} --> {written}" for written in handler.writes or ()]
-        lines += [f"  {own} -- send --> {_sink(sent)}" for sent in handler.sends]
+        lines += [f"  {own} -- send --> {sink_nodes[sent]}" for sent in handler.sends]
     return "\n".join(lines)
 
 
@@ -75,9 +76,5 @@ def _key(entity: EntityOutline) -> str:
     return text.replace("#", "#35;")  # a plain one begins a code of Mermaid's
 
 
-def _node(app: str, handler: HandlerOutline) -> str:
-    return "h_" + "".join(c if c.isalnum() else "_" for c in f"{app}_{handler.name}")
-
-
-def _sink(name: str) -> str:
-    return "s_" + "".join(c if c.isalnum() else "_" for c in name)
+def _node(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)

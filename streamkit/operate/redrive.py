@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -111,14 +112,11 @@ async def discard(
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
     approximate = {one.__name__ for one in app.aggregates if one.__options__.approximate}
-    before, (reports, told_of) = chosen.parked_before, _collected(told)
+    how = partial(discard_queue, before=chosen.parked_before, whole=whole, approximate=approximate)
+    reports, told_of = _collected(told)
 
     async def one(queue: ParkedQueue) -> None:
-        told_of(
-            await discard_queue(
-                store, queue, rng, clock, before, whole=whole, approximate=approximate
-            )
-        )
+        told_of(await how(store, queue, rng, clock))
 
     await each_of(AT_ONCE, await chosen.choose(store), one)
     return reports

@@ -1,10 +1,12 @@
-"""Compute what a consumer's calls use and cost a day, from its workers' counters.
+"""Compute what a fleet will cost a month, and what its calls use and cost a day, as counted.
 
-In: an app with its listeners, and clients. Out: one `Spending` for each consumer: units a day by
-kind, at the average rate of the workers that run now, each since it began or since a while ago, and
-how far that average may be off. The units include what handlers write and read. They leave out
-cancelled transactions (AWS does not report their units), workers that have ended, and functions on
-Lambda.
+In: an app with its listeners, and clients. Out: a `CostEstimate`, which follows from settings and
+from the stream as it is now: open shards are counted by listing it, which is free, and workers by
+their heartbeats. And one `Spending` for each consumer, from the counters of its workers: units a
+day by kind, at the average rate of the workers that run now, each since it began or since a while
+ago, and how far that average may be off. The units include what handlers write and read. They leave
+out cancelled transactions (AWS does not report their units), workers that have ended, and functions
+on Lambda.
 """
 
 import math
@@ -14,11 +16,14 @@ from itertools import pairwise
 from typing import Any
 
 from streamkit.app import App, consumers_of
+from streamkit.archive.bucket import BucketArchive
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import Member, MemberList
-from streamkit.observe.pricing import DOLLARS
+from streamkit.observe.pricing import DOLLARS, CostEstimate, estimate
 from streamkit.observe.usage import Usage, UsageMark
+from streamkit.settings import Settings
+from streamkit.stream.listing import list_shards
 
 _DAY = 86_400.0
 _SURE = 2.0
@@ -47,6 +52,37 @@ class Spending:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return {**asdict(self), "dollars": self.dollars}
+
+
+async def read_estimate(
+    app: App, aws: Aws, settings: Settings, *, workers: int | None = None, changes: float = 0.0
+) -> CostEstimate:
+    """Return what an app's fleet costs a month.
+
+    Args:
+        app: the app whose consumer is priced.
+        aws: open clients.
+        settings: the settings of its workers.
+        workers: how many workers run; by default as many as have a heartbeat item now, or one.
+        changes: changes a second, over all shards, each with an effect.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    tables = await survey(app, aws)
+    store = tables.store(app, aws)
+    listing = await list_shards(aws, tables.table.stream_arn or "")
+    shards = sum(shard.ending is None for shard in listing.shards)
+    if workers is None:
+        workers = len(await MemberList(store).read())
+    archive = app.archive.flush if isinstance(app.archive, BucketArchive) else None
+    return estimate(
+        settings,
+        shards=max(1, shards),
+        workers=max(1, workers),
+        changes=changes,
+        archive=archive,
+    )
 
 
 async def read_spending(app: App, aws: Aws, *, since: float | None = None) -> tuple[Spending, ...]:

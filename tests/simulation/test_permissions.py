@@ -24,7 +24,6 @@ from streamkit.migrate.operate import commands
 from streamkit.migrate.plan.planning import plan_migration
 from streamkit.migrate.run.running import Runner
 from streamkit.migrate.verify.verifying import verify_migration
-from streamkit.operate.budget import read_estimate
 from streamkit.operate.consumers import list_consumers, pause_consumer, resume_consumer
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.explanation import explain_item
@@ -35,7 +34,7 @@ from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.redrive import discard, redrive
 from streamkit.operate.rewind import RewindRefused, rewind
-from streamkit.operate.spending import read_spending
+from streamkit.operate.spending import read_estimate, read_spending
 from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import recording, trial

@@ -108,8 +108,8 @@ class PastChanges(PastReading):
     ) -> tuple[list[Record], str]:
         """Return what the stream has behind the end of a chain, the newest first.
 
-        The chain ends before its last link if that cannot be read: the stream may still have what
-        its object had. Returned is also where this link begins; else nothing.
+        If the last link cannot be read, the stream is asked for what its object had, too. The
+        second value is then where that link begins; else it is empty.
         """
         if not positions and await self.shards.ended_before(chain.shard, after):
             return [], ""

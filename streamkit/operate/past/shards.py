@@ -32,7 +32,7 @@ _AT_ONCE = 4
 class PastShards:
     """The shards that a stream or its archive knows, with their `parents`, as listed last.
 
-    Those that the archive's `writer` has read since it `began` belong to them.
+    They include shards that the archive's `writer` has read since the archive `began`.
     """
 
     aws: Aws
