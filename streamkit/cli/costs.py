@@ -9,7 +9,7 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption, duration, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
 from streamkit.cli.running import app_named, settings, with_aws
-from streamkit.observe.pricing import PRICED, STORED_DOLLARS, Cost, CostEstimate, estimate
+from streamkit.observe.pricing import PRICED, STORED_DOLLARS, CostEstimate, estimate
 
 _DAY = 86_400
 
@@ -93,7 +93,17 @@ def cost(
 def _describe(found: CostEstimate, preset: str) -> None:
     say(f"{found.workers} workers, {found.shards} open shards, preset {preset}; $ a month")
     say()
-    rows = [_row(one) for one in found.costs]
+    rows = [
+        (
+            one.what,
+            one.per,
+            f"{one.units:,.0f} {one.kind}",
+            f"{one.dollars_each:,.3f}",
+            str(one.count),
+            f"{one.dollars:,.2f}",
+        )
+        for one in found.costs
+    ]
     table(("what", "per", "units an hour", "$ each", "of them", "$"), rows)
     say()
     for per in ("worker", "shard", "fleet"):
@@ -127,18 +137,6 @@ def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> Non
     ]
     heads = ("consumer", "workers", "counted for", *kinds, "$ a day", "error")
     table(heads, rows, cut=("consumer",))
-
-
-def _row(one: Cost) -> tuple[str, ...]:
-    units = f"{one.units:,.0f} {one.kind}"
-    return (
-        one.what,
-        one.per,
-        units,
-        f"{one.dollars_each:,.3f}",
-        str(one.count),
-        f"{one.dollars:,.2f}",
-    )
 
 
 def _fields(found: CostEstimate) -> dict[str, Any]:

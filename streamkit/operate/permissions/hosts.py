@@ -166,7 +166,7 @@ class _Building:
         else:
             why = "cursors, leases, heartbeats, parked changes"
             self._allow("ControlItems", actions, [self.control], why, patterns)
-            if self._has_entries:
+            if any(h.converges and h.broadcast for one in self.consumers for h in one.handlers):
                 widen(self.access.own, actions, frozenset({f"{literal(ENTRY_PREFIX)}*"}))
         if self.host == "migrate":
             reads = ("BatchGetItem", "GetItem", "Query")
@@ -205,10 +205,6 @@ class _Building:
     def _has_no_sort_key(self) -> bool:
         entities = [entity for one in self.consumers for entity in one.entities]
         return all(spec_of(entity).sk is None for entity in entities)
-
-    @property
-    def _has_entries(self) -> bool:
-        return any(h.converges and h.broadcast for one in self.consumers for h in one.handlers)
 
     def _rebuilds(self) -> None:
         """Allow `aggregate rebuild` to delete groups, unless the application owns the items."""
