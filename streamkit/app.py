@@ -22,6 +22,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.kinds.declared_aggregates import check_all_apart
 from streamkit.kinds.lifespan import Lifespan, check_lifespan, open_lifespan
 from streamkit.kinds.recognition import Recognition
 from streamkit.model.declaration import Declaration, by_known_names
@@ -102,19 +103,17 @@ class App(Recognition):
             raise DeclarationError(
                 f"App({name!r}): archive= takes one BucketArchive(...) or DirectoryArchive(...)"
             )
-        start = read_start(start)
         check_on_loss(on_loss)
         self.name = name
         self.table = table
-        self.start = start
+        self.start = read_start(start)
         self.on_loss = on_loss
         self.telemetry = telemetry or Telemetry()
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.tables = tuple(tables)
         self.shapes: dict[str, TableShape] = dict(tables) if isinstance(tables, Mapping) else {}
-        if shape is not None:
-            self.shapes[table] = shape
+        self.shapes |= {} if shape is None else {table: shape}
         if isinstance(require_migrations, str):
             require_migrations = (require_migrations,)
         self.required = tuple(require_migrations)
@@ -275,12 +274,14 @@ def consumers_of(apps: Sequence[App]) -> list[App]:
     """Return apps and their listeners, each once; the first app of a table comes first.
 
     Raises:
-        ConfigurationError: two consumers of one table have the same name.
+        ConfigurationError: two consumers of one table have one name, or add to the same field.
     """
     found = list(dict.fromkeys(one for app in apps for one in (app, *app.listeners.values())))
     if len({(app.table, app.name) for app in found}) < len(found):
-        names = ", ".join(sorted(app.name for app in found))
-        raise ConfigurationError(f"two apps of one table have the same name: {names}")
+        names = sorted(app.name for app in found)
+        raise ConfigurationError(f"two apps of one table have the same name: {', '.join(names)}")
+    for table in {app.table for app in found}:
+        check_all_apart(app for app in found if app.table == table)
     return found
 
 
@@ -288,9 +289,8 @@ def consumers_of(apps: Sequence[App]) -> list[App]:
 async def open_table(app: App) -> AsyncIterator[OpenTable]:
     """Open an app's table outside of handlers: a web server, a script, a test.
 
-    It reads entities, and writes effects.
-
-    Region, credentials and endpoint are the SDK's own. Pending changes are not seen.
+    It reads entities, and writes effects. Region, credentials and endpoint are the SDK's own.
+    Pending changes are not seen.
 
     Raises:
         ConfigurationError: the table is missing, or may not be described.

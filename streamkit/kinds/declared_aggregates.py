@@ -5,7 +5,7 @@ start cold.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streamkit.core.handler import Handler, Policy
@@ -26,6 +26,11 @@ class DeclaredAggregates(HandlerList, ABC):
     def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
         super().__init__(entities, policy)
         self.aggregates: list[type[Aggregate[Any]]] = []
+
+    @property
+    @abstractmethod
+    def family(self) -> "Sequence[DeclaredAggregates]":
+        """Return the app and its listeners, whose handlers write the same items."""
 
     @abstractmethod
     def _beginning(self, handler: Handler, start: Start | str | None) -> "DeclaredAggregates":
@@ -70,7 +75,7 @@ class DeclaredAggregates(HandlerList, ABC):
         from streamkit.kinds.aggregate.soundness import check_apart
 
         handler = aggregate_handler(aggregate, self._policy)
-        check_apart(aggregate, self.aggregates, handler.declared)
+        check_apart(aggregate, _aggregates_of(self.family))
         if extremes_of(aggregate):
             from streamkit.kinds.aggregate.ranked import ranked_handler
 
@@ -82,3 +87,20 @@ class DeclaredAggregates(HandlerList, ABC):
         if emptying is not None:
             self.add_handler(emptying)
         return aggregate
+
+
+def check_all_apart(consumers: Iterable[DeclaredAggregates]) -> None:
+    """Refuse aggregates of consumers of one table that add to the same field of the same items.
+
+    Raises:
+        DeclarationError: there are two; the message names both.
+    """
+    aggregates = _aggregates_of(consumers)
+    for place, aggregate in enumerate(aggregates):
+        from streamkit.kinds.aggregate.soundness import check_apart
+
+        check_apart(aggregate, aggregates[:place])
+
+
+def _aggregates_of(consumers: Iterable[DeclaredAggregates]) -> "list[type[Aggregate[Any]]]":
+    return [one for consumer in consumers for one in consumer.aggregates]

@@ -5,7 +5,7 @@ of one table. A listener knows what its app knows, because their handlers write 
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Self
 
@@ -30,6 +30,11 @@ class Recognition(Registration):
     @abstractmethod
     def head(self) -> "Recognition":
         """Return the app that it is a listener of, or itself."""
+
+    @property
+    def family(self) -> "Sequence[Recognition]":
+        """Return the app and its listeners, whose handlers write the same items."""
+        return (self.head, *self.head.listeners.values())
 
     def with_joined(self, names: Collection[str]) -> Self:
         """Return this app with the handlers of these listeners, which it takes over.
@@ -83,9 +88,8 @@ class Recognition(Registration):
 
     def cascades(self) -> Cascades:
         """Return which entities' items carry an origin; an app and its listeners count as one."""
-        family = (self.head, *self.head.listeners.values())
         same = same_items(typed=self.type_attribute is not None)
-        return Cascades(self.name, tuple(h for app in family for h in app.handlers), same)
+        return Cascades(self.name, tuple(h for app in self.family for h in app.handlers), same)
 
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions; a new one starts a new generation."""

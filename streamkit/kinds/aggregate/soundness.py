@@ -76,8 +76,8 @@ def check_group(stored: type[Entity], source: type[Entity], declared: Declaratio
             )
 
 
-def check_apart(aggregate: Any, others: Iterable[Any], declared: Declaration) -> None:
-    """Refuse an aggregate that adds to a field to which another one of the app adds.
+def check_apart(aggregate: Any, others: Iterable[Any]) -> None:
+    """Refuse an aggregate that adds to a field to which another one of the same table adds.
 
     Raises:
         DeclarationError: there is such a field; a rebuild of one would delete what the other added.
@@ -85,11 +85,16 @@ def check_apart(aggregate: Any, others: Iterable[Any], declared: Declaration) ->
     onto = aggregate.__options__.onto
     for other in others:
         shared = aggregate.__measures__.keys() & other.__measures__.keys()
+        if aggregate is other:
+            raise DeclarationError(
+                f"{aggregate.__declaration__}: it is registered already, with this app or another"
+                " consumer of its table, and a second one would count each item again; leave one out"
+            )
         if onto is not None and onto is other.__options__.onto and shared:
             raise DeclarationError(
-                f"{declared}: {other.__declaration__} adds to {', '.join(sorted(shared))} of"
-                f" {onto.__name__}, too, and a rebuild of one would delete what the other added;"
-                f" give each of them a field of its own"
+                f"{aggregate.__declaration__}: {other.__declaration__} adds to"
+                f" {', '.join(sorted(shared))} of {onto.__name__}, too, and a rebuild of one would"
+                " delete what the other added; give each of them a field of its own"
             )
 
 

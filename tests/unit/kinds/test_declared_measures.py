@@ -19,6 +19,7 @@ from streamkit import (
     Sum,
     became,
 )
+from streamkit.app import consumers_of
 
 
 class Loan(Entity, pk="MEMBER#{member}", sk="LOAN#{number}"):
@@ -75,6 +76,35 @@ def test_two_aggregates_that_add_to_one_field_are_refused():
     with pytest.raises(DeclarationError, match=r"Things .*Loans .* adds to things of Member, too"):
         app.aggregate(Things)
     assert app.aggregates == [Loans]
+
+
+@pytest.mark.parametrize("first", ["app", "listener", "start="])
+def test_aggregates_of_one_field_are_refused_across_an_app_and_its_listeners(first):
+    app = App("library", table="Library")
+    listener = app.listener("slow")
+    one = {
+        "app": app.aggregate,
+        "listener": listener.aggregate,
+        "start=": app.aggregate(start="latest"),
+    }
+    one.pop(first)(Loans)
+    for register in one.values():
+        with pytest.raises(DeclarationError, match=r"Things .*Loans .* adds to things of Member"):
+            register(Things)
+        with pytest.raises(DeclarationError, match=r"Loans.* is registered already"):
+            register(Loans)
+
+
+def test_aggregates_of_one_field_are_refused_where_two_apps_of_one_table_run_together():
+    one, other, apart = (
+        App(name, table=table) for name, table in [("a", "Library"), ("b", "Library"), ("c", "Old")]
+    )
+    one.aggregate(Loans)
+    other.aggregate(Things)
+    apart.aggregate(Loans)
+    assert consumers_of([one, apart]) == [one, apart]
+    with pytest.raises(DeclarationError, match=r"Things .*Loans .* adds to things of Member, too"):
+        consumers_of([one, apart, other])
 
 
 # -- measures that measure nothing -----------------------------------------------------------------
