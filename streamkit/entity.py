@@ -265,11 +265,11 @@ def spec_of(entity: type[Entity]) -> EntitySpec:
     """Return the entity's declarations.
 
     Raises:
-        DeclarationError: it is an abstract base, without keys.
+        DeclarationError: it has no keys of its own.
     """
     if entity.__entity__ is None:
         declaration = getattr(entity, "__declaration__", None) or Declaration.of(entity)
-        raise DeclarationError(f"{declaration}: an abstract base has no keys; declare pk")
+        raise DeclarationError(f"{declaration}: {entity.__keyless__}")
     return entity.__entity__
 
 

@@ -21,6 +21,7 @@ class ItemAsRead(BaseModel):
     __slots__ = ("__stored_key__",)
 
     __entity__: ClassVar[EntitySpec | None] = None
+    __keyless__: ClassVar[str] = "an abstract base has no keys; declare pk"
 
     def __copy__(self) -> Self:
         """Copy the item; the copy is of the same stored item."""

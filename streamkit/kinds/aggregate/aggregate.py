@@ -90,10 +90,18 @@ class Aggregate(Entity, Generic[E]):
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         cls.__options__ = replace(cls.__options__, **said)
         cls.__options__.check(cls.__declaration__, given_missing=missing is not None)
-        if cls.__options__.onto is not None and cls.__entity__ is not None:
+        onto = cls.__options__.onto
+        if onto is None:
+            return
+        stored = onto.__name__
+        cls.__keyless__ = (
+            f"with onto= it has no items of its own, and counts in those of {stored}; use {stored}"
+            f" in its place, as in table.get({stored}.key(...))"
+        )
+        if cls.__entity__ is not None:
             raise DeclarationError(
-                f"{cls.__declaration__}: with onto= the keys are those of"
-                f" {cls.__options__.onto.__name__}; leave out pk, sk and type"
+                f"{cls.__declaration__}: with onto= the keys are those of {stored}; leave out pk,"
+                " sk and type"
             )
 
     @classmethod

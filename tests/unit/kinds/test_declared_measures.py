@@ -15,6 +15,7 @@ from streamkit import (
     Entity,
     Key,
     Max,
+    Modified,
     Query,
     Sum,
     became,
@@ -51,6 +52,9 @@ class Loans(Aggregate[Loan], onto=Member):
         return Member.key(member=loan.member)
 
 
+def heard(change: Modified[Loans]) -> None: ...
+
+
 class Waits(Aggregate[Reservation], onto=Member):
     waits: Annotated[int, Count()] = 0
 
@@ -68,6 +72,19 @@ def test_two_aggregates_may_add_to_different_fields_of_one_item():
     app.aggregate(Loans)
     app.aggregate(Waits)
     assert app.aggregates == [Loans, Waits]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: Loans.key(member="ann"),
+        lambda: Loans.query(member="ann"),
+        lambda: App("library", table="Library").on(heard),
+    ],
+)
+def test_an_aggregate_without_items_of_its_own_says_what_to_read_instead(use):
+    with pytest.raises(DeclarationError, match=r"Loans .*those of Member; use Member in its place"):
+        use()
 
 
 def test_two_aggregates_that_add_to_one_field_are_refused():
