@@ -19,6 +19,7 @@ from streamkit.model.item_as_read import remember_key
 from streamkit.model.keys import StoredKey
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.stream.decode.fast import ValuesReader, values_reader
 from streamkit.stream.decode.keyed import KeyedFields
 
@@ -40,6 +41,7 @@ class ImageDecoder(Generic[E]):
         self._entity = entity
         self._upcasts = entity.upcasts()
         self._reserved = _attributes_not_fields(entity, schema)
+        self._is_strict = entity.model_config.get("extra") == "forbid"
         self._compiled = CompiledModel.of(entity)
         self._validate = entity.__pydantic_validator__.validate_python
         compiled = self._compiled
@@ -187,6 +189,8 @@ class ImageDecoder(Generic[E]):
             except USER_ERRORS as error:  # an upcast is user code
                 self._fail(f"the upcast {getattr(upcast, '__name__', upcast)}", error)
         values = dict(values) if self._upcasts else values
+        if self._is_strict:  # streamkit's own, such as the owner of a derived item
+            values = {k: v for k, v in values.items() if not k.startswith(CONTROL_ATTRIBUTE)}
         if self._reserved or (key is not None and self._keyed.in_key):
             hidden = self._reserved | self._keyed.in_key
             values = {k: v for k, v in values.items() if k not in hidden}

@@ -149,6 +149,16 @@ def test_keys_and_type_are_no_extra_attributes(extra: Any) -> None:
     assert ImageDecoder(Strict, SCHEMA).decode(image).model_extra in (None, {})
 
 
+def test_an_attribute_of_streamkits_is_no_extra_attribute_that_could_be_forbidden() -> None:
+    class Strict(Entity, pk="S#{id}", extra="forbid"):
+        id: str
+
+    owned = raw(id={"S": "1"}, _sk_of={"S": "[]"}, _sk_by={"S": "handler:1:x:y"})
+    assert ImageDecoder(Strict, SCHEMA).decode(owned) == Strict(id="1")
+    with pytest.raises(DecodeError, match="more"):
+        ImageDecoder(Strict, SCHEMA).decode(raw(id={"S": "1"}, more={"N": "1"}))
+
+
 def test_a_model_that_keeps_extra_attributes_gets_them() -> None:
     class Loose(Entity, pk="S#{id}", extra="allow"):
         id: str
