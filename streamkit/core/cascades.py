@@ -78,6 +78,16 @@ class Cascades:
         written = {entity for handler in self.handlers for entity in handler.writes or ()}
         return frozenset(e for e in listened if any(self.same(e, other) for other in written))
 
+    def loop_of(self, handler: Handler) -> list[str]:
+        """Return the handlers of the shortest loop through one, by what they say that they write.
+
+        Those that need not be endless are in it, too. Without such a loop there are none.
+        """
+        feeds = _fed_by(self.handlers, self.same)
+        found = [one for one in self.handlers if one.declared == handler.declared]
+        path = _shortest(found[0], feeds) if found else None
+        return [one.name for one in path or ()]
+
     def origin_text(self, handler: str, position: str, hops: int, trace: str = "") -> str:
         """Return the origin text that a handler's effects leave, after a change with `hops` hops.
 
@@ -110,13 +120,18 @@ def cycles(handlers: Iterable[Handler], same: Same) -> list[Cycle]:
     Handlers that declare that they come to an end, and those in shadow mode, are left out.
     """
     live = [h for h in handlers if not (h.converges or h.cycle or h.shadow)]
-    feeds = {id(one): [other for other in live if _feeds(one, other, same)] for one in live}
+    feeds = _fed_by(live, same)
     found: dict[frozenset[int], Cycle] = {}
     for handler in live:
         path = _shortest(handler, feeds)
         if path:
             found.setdefault(frozenset(map(id, path)), Cycle(tuple(path)))
     return list(found.values())
+
+
+def _fed_by(handlers: Sequence[Handler], same: Same) -> dict[int, list[Handler]]:
+    """Return the handlers that each handler feeds, by its `id`."""
+    return {id(one): [other for other in handlers if _feeds(one, other, same)] for one in handlers}
 
 
 def _feeds(one: Handler, other: Handler, same: Same) -> bool:

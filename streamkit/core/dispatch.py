@@ -30,7 +30,7 @@ from streamkit.core.tracing import UNTRACED
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.errors import USER_ERRORS, RetryableError
-from streamkit.model.origin import APPLICATION, WriteOrigin, read_origin
+from streamkit.model.origin import APPLICATION, WriteOrigin, read_origin, writer_of
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.pacing import GIVE_WAY_SECONDS, Turn
@@ -227,7 +227,9 @@ class Dispatcher:
                 outcome.run += 1  # so that it does not run before its `when` is evaluated again
                 self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
             if origin.hops >= handler.policy.hops_max and outcome.failure is None:
-                self.failures.end_loop(outcome, origin.hops, shard_id)
+                writer = record.new_image and writer_of(record.new_image)
+                names = self.routes.cascades.loop_of(handler) or [writer or "", handler.name]
+                self.failures.end_loop(outcome, origin.hops, names, shard_id)
             change.outcomes.append(outcome)
         return change
 

@@ -5,6 +5,7 @@ waiting, as the policies and breakers say; counts; and a bounded number of log l
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,9 +111,17 @@ class Failures:
         else:
             self.settle(outcome, failure, shard)
 
-    def end_loop(self, outcome: Outcome, hops: int, shard: str) -> None:
-        """Park a change that came through too many handlers, for good and under every policy."""
-        text = f"{hops} handlers' effects led to this change, one after the other"
+    def end_loop(self, outcome: Outcome, hops: int, names: Collection[str], shard: str) -> None:
+        """Park a change that came through too many handlers, for good and under every policy.
+
+        `names` are handlers that trigger each other, as far as that is known.
+        """
+        text = (
+            f"handlers triggered each other {hops} times in a row, among them"
+            f" {', '.join(dict.fromkeys(names))}; let one of them return nothing for what it need"
+            " not change, then discard this change; or, if they come to an end by themselves, raise"
+            " Policy(hops_max=...), then redrive it"
+        )
         self._park(outcome, Failure.of(TooManyHops(text), 0), shard)
 
     def _park(self, outcome: Outcome, failure: Failure, shard: str) -> None:

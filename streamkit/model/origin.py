@@ -85,6 +85,11 @@ def written_by(item: Mapping[str, Any]) -> tuple[str | None, int]:
     return rest.partition(":")[2] or None, origin.hops
 
 
+def writer_of(image: Raw) -> str:
+    """Return the handler or migration that wrote an image last; empty if none did."""
+    return written_by({ORIGIN: {"S": _text(image) or ""}})[0] or ""
+
+
 def deletion(unique: str) -> str:
     """Return the part of an origin which says that its writer will delete the item."""
     return _DELETION + unique

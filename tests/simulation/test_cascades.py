@@ -207,6 +207,52 @@ def test_a_loop_ends_at_the_hop_limit_and_waits_for_a_person(harness_of, on_fail
     assert len(harness.parked()) == 1
 
 
+def derived(app, only=None):
+    """A function that derives an item of its own entity: from all, or all up to one."""
+
+    @app.derive
+    def following(order: Order) -> Order | None:
+        return None if order.number == only else Order(number=order.number + 1)
+
+
+def undeclared(app):
+    """Two handlers that feed each other, of which one does not say what it writes."""
+
+    @app.on
+    def forth(change: Inserted[Order]):
+        return Put(Notice(number=change.new.number))
+
+    @app.on
+    def back(change: Inserted[Notice]) -> Put[Order]:
+        return Put(Order(number=change.new.number + 1))
+
+
+@pytest.mark.parametrize(
+    ("declare", "names"), [(derived, "following"), (undeclared, "back, forth")]
+)
+def test_the_error_of_an_endless_loop_names_its_handlers_and_says_what_to_do(
+    harness_of, declare, names
+):
+    app = App("loop", table="Cascades")
+    declare(app)
+    harness = harness_of(app)
+    harness.put(Order(number=1))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert f"10 times in a row, among them {names}; let one of them return nothing" in parked.detail
+    assert "Policy(hops_max=...)" in parked.detail
+
+
+def test_what_derives_its_own_entity_may_come_to_an_end(harness_of):
+    app = App("loop", table="Cascades")
+    derived(app, only=4)
+    harness = harness_of(app)
+    harness.put(Order(number=1))
+    harness.settle()
+    assert len(items(harness, "ORDER#")) == 4
+    assert harness.parked() == []
+
+
 def test_a_loop_that_ends_by_itself_is_left_alone(harness_of):
     harness = harness_of(looping(rounds=9))
     harness.put(Order(number=1))
