@@ -12,6 +12,7 @@ from streamkit.core.handler import Handler
 from streamkit.entity import Entity
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
+from streamkit.sinks.sink import Sink
 from streamkit.stream.decode import Router
 
 
@@ -48,6 +49,10 @@ class Consumer(Protocol):
     @property
     def aggregates(self) -> Sequence[type[Any]]:
         """Return the aggregates, in the order of their declaration."""
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Return the sinks that its handlers' sends may name."""
 
     @property
     def listeners(self) -> Mapping[str, "Consumer"]:

@@ -36,6 +36,9 @@ Shadow = bool | Literal["log"]
 Delivery = Literal["exactly_once", "at_least_once"]
 """What a handler says about I/O of its own: it does none, or what it does may be repeated."""
 
+Sends = bool | Literal["perhaps"]
+"""Whether a handler may return a `Send`: it says so, it says that it does not, or neither."""
+
 Migrations = Literal["default", "deliver", "suppress"]
 """Whether a handler sees the changes that a migration makes.
 
@@ -177,12 +180,11 @@ class Handler:
 
     `writes` are the entities that it may write, None if it does not say. `causes` are the kinds of
     change that its effects on each can lead to (all but expiries, if missing). `effects` is false
-    if it says that it returns none, and `sends` is true if it may return a `Send`. A cycle through
-    a handler that `converges` ends by itself; one
-    through `cycle="bounded"` is intended. A handler that `sees_parts` knows what a change of a
-    spread group's part means. A `shadow` handler's effects are not applied. A `raw` one takes
-    images as items in wire form, including a migration's copies. `migrations` says whether it sees
-    what migrations write.
+    if it says that it returns none, `sends` is true if it says that it may return a `Send`. A cycle
+    through a handler that `converges` ends by itself; one through `cycle="bounded"` is intended. A
+    handler that `sees_parts` knows what a change of a spread group's part means. A `shadow`
+    handler's effects are not applied. A `raw` one takes images as items in wire form, including a
+    migration's copies. `migrations` says whether it sees what migrations write.
 
     `names` are the entities that its annotations name: they also tell items apart. `fields` are the
     fields that it reads, None if it does not say; its images have these alone, and it sees a change
@@ -209,7 +211,7 @@ class Handler:
     writes: frozenset[type[Entity]] | None = None
     causes: Mapping[type[Entity], frozenset[Kind]] = field(default_factory=dict)
     effects: bool = True
-    sends: bool = False
+    sends: Sends = False
     cycle: Literal["bounded"] | None = None
     converges: bool = False
     sees_parts: bool = False

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from streamkit.changes import Kind
-from streamkit.core.handler import Handler
+from streamkit.core.handler import Handler, Sends
 from streamkit.effects import (
     Add,
     AddToSet,
@@ -50,12 +50,12 @@ class DeclaredWrites(msgspec.Struct, frozen=True):
     """What a signature says: entities with the kinds of change that its effects can lead to.
 
     `entities` is None if it does not say; `effects` is false only if it says that there are none,
-    and `sends` only if it says that none is a `Send`.
+    and `sends` only if it says that none is a `Send`; it is `perhaps` if it does not say.
     """
 
     entities: Mapping[type[Entity], frozenset[Kind]] | None = None
     effects: bool = True
-    sends: bool = True
+    sends: Sends = "perhaps"
 
 
 @dataclass(slots=True)
@@ -118,7 +118,8 @@ def read_writes(annotation: Any) -> DeclaredWrites:
     reading = _Reading()
     reading.read(annotation)
     entities = None if reading.vague else reading.found
-    return DeclaredWrites(entities, reading.effects, reading.vague or reading.sends)
+    perhaps: Sends = "perhaps" if reading.vague else False
+    return DeclaredWrites(entities, reading.effects, reading.sends or perhaps)
 
 
 def named_entities(annotation: Any) -> Iterator[type[Entity]]:

@@ -156,6 +156,12 @@ _NEW, _OLD = ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"], ["NEW_AND_OLD_IMAGES", "OLD_IM
 
 def _handlers(app: Consumer, schema: TableSchema, resources: tuple[Any, ...]) -> Iterator[Finding]:
     for handler in app.handlers:
+        if handler.sends is True and not (app.sinks or handler.shadow):
+            yield Finding(
+                "error",
+                f"{handler.declared}: it returns Send, and {app.declared} has no sink; register the"
+                " one that it names there, with app.sink(...)",
+            )
         view = schema.view_type or "NEW_AND_OLD_IMAGES"
         new = bool(handler.kinds & {Kind.INSERTED, Kind.MODIFIED})
         old = bool(handler.kinds - {Kind.INSERTED})

@@ -36,7 +36,12 @@ class Outlets:
         """
         batcher = self.batchers.get(sink)
         if batcher is None:
-            raise PoisonChange(f"the app has no sink {sink!r}: register it with app.sink(...)")
+            known = ", ".join(map(repr, sorted(self.batchers))) or "none"
+            raise PoisonChange(
+                f"the app, or the listener of the handler, has no sink {sink!r} (but {known}):"
+                " register it there with app.sink(...), deploy that, then redrive the change with"
+                " `streamkit parked redrive`"
+            )
         await batcher.deliver(delivery, seconds)
 
 

@@ -1,7 +1,6 @@
 """Sends: delivered before their commit, in order per item, and slow only for their own handler."""
 
 import sys
-from decimal import Decimal
 
 import anyio
 import pytest
@@ -22,7 +21,7 @@ from streamkit import (
     Webhook,
 )
 from streamkit.core.table_shape import entities_of
-from streamkit.errors import DeclarationError
+from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.redrive import redrive
 from streamkit.testing import every_crash
@@ -331,19 +330,46 @@ def test_a_body_that_has_no_text_is_parked(harness_of):
     assert [parked.error for parked in harness.parked()] == ["PoisonChange"]
 
 
-def test_a_sink_the_app_does_not_have_parks_the_change(harness_of):
-    app = App("orders", table="Orders")
-    stranger = Memory("stranger")
+def two_sinks(one, other, registered):
+    """An app whose handler sends to one of two sinks, and has registered some."""
+    app = App("orders", table="Orders", entities=[Copy], policy=Policy(retry_limit=0))
+    for sink in registered:
+        app.sink(sink)
 
     @app.on
     def tell(change: Inserted[Order]) -> Send:
-        return Send(stranger, {"price": Decimal(1)})
+        named = one if change.new.order == "1" else other
+        return Send(named, {"order": change.new.order, "step": change.new.step})
 
-    harness = harness_of(app)
-    harness.put(Order(order="1"))
+    return app
+
+
+def test_a_handler_that_sends_is_refused_in_an_app_without_a_sink():
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"tell .*returns Send, and App\('orders'\).*no sink"
+        ),
+        Rig(two_sinks(Memory("one"), Memory("two"), [])) as harness,
+    ):
+        harness.settle()
+
+
+def test_a_change_for_a_sink_that_is_not_registered_is_delivered_once_it_is(harness_of):
+    """Which sink a handler names shows when it runs; the error says what to do, and that works."""
+    one, two = Memory("one"), Memory("two")
+    harness = harness_of(two_sinks(one, two, [one]))
+    harness.put(Order(order="1"), Order(order="2"))
     harness.settle()
     (parked,) = harness.parked()
-    assert "stranger" in parked.detail
+    assert (
+        "no sink 'two' (but 'one'): register it there with app.sink(...), deploy" in parked.detail
+    )
+    harness.crash()
+    harness.app = two_sinks(one, two, [one, two])
+    harness.settle()
+    harness.redrive()
+    assert (one.steps("1"), two.steps("2")) == ([0], [0])
+    assert not harness.parked()
 
 
 def test_two_sinks_of_one_name_are_refused():

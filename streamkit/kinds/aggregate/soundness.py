@@ -88,7 +88,7 @@ def check_apart(aggregate: Any, others: Iterable[Any]) -> None:
         if aggregate is other:
             raise DeclarationError(
                 f"{aggregate.__declaration__}: it is registered already, with this app or another"
-                " consumer of its table, and a second one would count each item again; leave one out"
+                " consumer of its table, and a second one would count each item again"
             )
         if onto is not None and onto is other.__options__.onto and shared:
             raise DeclarationError(
