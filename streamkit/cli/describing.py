@@ -64,8 +64,8 @@ def _describe_idle(status: Status) -> None:
     alive = {worker.state for worker in status.workers if not worker.silent}
     if status.host == WORKERS and not alive:
         say(
-            "no worker is heard any more: they were killed, are suspended, or are cut off; or their"
-            " clocks are wrong: `status --exit-code` waits for a heartbeat, whatever a clock says",
+            "no worker is heard any more: they were killed, are suspended, or are cut off;"
+            " `status --exit-code` waits for a heartbeat",
             **BAD,
         )
     elif alive == {"waiting"}:

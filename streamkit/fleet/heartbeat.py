@@ -23,6 +23,8 @@ _NAMED_MAX = 20
 """The most shards named in a member's item; for more the leader lists everything anyway, and people
 do not read on."""
 _TEXT_LENGTH = 500
+_WRONG_SECONDS = 5.0
+"""From here on a clock counts as wrong: a reply tells whole seconds, and takes some itself."""
 
 
 def late_after(lease_seconds: float, beat_seconds: float) -> float:
@@ -66,6 +68,7 @@ class Heartbeat:
     lease_seconds: float = math.inf
     _childless: dict[str, float] = field(default_factory=dict)
     _beat_at: float = 0.0
+    _behind: float = 0.0
     _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
@@ -77,7 +80,7 @@ class Heartbeat:
 
     async def join(self, ask: Ask) -> None:
         """Create this worker's heartbeat item."""
-        await self.member_list.add(self._beaten(ask()))
+        self._correct(await self.member_list.add(self._beaten(ask())))
         self._beat_at = self.clock.monotonic()
 
     async def leave(self) -> None:
@@ -97,16 +100,21 @@ class Heartbeat:
             with anyio.move_on_after(self.beat_seconds):
                 await self._urgent.wait()
             self._urgent = anyio.Event()
-            await self.member_list.write(self._beaten(ask()))
+            self._correct(await self.member_list.write(self._beaten(ask())))
             before, self._beat_at = self._beat_at, self.clock.monotonic()
             if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
                 self._late_at = self._beat_at
+
+    def _correct(self, time: float | None) -> None:
+        """Learn how wrong this machine's clock is, so that people see when a heartbeat came."""
+        wrong = 0.0 if time is None else time - self.clock.time()
+        self._behind = wrong if abs(wrong) > _WRONG_SECONDS else 0.0
 
     def _beaten(self, facts: Facts) -> Member:
         self.me = replace(
             self.me,
             beats=self.me.beats + 1,
-            at=int(self.clock.time()),
+            at=int(self.clock.time() + self._behind),
             idle=facts.idle,
             held=facts.held,
             claims=facts.claims,

@@ -26,7 +26,7 @@ import msgspec
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
-from streamkit.progress.cursor import CursorStore
+from streamkit.progress.cursor import CursorStore, service_time
 from streamkit.progress.fetch import pages_of
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
@@ -48,7 +48,7 @@ def new_worker_name() -> str:
 class Member:
     """What a worker reports about itself.
 
-    `at` is its own wall clock, for people. `idle` says that its shards have nothing to read; `held`
+    `at` is when it wrote this, by the table's clock, for people. `idle` says that its shards have nothing to read; `held`
     counts them. `claims` are tokens of leases that it wants to be given. `childless` are the shards
     that it read to the end before any child of them was listed. `news` counts how often it created
     shards for other workers, so that they look. `waits` names handlers that hold up shards, as
@@ -214,12 +214,12 @@ class MemberList:
             action.removes.add(_PAUSE)
         return action
 
-    async def add(self, member: Member) -> None:
-        """Create a worker's item."""
-        await self.store.write(self._update(member))
+    async def add(self, member: Member) -> float | None:
+        """Create a worker's item; return the table's time, if the reply says it."""
+        return service_time(await self.store.sent(self._update(member)))
 
-    async def write(self, member: Member) -> None:
-        """Write a worker's item.
+    async def write(self, member: Member) -> float | None:
+        """Write a worker's item; return the table's time, if the reply says it.
 
         Raises:
             LeaseLost: the item is gone, because another worker swept this worker as dead.
@@ -227,7 +227,7 @@ class MemberList:
         action = self._update(member)
         there: Condition = present if self._has_rows else Attr(_entry(member.name)).exists()
         action.guards.append((Guard(there), OURS))
-        await self.store.write(action)
+        return service_time(await self.store.sent(action))
 
     async def remove(self, name: str) -> None:
         """Delete a worker's item."""

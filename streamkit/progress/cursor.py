@@ -134,7 +134,7 @@ class CursorStore:
         """
         key, table = self.space.key("consumer"), self.space.schema.name
         reply = await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
-        return _service_time(reply) or clock.time()
+        return service_time(reply) or clock.time()
 
     async def clock(self, clock: Clock) -> Clock:
         """Return a clock that shows the table's time, as another one goes on."""
@@ -229,11 +229,15 @@ class CursorStore:
         Raises:
             LeaseLost: a guard does not hold.
         """
+        return own_attributes((await self.sent(action)).get("Attributes", {}))
+
+    async def sent(self, action: Action) -> Mapping[str, Any]:
+        """Update or delete one control item under its guards, as `write`; return the reply."""
         (body,) = render(action, self.space.schema).values()
         call, shows = getattr(self.dynamodb, action.verb.alone), action.verb is Verb.UPDATE
         while True:
             try:
-                reply = await patiently(
+                return await patiently(
                     lambda: call(**body, ReturnValues="ALL_NEW" if shows else "NONE"),
                     longest=self.patience,
                 )
@@ -244,11 +248,9 @@ class CursorStore:
                 if trouble is not ErrorKind.CONFLICT:
                     raise
                 await anyio.sleep(0.05)  # a transaction uses the item; it ends in milliseconds
-            else:
-                return own_attributes(reply.get("Attributes", {}))
 
 
-def _service_time(reply: Mapping[str, Any]) -> float | None:
+def service_time(reply: Mapping[str, Any]) -> float | None:
     """Return when the service sent a reply, by its own clock; None if the reply does not say."""
     text = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
     try:

@@ -13,6 +13,7 @@ from streamkit import App, Entity, Inserted, Put
 from streamkit.core.tables import survey
 from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.coordinator import Coordinator
+from streamkit.operate.status import read_status
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
@@ -160,5 +161,35 @@ def test_nothing_counts_as_caught_up_while_a_change_is_unread_whatever_any_clock
             await world.run_worker(app, process=Process("next", clock=Ahead(reads)))
             assert noted(world) == {"first", "unread"}
             assert await catch_up.with_all_until_now()
+
+    run_virtually(scenario)
+
+
+@pytest.mark.parametrize("wrong", [-600.0, 0.0, 600.0])
+def test_status_says_which_worker_is_silent_whatever_its_clock_says(wrong):
+    """A heartbeat is dated by the clock of the table, which each of its replies tells."""
+
+    async def scenario():
+        world, app, seen = World.create(1), make_app(), []
+        world.engine.call("dynamodb", "CreateTable", streamed("Clocks", "PK", "SK"))
+        process = Process("worker", clock=Ahead(wrong))
+
+        async def look():
+            async with world.clients() as aws:
+                seen.extend((await read_status(app, aws, clock=world.clock)).workers)
+
+        async def watch(_):
+            await anyio.sleep(60)
+            await look()
+            process.kill()
+
+        await world.run_worker(app, process=process, until_idle=False, started=watch)
+        await anyio.sleep(60)
+        await look()
+        running, killed = seen
+        assert not running.silent
+        assert running.beat_age_seconds < 10
+        assert killed.silent
+        assert 50 < killed.beat_age_seconds < 70
 
     run_virtually(scenario)

@@ -134,7 +134,7 @@ def test_a_fleet_of_which_nothing_is_heard_is_not_shown_as_if_it_worked(capsys):
     describe_status(busy(workers=fleet(silent=True)))
     out = capsys.readouterr().out
     assert said in out
-    assert "or their clocks are wrong: `status --exit-code` waits for a heartbeat" in out
+    assert "or are cut off; `status --exit-code` waits for a heartbeat" in out
     describe_status(busy(workers=(*fleet(silent=True), *fleet())))
     assert said not in capsys.readouterr().out
 
