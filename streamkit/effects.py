@@ -21,6 +21,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
 from streamkit.changes import Change
 from streamkit.entity import Entity, Key
 from streamkit.model.conditions import Condition
+from streamkit.model.declaration import named
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 
@@ -34,13 +35,9 @@ runs again, a few times, with fresh reads; then the change is parked.
 _OTHERWISE = get_args(Otherwise)
 
 
-def _named(given: object) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
-
-
 def _key_of(effect: object, key: Key[E_co]) -> Key[E_co]:
     if not isinstance(key, Key):
-        text = f"{type(effect).__name__} takes a key, as in Order.key(...), not {_named(key)}"
+        text = f"{type(effect).__name__} takes a key, as in Order.key(...), not {named(key)}"
         raise TypeError(text)
     return key
 
@@ -99,7 +96,7 @@ class Put(Effect, Generic[E_co]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.entity, Entity):
-            raise TypeError(f"Put takes an item, as in Put(Order(...)), not {_named(self.entity)}")
+            raise TypeError(f"Put takes an item, as in Put(Order(...)), not {named(self.entity)}")
 
     @property
     def key(self) -> Key[Any]:
@@ -295,6 +292,6 @@ def as_effects(result: Result) -> tuple[Effect, ...]:
     effects: tuple[Any, ...] = tuple(result) if several else (result,)
     for effect in effects:
         if not isinstance(effect, Effect):
-            given = _named(effect)
+            given = named(effect)
             raise TypeError(f"a handler returns effects, as in Put(Order(...)), not {given}")
     return effects

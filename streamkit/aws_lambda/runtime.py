@@ -16,6 +16,7 @@ from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, Outdated, open_environment
 from streamkit.aws_lambda.invocation import check_time
 from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.model.declaration import named
 from streamkit.observe.logger import Logger
 from streamkit.observe.repeats import counted_as
 from streamkit.progress.garbage import collect_seldom
@@ -44,7 +45,7 @@ def require_app(app: object) -> None:
     if not isinstance(app, App):
         raise DeclarationError(
             f"a function is made of an App, or of a listener that `app.listener(...)` returns; this"
-            f" is of type {type(app).__name__}"
+            f" is {named(app)}"
         )
 
 

@@ -16,6 +16,7 @@ import pydantic
 
 from streamkit.app import App
 from streamkit.errors import DeclarationError
+from streamkit.model.declaration import named
 
 _REFUSING = (str(Path(__file__).parents[1]), str(Path(pydantic.__file__).parent), "<string>")
 """Code in these places refuses wrong declarations; the code of dataclasses has no file."""
@@ -43,7 +44,7 @@ def load_app(name: str) -> App:
         found = _part(found, part)
     if isinstance(found, App):
         return found
-    what = "nothing" if found is None else f"a {type(found).__name__}"
+    what = "nothing" if found is None else named(found)
     raise AppNotLoaded(f"error: {name} names {what}, not an App;{_offer(module, _apps(module))}")
 
 

@@ -48,15 +48,15 @@ def new_worker_name() -> str:
 class Member:
     """What a worker reports about itself.
 
-    `at` is when it wrote this, by the table's clock, for people. `idle` says that its shards have nothing to read; `held`
-    counts them. `claims` are tokens of leases that it wants to be given. `childless` are the shards
-    that it read to the end before any child of them was listed. `news` counts how often it created
-    shards for other workers, so that they look. `waits` names handlers that hold up shards, as
-    `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
-    consumer in its process decides which shards it holds, see `sharing`. `late` says that one of
-    its heartbeats was late lately, see `starvation`. `used` is the capacity its calls have used,
-    and `lately` what that was a while ago, see `usage`; a shared item has no room for `lately`.
-    `refused` is what its archive refuses it, for people.
+    `at` is when it wrote this, by the table's clock, for people. `idle` says that its shards have
+    nothing to read; `held` counts them. `claims` are tokens of leases that it wants to be given.
+    `childless` are the shards that it read to the end before any child of them was listed. `news`
+    counts how often it created shards for other workers, so that they look. `waits` names handlers
+    that hold up shards, as `shard handler`: a change fails, and is tried until it succeeds.
+    `follows` says that another consumer in its process decides which shards it holds, see
+    `sharing`. `late` says that one of its heartbeats was late lately, see `starvation`. `used` is
+    the capacity its calls have used, and `lately` what that was a while ago, see `usage`; a shared
+    item has no room for `lately`. `refused` is what its archive refuses it, for people.
     `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
     not say.
     """

@@ -30,7 +30,7 @@ from streamkit.effects import Delete, Effect, Otherwise
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import USER_ERRORS, DeclarationError, Unavailable, UnknownTable
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
-from streamkit.model.declaration import Declaration
+from streamkit.model.declaration import Declaration, named
 from streamkit.model.keys import Key
 from streamkit.progress.own_effects import Owned
 from streamkit.table import Table
@@ -207,9 +207,7 @@ def _derived(function: Callable[..., Any], item: Entity) -> list[Entity]:
     found = list(result) if several else [result]
     for entity in found:
         if not isinstance(entity, Entity):
-            raise TypeError(
-                f"the items are derived, as in CustomerEmail(...), and no {type(entity).__name__}"
-            )
+            raise TypeError(f"the items are derived, as in CustomerEmail(...), not {named(entity)}")
     return found
 
 

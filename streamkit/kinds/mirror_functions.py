@@ -9,7 +9,7 @@ from typing import Any
 
 from streamkit.entity import Entity, Key
 from streamkit.kinds.fan_out.audience import as_sources
-from streamkit.model.declaration import Declaration
+from streamkit.model.declaration import Declaration, named
 
 
 def checked_source(
@@ -20,7 +20,7 @@ def checked_source(
     def checked(copied: Any) -> Key[Any] | None:
         found = source(copied)
         if found is not None and not (isinstance(found, Key) and _kin(found.entity, entity)):
-            what = f"a key of {found.entity.__name__}" if isinstance(found, Key) else type(found)
+            what = f"a key of {found.entity.__name__}" if isinstance(found, Key) else named(found)
             raise TypeError(
                 f"{declared}: source= returns the key of a copy's {entity.__name__}, as in"
                 f" {entity.__name__}.key(...), or None; it returned {what}"

@@ -21,6 +21,7 @@ from boto3.dynamodb.conditions import (
 )
 
 from streamkit.model.codec import decode_item, encode
+from streamkit.model.declaration import named
 
 if TYPE_CHECKING:
 
@@ -209,8 +210,7 @@ def check_condition(condition: object) -> None:
         return
     if not isinstance(condition, ConditionBase):
         raise TypeError(
-            f"a condition is absent, present or built as Attr(...).eq(...), not"
-            f" {type(condition).__name__}"
+            f"a condition is absent, present or built as Attr(...).eq(...), not {named(condition)}"
         )
     compile_condition(condition)
 

@@ -113,6 +113,15 @@ def by_known_fields(cls: C) -> C:
     return cls
 
 
+def named(given: object) -> str:
+    """Return what a value is, for an error that says what should stand there: `the class Order`."""
+    if isinstance(given, type):  # the type of a class is its metaclass, which tells nobody anything
+        return f"the class {given.__name__}"
+    name = "None" if given is None else type(given).__name__
+    article = "" if given is None else "an " if name[:1] in "aeiouAEIO" else "a "
+    return f"{article}{name}"
+
+
 def check_types(declared: Any) -> None:
     """Check that each field of a dataclass of declarations has the type of its annotation.
 

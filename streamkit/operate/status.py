@@ -43,7 +43,7 @@ from streamkit.progress.operation import Audit
 from streamkit.worker.joined_app import app_as_run
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
-"""Fifteen heartbeats by default; other workers judge by their own clocks which one is dead."""
+"""Fifteen heartbeats by default; other workers judge by its counter which one is dead."""
 
 
 @dataclass(frozen=True, slots=True)

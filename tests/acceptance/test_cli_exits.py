@@ -64,7 +64,12 @@ def test_a_mistake_in_a_declaration_is_named_with_its_line_and_without_a_traceba
         (
             "from streamkit import App\na = App('a', table='t')\nx = 1\n",
             "m:x",
-            "a int, not an App; use m:a",
+            "an int, not an App; use m:a",
+        ),
+        (
+            "from streamkit import App\na = App('a', table='t')\n",
+            "m:App",
+            "m:App names the class App, not an App; use m:a",
         ),
         ("x = 1\n", "m.py", "did you mean m?"),
     ],

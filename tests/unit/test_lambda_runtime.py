@@ -167,8 +167,10 @@ def test_handlers_that_may_take_longer_than_their_function_are_named_once(runtim
 
 @pytest.mark.parametrize("make", [handler, late_handler, maintenance_handler, migration_handler])
 def test_a_function_is_made_of_an_app_and_of_nothing_else(make):
-    with pytest.raises(DeclarationError, match=r"this is of type str"):
+    with pytest.raises(DeclarationError, match=r"this is a str"):
         make("deals:app")
+    with pytest.raises(DeclarationError, match=r"this is the class App"):
+        make(App)
 
 
 @pytest.mark.parametrize("make", [handler, late_handler, maintenance_handler])

@@ -23,6 +23,7 @@ from streamkit.core.querying import page_request
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode
+from streamkit.model.declaration import named
 from streamkit.model.queries import Scan
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
@@ -188,7 +189,7 @@ def as_sources(audience: Any) -> Sequence[Source]:
         if not isinstance(source, Query | Scan):
             raise TypeError(
                 f"an audience returns a Query, as in Watch.query(...), a Scan or several of them,"
-                f" not a {type(source).__name__}: streamkit reads the recipients itself"
+                f" not {named(source)}: streamkit reads the recipients itself"
             )
         if isinstance(source, Query) and source.maximum is not None:
             raise TypeError("an audience is read whole: its query has no limit")

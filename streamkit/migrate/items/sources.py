@@ -17,6 +17,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration
 from streamkit.model.codec import key_text
+from streamkit.model.declaration import named
 from streamkit.model.queries import Query
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
@@ -161,7 +162,7 @@ def queries_of_parts(migration: Migration, item: Entity) -> list[Query[Any]]:
             of = f" of {one.entity.__name__}" if isinstance(one, Query) else ""
             raise TransformError(
                 f"{migration.declared}: collect= returns a query of the parts, as in"
-                f" {part.__name__}.query(...), or a list of such, not a {type(one).__name__}{of}"
+                f" {part.__name__}.query(...), or a list of such, not {named(one)}{of}"
             )
         if one.index is not None or one.maximum is not None:
             raise TransformError(

@@ -34,7 +34,7 @@ from streamkit.migrate.items.set_indexes import follow_indexes, key_types
 from streamkit.migrate.items.sources import Sources, TransformError
 from streamkit.migrate.items.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
-from streamkit.model.declaration import Declaration
+from streamkit.model.declaration import Declaration, named
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
@@ -179,7 +179,7 @@ class Transform:
             else:
                 raise TransformError(
                     f"{self.migration.declared}: a migration returns entities, Set, Remove or"
-                    f" Delete, not {type(part).__name__}"
+                    f" Delete, not {named(part)}"
                 )
             require_one_meaning(self.migration.declared, before, sets, removes)
         if any(isinstance(part, Set | Remove) for part in parts):
@@ -283,4 +283,4 @@ def _parts(result: Any, declared: Declaration) -> list[Any]:
         return [result]
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         return list(result)
-    raise TransformError(f"{declared}: it returned a {type(result).__name__}, not effects")
+    raise TransformError(f"{declared}: it returned {named(result)}, not effects")

@@ -166,7 +166,7 @@ def test_a_parameter_without_a_default_must_be_there():
         (Set(Order.key(user="bob", order_id="1"), total=1), "other items are returned as entities"),
         (Set(note="x" * 500_000), "larger than 400 KB"),
         ("text", "returned a str"),
-        ([3], "not int"),
+        ([3], "not an int"),
         ([Set(total=1), Set(total=2)], "its effects contradict each other about total"),
         ([Set(note="x"), Remove("note")], "its effects contradict each other about note"),
         ([Order(user="ann", order_id="1"), Set(total=2)], "contradict each other about total"),
@@ -306,7 +306,7 @@ def test_the_parts_of_an_item_are_found_by_a_query_or_by_several(found, count):
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (None, r"as in Part\.query\(\.\.\.\), or a list of such, not a NoneType"),
+        (None, r"as in Part\.query\(\.\.\.\), or a list of such, not None"),
         ([ALL, "ann"], "or a list of such, not a str"),
         (Order.query(user="ann"), "not a Query of Order"),
         (ALL.limit(3), "leave the index, which trails it, and the limit out"),
