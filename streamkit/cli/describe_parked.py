@@ -123,4 +123,5 @@ def describe_report(report: QueueReport, verb: str) -> None:
     if report.failure is not None:
         say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
         stuck = report.due is None
-        say("  it is stuck" if stuck else f"  it is due {moment(report.due or 0)} UTC")
+        due = f"{moment(report.due)} UTC" if report.due else "at once"
+        say("  it is stuck" if stuck else f"  it is due {due}")

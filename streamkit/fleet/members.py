@@ -56,9 +56,8 @@ class Member:
     `follows` says that another consumer in its process decides which shards it holds, see
     `sharing`. `late` says that one of its heartbeats was late lately, see `starvation`. `used` is
     the capacity its calls have used, and `lately` what that was a while ago, see `usage`; a shared
-    item has no room for `lately`. `refused` is what its archive refuses it, for people.
-    `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
-    not say.
+    item has no room for `lately`. `refused` is what its archive refuses it, for people. `lease` is
+    after how many seconds of silence it counts as dead by its own settings; 0 if it does not say.
     """
 
     name: str

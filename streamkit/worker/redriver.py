@@ -49,6 +49,9 @@ the seconds after which a fan-out continues.
 _ASIDE_SECONDS = 30.0
 """How long a fan-out that another worker serves is left alone."""
 
+_LEFT = "; its queue stays as it is, for workers that have it; if there are none, discard it"
+"""What happens by hand to a queue whose handler the app does not have."""
+
 _SPREAD = (0.75, 1.25)
 """The range of a pause's random factor, so that changes that failed together are not retried
 together."""
@@ -141,6 +144,8 @@ class Redriver:
         """Record that the first change failed again, unless another process changed the queue."""
         tries = queue.tries + 1 if self.automatic else 1
         handler = self._handler(head)
+        if handler is None and not self.automatic:  # workers of another version may have it
+            return replace(_waits(report, queue), failure=failure)
         due = None
         if handler is not None:
             spread = self.rng.uniform(*_SPREAD)
@@ -170,10 +175,8 @@ class Redriver:
             return _never_heals(LATE, text)
         handler = self._handler(head)
         if handler is None:
-            return _never_heals(
-                "HandlerMissing",
-                f"the app has no handler {head.handler!r} any more; discard it, or bring it back",
-            )
+            todo = " any more; discard it, or bring it back" if self.automatic else _LEFT
+            return _never_heals("HandlerMissing", f"the app has no handler {head.handler!r}{todo}")
         if handler.shadow:
             return _never_heals(
                 "HandlerShadowed",

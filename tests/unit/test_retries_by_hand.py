@@ -48,13 +48,13 @@ class Row(Entity, pk="ROW#{number}", sk="ROW#{place:03d}"):
 class Broken:
     """A downstream that fails while it is down."""
 
-    def __init__(self):
-        self.down = True
+    def __init__(self, error=PoisonChange):
+        self.down, self.error = True, error
         self.statuses = set()
 
     def use(self, status=""):
         if self.down or status in self.statuses:
-            raise PoisonChange("the downstream is broken")
+            raise self.error("the downstream is broken")
 
 
 class World:
@@ -353,20 +353,25 @@ async def test_a_large_record_is_shown_and_redriven_from_its_parts(world):
     assert world.control("part") == []
 
 
-async def test_a_handler_that_the_app_does_not_have_any_more_is_named_and_left_parked(world):
+@pytest.mark.parametrize("error", [PoisonChange, RuntimeError], ids=["stuck", "due"])
+async def test_a_handler_that_the_app_does_not_have_any_more_is_named_and_left_parked(world, error):
     await world.put(Order(number=1))
-    await world.work(journalling(Broken()))
+    await world.work(journalling(Broken(error)))
     newer = App("shop", table="shop")
 
     @newer.on
     def another(change: Inserted[Order]):
         return None
 
+    before = await parked_queues(await world.store(newer))
     (report,) = await redrive(newer, world.aws)
     assert report.failure.kind == "HandlerMissing"
-    assert "'journal'" in report.failure.detail
+    assert "'journal'; its queue stays as it is, for workers that have it" in report.failure.detail
     (left,) = await world.parked(newer)
     assert left.attempts == 1
+    assert await parked_queues(await world.store(newer)) == before
+    stuck = error is PoisonChange
+    assert (report.stuck, report.due) == (stuck, None if stuck else before[0].due)
 
 
 async def test_a_kind_of_change_that_the_handler_does_not_take_any_more_is_left_parked(world):
