@@ -126,6 +126,30 @@ async def test_an_archive_that_was_never_written_has_no_whole_history():
     assert reading.gaps == 1
 
 
+@pytest.mark.parametrize(
+    ("kinds", "ended", "asks"),
+    [([], 3, False), ([], 7, True), (["data"], 3, True)],
+    ids=["ended before", "ended later", "has an object"],
+)
+async def test_the_stream_is_not_asked_for_a_shard_without_objects_that_ended_before(
+    monkeypatch, kinds, ended, asks
+):
+    """A rule of the bucket may have removed the objects; the writer's cursor says when it ended."""
+    past, asked = Forgotten(None, "arn", await archived(*kinds), None, 1.0, allowed=True), []
+    past.shards._written = {"parent": Cursor("parent", state="finished", ended=ended)}
+
+    async def tail(shard, *_):
+        asked.append(shard)
+
+    async def held(*_):
+        return []
+
+    monkeypatch.setattr(past, "_reader_at", tail)
+    monkeypatch.setattr(past, "_held", held)
+    assert [one async for records in past.backwards("parent", 5.0) for one in records] == []
+    assert asked == ["parent"] * asks
+
+
 async def test_the_changes_of_an_item_are_found_in_whatever_order_a_record_has_its_keys():
     archive, found = await archived("data", "end"), []
     for number, names in enumerate((["PK", "SK"], ["SK", "PK"]), 10):

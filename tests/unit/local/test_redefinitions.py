@@ -137,6 +137,20 @@ def test_an_index_that_is_being_created_can_be_deleted_and_no_other(db, build):
     assert indexes(db).keys() == {"old"}
 
 
+def test_the_throughput_of_an_index_changes_while_one_is_being_created(db, build):
+    """Only one index comes or goes at a time; more throughput lets its creation end sooner."""
+    units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
+    db.table(BillingMode="PROVISIONED", ProvisionedThroughput=units)
+    db.engine.index_creation = 300.0
+    db("UpdateTable", **create_index(build, "v", ProvisionedThroughput=units))
+    more = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 50}
+    update = {"Update": {"IndexName": "new", "ProvisionedThroughput": more}}
+    db("UpdateTable", TableName="table", GlobalSecondaryIndexUpdates=[update])
+    new = indexes(db)["new"]
+    assert new["IndexStatus"] == "CREATING"
+    assert new["ProvisionedThroughput"]["WriteCapacityUnits"] == 50
+
+
 def test_index_changes_that_make_no_sense_are_refused(db, build):
     db.table(LocalSecondaryIndexes=[build.gsi("lsi", "pk", "v")])
 
