@@ -152,26 +152,55 @@ async def _on_disk(file: BinaryIO, source: str) -> Contents:
     return Contents(source, size, digest.hexdigest()[:32], read)
 
 
+async def names_in(folder: str) -> frozenset[str] | None:
+    """Return the names of the files in a folder, or of the objects below one in S3.
+
+    None: these credentials may not list the bucket.
+
+    Raises:
+        ConfigurationError: it cannot be listed for another reason.
+    """
+    if not folder.startswith("s3://"):
+        here = Path(folder)
+        return frozenset(one.name for one in here.iterdir()) if here.is_dir() else frozenset()  # noqa: ASYNC240
+    parts, found = urlsplit(folder), list[str]()
+    where = {"Bucket": parts.netloc, "Prefix": parts.path.removeprefix("/")}
+    async with open_client("s3", read_seconds=_READ_SECONDS) as client:
+        while True:
+            call = partial(patiently, partial(client.list_objects_v2, **where))
+            try:
+                reply = await _asked(folder, call)
+            except ConfigurationError as error:
+                if error.__cause__ is not None and code_of(error.__cause__) == "AccessDenied":
+                    return None
+                raise
+            found += [one["Key"].rpartition("/")[2] for one in reply.get("Contents", [])]
+            if not reply.get("IsTruncated"):
+                return frozenset(found)
+            where["ContinuationToken"] = reply["NextContinuationToken"]
+
+
+async def _asked(source: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await call()
+    except AwsError as error:
+        code = code_of(error)
+        changed = trouble_of(error) is ErrorKind.CONDITION
+        why = "it has changed" if changed else _NUMBERS.get(code, code)
+        raise ConfigurationError(f"{source}: it cannot be read: {why}") from error
+
+
 async def _in_bucket(client: Any, source: str) -> Contents:
     parts = urlsplit(source)
     name = {"Bucket": parts.netloc, "Key": parts.path.removeprefix("/")}
 
-    async def ask(call: Callable[[], Awaitable[Any]]) -> Any:
-        try:
-            return await call()
-        except AwsError as error:
-            code = code_of(error)
-            changed = trouble_of(error) is ErrorKind.CONDITION
-            why = "it has changed" if changed else _NUMBERS.get(code, code)
-            raise ConfigurationError(f"{source}: it cannot be read: {why}") from error
-
     async def read(begin: int, end: int) -> bytes:
         where = {**name, "Range": f"bytes={begin}-{end - 1}", "IfMatch": head["ETag"]}
         found: bytes
-        _, found = await ask(partial(whole_reply, partial(client.get_object, **where)))
+        _, found = await _asked(source, partial(whole_reply, partial(client.get_object, **where)))
         return found
 
-    head = await ask(partial(patiently, partial(client.head_object, **name)))
+    head = await _asked(source, partial(patiently, partial(client.head_object, **name)))
     return Contents(source, int(head["ContentLength"]), str(head["ETag"]), read)
 
 

@@ -17,13 +17,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from streamkit.archive.contents import lines_of, open_contents, unzipped
+from streamkit.archive.contents import lines_of, names_in, open_contents, unzipped
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import utc
 from streamkit.stream.start import REACH_SECONDS
 
 SUMMARY = "manifest-summary.json"
+_NAMED = 3
+"""So many missing files are named."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,25 @@ class Export:
                         yield seen - 1, seen, line
             if seen != first:
                 raise ConfigurationError(f"{name}: {seen - begin} items, {count} in the manifest")
+
+    async def require_files(self) -> None:
+        """Refuse an export of which a data file is not there; nothing of them is read.
+
+        Raises:
+            ConfigurationError: one is missing; or they cannot be listed for another reason than
+                that these credentials may not list the bucket.
+        """
+        found = await names_in(f"{self.source.removesuffix(SUMMARY)}data/")
+        missing = [
+            n for n, _ in self.files if found is not None and n.rpartition("/")[2] not in found
+        ]
+        if missing:
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            raise ConfigurationError(
+                f"{self.source}: {len(missing)} of its {len(self.files)} data files are not there:"
+                f" {', '.join(missing[:_NAMED])}{more}: wait until the export is complete, or copy"
+                " all of its files"
+            )
 
     async def where(self, at: int) -> str:
         """Return the file of the line with a number, and its number in that file, as text."""

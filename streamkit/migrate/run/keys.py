@@ -129,14 +129,16 @@ class KeyPages:
     _open: dict[int, AsyncGenerator[tuple[int, int, bytes], None]] = field(default_factory=dict)
 
     async def check(self, now: float) -> None:
-        """Read a list to its end, or refuse an export of another table, or one that is too old.
+        """Read a list to its end; look at the table, the age and the files of an export.
 
         Raises:
-            ConfigurationError: a line is no key of such an item, or there is none.
+            ConfigurationError: a line is no key of such an item, or there is none; or an export is
+                of another table, too old, or not whole.
         """
         if isinstance(self.keys, Export):
             require_table(self.items.schema, self.keys)
             require_followed(self.items.schema, self.keys.since, now)
+            await self.keys.require_files()
             return
         count = 0
         async with aclosing(self.keys.lines(0)) as lines:

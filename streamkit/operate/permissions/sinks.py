@@ -55,11 +55,15 @@ def keys_statements(source: str, place: AccountPlace, table: str) -> list[Statem
     if parts.scheme != "s3":
         return []
     item = f"arn:{place.partition}:s3:::{parts.netloc}{literal(parts.path)}"
-    items = [item]
-    if item.endswith(SUMMARY):
-        folder = item.removesuffix(SUMMARY)
-        items += [f"{folder}manifest-files.json", f"{folder}data/*"]
-    return [Statement("KeysOfItems", ("s3:GetObject",), tuple(items), why)]
+    if not item.endswith(SUMMARY):
+        return [Statement("KeysOfItems", ("s3:GetObject",), (item,), why)]
+    folder, bucket = item.removesuffix(SUMMARY), f"arn:{place.partition}:s3:::{parts.netloc}"
+    items = item, f"{folder}manifest-files.json", f"{folder}data/*"
+    whole = "`begin` and `plan` look whether all files of the export are there"
+    return [
+        Statement("KeysOfItems", ("s3:GetObject",), items, why),
+        Statement("KeysList", ("s3:ListBucket",), (bucket,), whole),
+    ]
 
 
 def _needed(sink: Any, place: AccountPlace) -> tuple[tuple[str, ...], str] | None:

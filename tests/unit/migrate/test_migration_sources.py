@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import anyio
 import pytest
+from botocore.exceptions import ClientError
 
 from streamkit import App, Entity, Index, Set
 from streamkit.archive import contents
@@ -220,12 +221,24 @@ async def test_a_file_is_unpacked_in_small_parts_however_much_was_packed(tmp_pat
 
 
 class Bucket:
-    """A bucket with the files of a directory."""
+    """A bucket with the files of a directory; it lists two at a time, unless that is `refused`."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, refused=""):
+        self.folder, self.refused, self.read, self.listed = folder, refused, 0, 0
+
+    async def list_objects_v2(self, *, Bucket, Prefix, ContinuationToken="0"):
+        assert (Bucket, Prefix) == ("exports", "2026/01/data/")
+        if self.refused:
+            raise ClientError({"Error": {"Code": self.refused}}, "ListObjectsV2")
+        self.listed += 1
+        at = int(ContinuationToken)
+        names = sorted(path.name for path in (self.folder / "data").iterdir())
+        page = {"Contents": [{"Key": Prefix + name} for name in names[at : at + 2]]}
+        more = {"IsTruncated": True, "NextContinuationToken": str(at + 2)}
+        return page | (more if at + 2 < len(names) else {})
 
     def _read(self, Bucket, Key):
+        self.read += 1
         assert (Bucket, Key[:8]) == ("exports", "2026/01/")
         return (self.folder / Key[8:]).read_bytes()
 
@@ -239,14 +252,18 @@ class Bucket:
         return {"Body": Body(self._read(**name)[begin : end + 1])}
 
 
-async def test_an_export_in_a_bucket_is_read_where_it_is(tmp_path, monkeypatch):
+def use(bucket, monkeypatch):
     @asynccontextmanager
     async def client(service, *, read_seconds):
         assert (service, read_seconds) == ("s3", 30)
-        yield Bucket(tmp_path)
+        yield bucket
 
-    export(tmp_path, "Shop", [item(n) for n in range(20)], moment=0)
     monkeypatch.setattr(contents, "open_client", client)
+
+
+async def test_an_export_in_a_bucket_is_read_where_it_is(tmp_path, monkeypatch):
+    export(tmp_path, "Shop", [item(n) for n in range(20)], moment=0)
+    use(Bucket(tmp_path), monkeypatch)
     monkeypatch.setattr(contents, "_CHUNK", 100)
     source = "s3://exports/2026/01/manifest-summary.json"
     assert await read_all(source, 2, 3) == list(range(20))
@@ -351,6 +368,50 @@ def test_items_of_an_export_and_what_was_written_since_are_changed_without_a_sca
         assert place.scanned == []
 
     at(test)
+
+
+def test_an_export_whose_files_are_not_all_there_is_refused_with_their_names(tmp_path):
+    async def test(place):
+        source = place.export(tmp_path, files=6)
+        await place.plan(source)
+        gone = sorted((tmp_path / "data").iterdir())[1:6]
+        for path in gone:
+            path.unlink()
+        for asked in (place.plan, place.begin):
+            with pytest.raises(ConfigurationError) as raised:
+                await asked(source)
+            named = ", ".join(str(path) for path in gone[:3])
+            assert f"5 of its 6 data files are not there: {named} and 2 more:" in str(raised.value)
+        (tmp_path / "data" / f"{0:026d}.json.gz").unlink()  # without items: nothing reads it
+        gone[0].parent.rename(tmp_path / "moved")
+        with pytest.raises(ConfigurationError, match="6 of its 6 data files are not there"):
+            await place.begin(source)
+        assert (await (await open_book(place.app, place.aws)).read("0001")).phase == "new"
+
+    at(test)
+
+
+@pytest.mark.parametrize("refused", ["", "AccessDenied", "NoSuchBucket"])
+async def test_the_files_of_an_export_in_a_bucket_are_listed_once_and_not_read(
+    tmp_path, monkeypatch, refused
+):
+    """Who may not list the bucket learns of a missing file when it is to be read."""
+    bucket = Bucket(tmp_path, refused)
+    export(tmp_path, "Shop", [item(n) for n in range(20)], moment=0)
+    use(bucket, monkeypatch)
+    source = "s3://exports/2026/01/manifest-summary.json"
+    keys = await open_export(source, SCHEMA)
+    if refused == "NoSuchBucket":
+        with pytest.raises(ConfigurationError, match=r"data/: it cannot be read: NoSuchBucket"):
+            await keys.require_files()
+        return
+    await keys.require_files()
+    (tmp_path / "data" / f"{3:026d}.json.gz").unlink()
+    before = bucket.read
+    if not refused:
+        with pytest.raises(ConfigurationError, match=r"1 of its 3 data files .*0003\.json\.gz:"):
+            await keys.require_files()
+    assert (bucket.listed, bucket.read) == (0 if refused else 4, before)
 
 
 def test_an_export_is_refused_once_the_stream_has_forgotten_what_came_after_it(tmp_path):
