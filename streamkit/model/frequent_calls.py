@@ -29,6 +29,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.handlers import add_recursion_detection_header
 
 from streamkit.model.signature import Signer
+from streamkit.model.signing_again import SignAgain
 
 _FREQUENT = frozenset(
     {
@@ -108,6 +109,11 @@ class _Client(AioBaseClient):  # type: ignore[misc]
     """A client whose frequent calls take the short way."""
 
     _way: _Endpoint | Literal[False] | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        service = self.meta.service_model.service_id.hyphenize()
+        self.meta.events.register(f"needs-retry.{service}", SignAgain().pause)
 
     async def _make_api_call(self, operation_name: str, api_params: dict[str, Any]) -> Any:
         model = self._service_model.operation_model(operation_name)

@@ -116,8 +116,8 @@ EVENTS: Mapping[str, str] = {
     "batch.suspected": "several invocations did not end a batch; its changes are taken one by one",
     "fan_out.served": "every recipient of a change is served",
     "sink.unchecked": "streamkit could not check whether the target of a sink exists",
-    "aws.repeated": "a call was throttled, or its outcome is unknown; it is repeated"
-    " (`called` is the operation, or the host that does not answer)",
+    "aws.repeated": "a call was throttled, its outcome is unknown, or its signature was refused; it"
+    " is repeated (`called` is the operation, or the host that does not answer)",
     "commit.unknown": "the outcome of a commit is unknown; it is sent again",
     "plain.lost": "updates of approximate aggregates failed after their commit; they are lost",
     "commit.adopted": "an earlier commit had been applied after all",
@@ -196,7 +196,7 @@ ACTIONS: Mapping[str, str] = {
     "batch.suspected": "look for what ends the function: time-out or memory",
     "sink.unchecked": "allow the call, if you want the target to be checked at the start",
     "aws.repeated": "nothing, unless it lasts: throttling asks for capacity, time-outs for the"
-    " network",
+    " network, `InvalidSignatureException` for this machine's clock or the secret key",
     "commit.unknown": "nothing: the commit is sent again, and counts once",
     "plain.lost": "nothing for approximate counts; else rebuild the aggregate",
 }

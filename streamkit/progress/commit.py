@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamkit.aws import ErrorKind, code_of, patiently, tell_repeated, trouble_of, until_known
-from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.errors import InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
@@ -27,6 +27,7 @@ from streamkit.progress.actions import Action, ItemRef, Wire, own_attributes, re
 from streamkit.progress.control import ControlSpace, Cursor, QueuedKey, read_cursor
 from streamkit.progress.cursor import advance, claim
 from streamkit.progress.probing import blamed
+from streamkit.progress.transaction import refused
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge, reasons_of
 
 if TYPE_CHECKING:
@@ -177,10 +178,7 @@ class Committer:
             raise InvariantError(
                 f"commit {batch.id} was sent twice with different contents"
             ) from error
-        raise ConfigurationError(
-            f"the table refuses commits: {code_of(error)}; check the credentials' permission to"
-            " write items and the tables' names"
-        ) from error
+        raise refused("commits", error) from error
 
     async def _invalid(self, verdict: Invalid) -> Verdict:
         """Check that the cursor is still as this worker believes, before blaming a result.

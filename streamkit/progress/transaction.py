@@ -16,6 +16,7 @@ from typing import Any
 from streamkit.aws import PASSING, ErrorKind, code_of, is_throttled, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
+from streamkit.model.signing_again import SENDER_REFUSED
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import current
 from streamkit.progress.actions import Action, render
@@ -84,14 +85,19 @@ async def _verdict(
     """Return the final meaning of an error; None means that another try may succeed."""
     verdict = judge(error)
     if isinstance(verdict, RefusedCommit):
-        refused = [actions[place] for place in verdict.items]
-        sources = await blamed(dynamodb, schemas, refused)
+        sources = await blamed(dynamodb, schemas, [actions[place] for place in verdict.items])
         return RefusedCommit(sources) if sources else None
     if isinstance(verdict, Again):
         return None
     if verdict is not None:
         return verdict
-    raise ConfigurationError(
-        f"the table refuses a transaction: {code_of(error)}; check the credentials' permission to"
-        " write items and the tables' names"
-    ) from error
+    raise refused("a transaction", error) from error
+
+
+def refused(what: str, error: Exception) -> ConfigurationError:
+    """Return the error for a write that AWS refuses, whatever is in it; it says what to mend."""
+    code = code_of(error)
+    permitted = "; check the credentials' permission to write items and the tables' names"
+    return ConfigurationError(
+        f"the table refuses {what}: {code}{'' if code in SENDER_REFUSED else permitted}"
+    )

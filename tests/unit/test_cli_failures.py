@@ -17,6 +17,7 @@ from streamkit.archive.long_pages import NotDecided
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
 from streamkit.errors import ConfigurationError
+from streamkit.progress.transaction import refused
 
 ADVICE = {
     "AccessDeniedException": "streamkit iam MODULE:APP",
@@ -39,6 +40,16 @@ ADVICE = {
 
 def refusal(code):
     return ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeTable")
+
+
+@pytest.mark.parametrize("code", ["InvalidSignatureException", "ExpiredTokenException"])
+def test_a_commit_whose_sender_is_refused_is_told_of_no_permission(code, capsys):
+    error = refused("commits", refusal(code))
+    error.__cause__ = refusal(code)
+    assert report(error) == ExitCode.AWS
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: the table refuses commits: {code}: the ")
+    assert ADVICE[code] in said
 
 
 @pytest.mark.parametrize(("code", "advice"), ADVICE.items())

@@ -15,13 +15,14 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of, until_known
+from streamkit.aws import AwsError, ErrorKind, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.sending.rate import Kind, Rate, Reserved
 from streamkit.migrate.sending.view import Permit
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire, render
+from streamkit.progress.transaction import refused
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
 
@@ -186,10 +187,7 @@ class Calls:
             return None
         if verdict is not None:
             return verdict
-        raise ConfigurationError(
-            f"the table refuses a call: {code_of(error)}; check the credentials' permissions and"
-            " the table's name"
-        ) from error
+        raise refused("a call", error) from error
 
 
 def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
