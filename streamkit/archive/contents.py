@@ -127,6 +127,8 @@ async def open_contents(source: str) -> AsyncIterator[Contents]:
         ConfigurationError: it cannot be read.
     """
     if source.startswith("s3://"):
+        if not all(source.removeprefix("s3://").partition("/")[::2]):
+            raise ConfigurationError(f"{source}: name an object, as in s3://BUCKET/KEY")
         async with open_client("s3", read_seconds=_READ_SECONDS) as client:
             yield await _in_bucket(client, source)
         return

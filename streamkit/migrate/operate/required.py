@@ -23,11 +23,17 @@ async def missing_migrations(app: App, aws: Aws) -> str | None:
 
     Raises:
         DiscoveryError: a file of a migration is wrong.
-        ConfigurationError: migrations have no order, or the table may not be described.
+        ConfigurationError: migrations have no order, a required one has no name, or the table may
+            not be described.
     """
     head = app.head
     if not head.required:
         return None
+    if "" in head.required:
+        raise ConfigurationError(
+            f"{head.declared}: require_migrations= has a name that is empty, perhaps from a variable"
+            " that is not set; name a migration, or leave require_migrations= out"
+        )
     discover(head)
     order, wanted = order_of(head), set[str]()
     for last in head.required:

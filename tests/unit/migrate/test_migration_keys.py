@@ -228,6 +228,13 @@ async def test_an_object_that_has_changed_is_not_read(bucket):
             pass
 
 
+@pytest.mark.parametrize("source", ["s3://lists", "s3://lists/", "s3:///a", "s3://"])
+async def test_a_list_in_s3_is_named_by_its_bucket_and_its_key(source):
+    with pytest.raises(ConfigurationError, match="name an object, as in s3://BUCKET/KEY"):
+        async with open_contents(source):
+            pass
+
+
 # -- migrations ------------------------------------------------------------------------------------
 
 

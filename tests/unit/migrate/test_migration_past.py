@@ -226,6 +226,8 @@ def test_code_needs_all_lower_numbers_and_what_they_need():
         assert "`streamkit migrate apply` brings what is pending" in missing
         unknown = await missing_migrations(needing("0077"), site.aws)
         assert "no file of 0077: check require_migrations=" in unknown
+        with pytest.raises(ConfigurationError, match="has a name that is empty, perhaps from a"):
+            await missing_migrations(needing(""), site.aws)
         await site.apply("0001")
         await site.apply("0002")
         await site.apply("all_users")
