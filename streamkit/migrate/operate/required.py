@@ -31,8 +31,8 @@ async def missing_migrations(app: App, aws: Aws) -> str | None:
         return None
     if "" in head.required:
         raise ConfigurationError(
-            f"{head.declared}: require_migrations= has a name that is empty, perhaps from a variable"
-            " that is not set; name a migration, or leave require_migrations= out"
+            f"{head.declared}: require_migrations= has a name that is empty, perhaps from a"
+            " variable that is not set; name a migration, or leave require_migrations= out"
         )
     discover(head)
     order, wanted = order_of(head), set[str]()
