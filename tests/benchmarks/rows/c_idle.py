@@ -43,12 +43,12 @@ def of_a_core(seconds_between: float) -> Figure:
     return Figure(found["poll"] * SHARDS / seconds_between * 100, found["ratio"])
 
 
-@row("1,000 idle shards, a poll a second", unit="% of a core", of=RAW, bar=0.62, less=True)
+@row("1,000 idle shards, a poll a second", unit="% of a core", of=RAW, bar=0.50, less=True)
 def polled_each_second() -> Figure:
     return of_a_core(1.0)
 
 
-@row("1,000 idle shards, a poll each 5 s", unit="% of a core", of=RAW, bar=0.65, less=True)
+@row("1,000 idle shards, a poll each 5 s", unit="% of a core", of=RAW, bar=0.52, less=True)
 def polled_seldom() -> Figure:
     return of_a_core(5.0)
 

@@ -84,7 +84,7 @@ def import_of_the_host() -> Figure:
     return Figure(whole - sdk, (whole - sdk) / sdk)
 
 
-@row("Lambda: memory of the host, beyond the SDK", unit="MB", bar=14.5, less=True)
+@row("Lambda: memory of the host, beyond the SDK", unit="MB", bar=14.2, less=True)
 def memory_of_the_host() -> Figure:
     with tempfile.TemporaryDirectory() as compiled:
         megabytes = {
