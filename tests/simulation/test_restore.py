@@ -335,7 +335,7 @@ def test_a_restore_frozen_at_any_call_writes_nothing_when_it_thaws():
     assert list(every_freeze(used, rig, part="operation", sample=3))
 
 
-@pytest.mark.parametrize("call", [7, 8, 9])
+@pytest.mark.parametrize("call", range(8, 15))
 def test_a_restore_that_stood_still_before_its_mark_leaves_a_table_that_is_in_use(call):
     """It has seen that the table is empty, another run restores and ends, and it writes its mark."""
     with rig() as harness:
