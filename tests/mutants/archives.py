@@ -535,9 +535,9 @@ MUTANTS = (
     ),
     Mutant(
         "sample-by-its-own-clock",
-        "operate/past/archive_sample.py",
-        "        read = await past.writer.time(past.clock)",
-        "        read = past.clock.time()",
+        "operate/past/past.py",
+        "        clock = await store.clock(clock or SystemClock())\n",
+        "        clock = clock or SystemClock()\n",
         "on a machine whose clock is ahead, a change during the comparison is a difference",
         test="tests/simulation/test_archive_sample.py::test_an_item_that_changes_while_it_is_compared_is_no_difference",
     ),
