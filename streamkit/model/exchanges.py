@@ -50,7 +50,7 @@ class HttpHost:
 
     def __init__(self, session: aiohttp.ClientSession, url: URL) -> None:
         self._connector: Any = session.connector
-        self._url, self._timeout = url, session.timeout
+        self._url, self._timeout = str(url), session.timeout
         # It says only where to connect to, and is not sent.
         self._place = aiohttp.ClientRequest("POST", url)
         host = self._place.headers["Host"]
@@ -82,7 +82,7 @@ class HttpHost:
         Raises:
             BotoCoreError: the host cannot be reached, or does not answer as it should.
         """
-        url = str(self._url)
+        url = self._url
         try:
             connection = await self._connector.connect(self._place, [], self._timeout)
         except TimeoutError as error:

@@ -34,6 +34,11 @@ async def closing(site):
         await anyio.sleep(0.05)
 
 
+async def paused_in_closing(site):
+    await closing(site)
+    await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+
+
 def test_a_write_while_stubs_go_keeps_the_other_stubs_for_a_day():
     async def then(site):
         await anyio.sleep(DAY)
@@ -62,8 +67,7 @@ def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_c
         await anyio.sleep(DAY)
         await site.step("contract")
         async with site.lived_in():
-            await closing(site)
-            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await paused_in_closing(site)
             await anyio.sleep(5)
         await anyio.sleep(20 * 3600)
         await site.update(old(1), "SET note = :v", {"S": "by old code"})
@@ -86,8 +90,7 @@ def test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end
         await anyio.sleep(DAY)
         await site.step("contract")
         async with site.lived_in():
-            await closing(site)
-            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await paused_in_closing(site)
             await site.put(Profile(name="new", click=77))
             await site.update(PROFILES[2], "SET click = :v", {"N": "77"})
             await anyio.sleep(60)
@@ -137,8 +140,7 @@ def test_stubs_of_an_entity_whose_fields_have_no_defaults_are_watched_like_any()
         await anyio.sleep(DAY)
         await site.step("contract")
         async with site.lived_in():
-            await closing(site)
-            await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await paused_in_closing(site)
             await site.update(new_card, "SET note = :v", {"S": "by new code"})
             await site.update(cards[1], "SET title = :v", {"S": "by old code"})
             await anyio.sleep(60)

@@ -16,10 +16,8 @@ by a scan of the whole table, in segments, so that it continues where it was int
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from streamkit.aws import patiently
 from streamkit.core.ledger import PARTITIONS, ledger_kind
 from streamkit.core.parked.queues import list_parked, parked_queues
 from streamkit.errors import LeaseLost
@@ -48,6 +46,7 @@ from streamkit.progress.actions import Action
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.fetch import pages_of
 from streamkit.progress.operation import Step
 from streamkit.progress.scan.pages import PAGE_ITEMS, Reply, ScanPages, patient
 from streamkit.progress.scan.scan import TableScan
@@ -193,13 +192,8 @@ class Broom:
                     ":p": {"S": store.space.text(ledger_kind(name, number, partition))}
                 },
             }
-            last: Any = {}
-            while last is not None:
-                call = partial(store.dynamodb.query, **request, **last)
-                reply = await patiently(call)
+            async for reply in pages_of(store.dynamodb.query, **request):
                 deleted += await self.fenced.delete(reply["Items"])
-                more = "LastEvaluatedKey" in reply
-                last = {"ExclusiveStartKey": reply["LastEvaluatedKey"]} if more else None
         return deleted
 
     async def _delete_scanned(self, name: str, number: int, total: int) -> int:
