@@ -2,7 +2,7 @@
 
 Retries are botocore's own `standard` mode, set explicitly because its defaults changed between
 versions. `TransactionCanceledException` is never retried there; `commit` classifies it. What opens
-the clients is in `model.sessions`.
+the clients is in `model.sdk.sessions`.
 """
 
 import random
@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
 from streamkit.errors import ConfigurationError
-from streamkit.model.sessions import HttpSession, opener, own_region, shared_opener, table_opener
+from streamkit.model.sdk import sessions
 from streamkit.observe.logger import get_logger
 from streamkit.observe.version import __version__
 
@@ -235,7 +235,7 @@ def _options(read_seconds: float) -> dict[str, Any]:
         "read_timeout": read_seconds,
         "max_pool_connections": 64,
         "account_id_endpoint_mode": "disabled",
-        "http_session_cls": HttpSession,
+        "http_session_cls": sessions.HttpSession,
         # botocore builds its own again for every call, at a fifth of a call's CPU time.
         "user_agent": f"streamkit/{__version__}",
     }
@@ -247,7 +247,7 @@ async def open_client(service: str, *, read_seconds: float) -> AsyncIterator[Any
 
     `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like apply.
     """
-    open_ = opener()
+    open_ = sessions.opener()
     config = AioConfig(**_options(read_seconds), retries=_retries(3))
     async with open_(service, config=config) as client:
         yield client
@@ -274,12 +274,12 @@ async def connect(
     # it before DynamoDB does: that takes a third of the time of a transaction of a hundred items.
     options = _options(READ_SECONDS) | {"parameter_validation": False}
     arguments = {} if endpoint_url is None else {"endpoint_url": endpoint_url}
-    region = region or own_region()
+    region = region or sessions.own_region()
     if http_session is None:
-        open_ = table_opener(profile, region)
+        open_ = sessions.table_opener(profile, region)
     else:
         options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
-        open_ = shared_opener(profile, region)
+        open_ = sessions.shared_opener(profile, region)
         arguments["region_name"] = region or "us-east-1"
     async with AsyncExitStack() as stack:
 

@@ -110,7 +110,7 @@ def hurried(rate: float = 1, *, alone: bool) -> Iterator[None]:
             tell_repeated(error)
 
     tell_repeated = getattr(aws, "tell_repeated", None)  # the released version has none
-    session = getattr(aws, "HttpSession", AIOHTTPSession)
+    session = aws.sessions.HttpSession if hasattr(aws, "sessions") else AIOHTTPSession
     run = partial(anyio.run, backend_options={"loop_factory": lambda: _HurriedLoop(hurry)})
     threads = anyio.to_thread
     with (

@@ -1,4 +1,4 @@
-"""The parameters that expressions replaced: Expected, AttributeUpdates, KeyConditions and others.
+"""The parameters that expressions replaced: Expected, AttributeUpdates, KeyConditions and the like.
 
 They become the same `Condition`, `Update`, `KeyCondition` and `Projection` as expressions do; only
 validation and messages differ. A request uses either the old parameters or expressions.

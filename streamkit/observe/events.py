@@ -200,4 +200,4 @@ ACTIONS: Mapping[str, str] = {
     "commit.unknown": "nothing: the commit is sent again, and counts once",
     "plain.lost": "nothing for approximate counts; else rebuild the aggregate",
 }
-"""What a person does about an event; the others ask for nothing."""
+"""What an operator does about an event; other events need no action."""

@@ -16,7 +16,7 @@ from typing import Any
 from streamkit.aws import PASSING, ErrorKind, code_of, is_throttled, trouble_of, until_known
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
-from streamkit.model.signing_again import SENDER_REFUSED
+from streamkit.model.sdk.signing_again import SENDER_REFUSED
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import current
 from streamkit.progress.actions import Action, render

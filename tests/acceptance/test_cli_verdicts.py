@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from streamkit.cli.exits import ExitCode
-from streamkit.model import frequent_calls
+from streamkit.model.sdk import frequent_calls
 from tests.pages import section
 
 

@@ -11,8 +11,8 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import BotoCoreError, HTTPClientError, SSLError
 
-from streamkit.model.exchanges import HttpHost
-from streamkit.model.sessions import HttpSession, _trust
+from streamkit.model.sdk.exchanges import HttpHost
+from streamkit.model.sdk.sessions import HttpSession, _trust
 from tests.certificates import certificate
 from tests.integration.http_server import http_server
 
@@ -188,7 +188,7 @@ async def test_a_path_goes_the_ordinary_way(path, shortly):
     assert shortly == []
 
 
-async def test_who_traces_requests_sees_each_of_them(monkeypatch, shortly):
+async def test_a_tool_that_traces_requests_sees_each_of_them(monkeypatch, shortly):
     seen = []
 
     async def began(session, context, params):
@@ -243,7 +243,7 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
     assert server.connections == 3
 
 
-async def test_no_more_connections_than_allowed_and_nobody_waits_for_ever():
+async def test_no_more_connections_are_opened_than_allowed_and_each_call_ends():
     server = Server(OK)
     async with served(server.serve) as port, HttpSession(max_pool_connections=2) as session:
         asked = [session.send(request(f"http://127.0.0.1:{port}/")) for _ in range(20)]

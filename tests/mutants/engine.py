@@ -11,7 +11,7 @@ _BATCHES = "tests/unit/local/test_batches.py"
 MUTANTS = (
     Mutant(
         "calls-signed-with-yesterdays-key",
-        "model/signature.py",
+        "model/sdk/signature.py",
         "if self._secret != (secret, scope):",
         "if self._secret[0] != secret:",
         "a process that runs past midnight is refused",
@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "calls-damaged-replies-accepted",
-        "model/frequent_calls.py",
+        "model/sdk/frequent_calls.py",
         "    return right and response.status_code < 300",
         "    return response.status_code < 300",
         "bytes that changed on their way are taken for an item",
@@ -27,7 +27,7 @@ MUTANTS = (
     ),
     Mutant(
         "exchanges-left-connections-used-again",
-        "model/exchanges.py",
+        "model/sdk/exchanges.py",
         """        except BaseException as error:
             connection.close()
 """,
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "exchanges-wait-for-ever",
-        "model/exchanges.py",
+        "model/sdk/exchanges.py",
         "            protocol.start_timeout()\n",
         "",
         "a server that says nothing holds a worker for ever",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "exchanges-proxies-passed-by",
-        "model/sessions.py",
+        "model/sdk/sessions.py",
         "        if self._proxy_config.proxy_url_for(url):\n            return None\n",
         "",
         "calls go past the proxy that the network asks for",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "exchanges-any-certificate-will-do",
-        "model/sessions.py",
+        "model/sdk/sessions.py",
         "    context.check_hostname = True\n",
         "",
         "a certificate of another host is accepted",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "exchanges-headers-of-two-lines",
-        "model/exchanges.py",
+        "model/sdk/exchanges.py",
         """    if text.count("\\n") != len(lines) or text.count("\\r") != len(lines):
         return None
 """,

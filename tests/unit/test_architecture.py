@@ -46,10 +46,10 @@ ORDER_INSIDE = {
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
     "aws": {"aiobotocore", "botocore"},
-    "model.sessions": SDK - {"boto3"},
+    "model.sdk.sessions": SDK - {"boto3"},
     "model.conditions": {"boto3"},
-    "model.exchanges": {"aiobotocore", "botocore"},
-    "model.frequent_calls": {"aiobotocore", "botocore"},
+    "model.sdk.exchanges": {"aiobotocore", "botocore"},
+    "model.sdk.frequent_calls": {"aiobotocore", "botocore"},
     "local.transport": {"aiobotocore", "botocore"},
 }
 """Which modules know the SDK, and which parts of it."""

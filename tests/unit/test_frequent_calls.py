@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit.aws import connect
-from streamkit.model.sessions import HttpSession
-from streamkit.model.signature import Signer
+from streamkit.model.sdk.sessions import HttpSession
+from streamkit.model.sdk.signature import Signer
 from tests.calls import botocores_way
 
 TARGET = "DynamoDB_20120810.GetItem"

@@ -11,7 +11,7 @@ import pytest
 from streamkit import aws
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.model import sessions
+from streamkit.model.sdk import sessions
 from streamkit.progress.fetch import fetch_all
 from tests.tables import streamed
 

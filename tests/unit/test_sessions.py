@@ -4,7 +4,7 @@ import pytest
 from botocore.loaders import create_loader
 from botocore.regions import EndpointResolver
 
-from streamkit.model.sessions import _loader
+from streamkit.model.sdk.sessions import _loader
 
 
 @pytest.fixture(autouse=True)

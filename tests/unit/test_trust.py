@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from streamkit import aws
-from streamkit.model import sessions
+from streamkit.model.sdk import sessions
 from tests.authority import one_authority
 
 NOBODY = "http://127.0.0.1:9"  # the port of `discard`, where nothing listens

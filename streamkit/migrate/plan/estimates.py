@@ -103,7 +103,7 @@ def _choices(
     parts: Sequence[Spent],
     budget: UnitLimits,
 ) -> tuple[Choice, ...]:
-    """Return the ways to the end of a migration that moves items; others have one."""
+    """Return the ways to the end of a migration that moves items; other migrations have one."""
     if not _named(AT_ONCE, parts):
         return ()
     every = *steps, _step(AT_ONCE, sample, parts)

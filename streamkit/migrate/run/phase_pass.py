@@ -78,7 +78,7 @@ class PhasePass:
         await scan.delete()
 
     async def _scan(self, state: State, scan: TableScan) -> bool:
-        """Visit what is left of a pass, together with others; return whether all of it is done."""
+        """Visit what is left of a pass, beside other processes; return whether all is done."""
         if state.does in _DELETING and not state.attempt:
             with anyio.move_on_after(_SETTLE_SECONDS):
                 await self.interrupt.wait()

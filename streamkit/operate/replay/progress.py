@@ -64,7 +64,7 @@ class ProgressTeller:
         self._say(now)
 
     def note_done(self, shard: str) -> None:
-        """Record that a shard is done; tell how far the others are if it is time."""
+        """Record that a shard is done; if it is time, log how far the other shards are."""
         self._latest = max(self._latest, self._at.pop(shard, 0.0))
         self._done += 1
         self._say(self.clock.time())

@@ -1,6 +1,6 @@
 """The short ways of a call end as botocore's own: the same replies, exceptions and retries.
 
-One is that of every client (`model.frequent_calls`), the other that of the engine's (`shortcut`).
+One is that of every client (`model.sdk.frequent_calls`), the other that of the engine's (`shortcut`).
 """
 
 import asyncio

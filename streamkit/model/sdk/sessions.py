@@ -27,8 +27,8 @@ try:
 except ImportError:  # installed from requirements-aiobotocore.txt
     aioboto3 = None
 
-from streamkit.model.exchanges import HttpHost
-from streamkit.model.frequent_calls import ParserFactory, make_short
+from streamkit.model.sdk.exchanges import HttpHost
+from streamkit.model.sdk.frequent_calls import ParserFactory, make_short
 
 
 class _Services(Mapping[str, Any]):
@@ -135,7 +135,7 @@ class HttpSession(AIOHTTPSession):  # type: ignore[misc]
         return await super().send(request)
 
     async def _host(self, url: str) -> HttpHost | None:
-        """Return what sends to a URL the short way, if that is possible."""
+        """Return a sender for a URL; None if its requests go aiobotocore's own way."""
         if self._proxy_config.proxy_url_for(url):
             return None
         try:

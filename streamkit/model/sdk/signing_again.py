@@ -16,7 +16,7 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.aws")
 
 SENDER_REFUSED = frozenset({"InvalidSignatureException", "ExpiredTokenException"})
-"""What AWS answers if it does not believe who sends; it has not looked at any permission yet."""
+"""What AWS answers when it refuses a signature or a token; permissions are checked later."""
 _SECONDS = 60.0
 """How long a call is tried: clocks step within seconds, and credentials come within a minute."""
 _YOUNG_SECONDS = 5.0
@@ -34,7 +34,7 @@ class SignAgain:
     def pause(
         self, *, attempts: int, operation: Any, response: Any, request_dict: Any, **_: Any
     ) -> float | None:
-        """Return the seconds until the next attempt; None if this is not for it to decide."""
+        """Return the seconds until the next attempt; None if it is another error, or lasts."""
         code = response[1].get("Error", {}).get("Code") if response else None
         if code not in SENDER_REFUSED:
             return None

@@ -28,8 +28,8 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import NoCredentialsError
 from botocore.handlers import add_recursion_detection_header
 
-from streamkit.model.signature import Signer
-from streamkit.model.signing_again import SignAgain
+from streamkit.model.sdk.signature import Signer
+from streamkit.model.sdk.signing_again import SignAgain
 
 _FREQUENT = frozenset(
     {

@@ -51,14 +51,14 @@ class HttpHost:
     def __init__(self, session: aiohttp.ClientSession, url: URL) -> None:
         self._connector: Any = session.connector
         self._url, self._timeout = str(url), session.timeout
-        # It says only where to connect to, and is not sent.
+        # The connector asks this request where to connect to; it is never sent.
         self._place = aiohttp.ClientRequest("POST", url)
         host = self._place.headers["Host"]
         self._begin = f"POST / HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n"
 
     @classmethod
     def of(cls, session: aiohttp.ClientSession, url: str) -> Self | None:
-        """Return what sends to a URL; None if that is not as simple as here."""
+        """Return a sender for a URL; None if its requests are not plain."""
         parsed = URL(url, encoded=True)
         simple = parsed.raw_path == "/" and not parsed.raw_query_string and not parsed.raw_user
         # A tool that traces calls adds a configuration, and wants to see each request.
@@ -88,7 +88,7 @@ class HttpHost:
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=url, error=error) from error
         except Exception as error:
-            raise _meant(error, url) from error
+            raise _as_botocore(error, url) from error
         try:
             protocol, transport = connection.protocol, connection.transport
             protocol.set_response_params(
@@ -103,7 +103,7 @@ class HttpHost:
         except BaseException as error:
             connection.close()
             if isinstance(error, Exception):
-                raise _meant(error, url) from error
+                raise _as_botocore(error, url) from error
             raise
         connection.release()
         headers = {name.decode().lower(): value.decode() for name, value in message.raw_headers}
@@ -123,7 +123,7 @@ def _lines(headers: Mapping[str, str | bytes]) -> str | None:
     return text
 
 
-def _meant(error: Exception, url: str) -> BotoCoreError:
+def _as_botocore(error: Exception, url: str) -> BotoCoreError:
     """Return the error that aiobotocore raises for one of aiohttp's."""
     kind = next(kind for found, kind in _ERRORS if isinstance(error, found))
     return kind(endpoint_url=url, error=error)
