@@ -71,6 +71,8 @@ class Heartbeat:
     _behind: float = 0.0
     _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
+    _writing: anyio.Lock = field(default_factory=anyio.Lock)
+    _left: bool = False
 
     def __post_init__(self) -> None:
         """Set for how long the item says *late*, and the lease that it reports."""
@@ -85,10 +87,12 @@ class Heartbeat:
 
     async def leave(self) -> None:
         """Delete the heartbeat item, after everything is released."""
-        await self.member_list.remove(self.me.name)
+        async with self._writing:  # a heartbeat under way would find no item, and seem to be swept
+            self._left = True
+            await self.member_list.remove(self.me.name)
 
     async def beat_for_ever(self, ask: Ask) -> None:
-        """Raise the counter every interval, and write new facts at once.
+        """Raise the counter every interval, and write new facts at once, until this worker leaves.
 
         Args:
             ask: returns the facts of the moment; each heartbeat calls it.
@@ -100,7 +104,10 @@ class Heartbeat:
             with anyio.move_on_after(self.beat_seconds):
                 await self._urgent.wait()
             self._urgent = anyio.Event()
-            self._correct(await self.member_list.write(self._beaten(ask())))
+            async with self._writing:
+                if self._left:
+                    return
+                self._correct(await self.member_list.write(self._beaten(ask())))
             before, self._beat_at = self._beat_at, self.clock.monotonic()
             if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
                 self._late_at = self._beat_at

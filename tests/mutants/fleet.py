@@ -263,6 +263,14 @@ MUTANTS = (
         test="tests/unit/fleet/test_gaps.py::test_a_worker_that_was_swept_cannot_beat_any_more",
     ),
     Mutant(
+        "left-during-a-heartbeat",
+        "fleet/heartbeat.py",
+        "        async with self._writing:  # a heartbeat under way would find no item, and seem to be swept\n",
+        "        if True:\n",
+        "a worker that has drained says that it was swept, and one that is idle begins again",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_that_leaves_during_its_heartbeat_was_not_swept",
+    ),
+    Mutant(
         "beats-not-compared",
         "progress/lease.py",
         "        stands = before is not None and before[0] == counter\n",

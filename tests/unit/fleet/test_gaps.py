@@ -24,6 +24,7 @@ from streamkit.fleet.generation import (
     stepped,
     write_generation,
 )
+from streamkit.fleet.heartbeat import Facts, Heartbeat
 from streamkit.fleet.hosting import TAKEN
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.known import KnownShards
@@ -36,7 +37,7 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.builds import Build
 from streamkit.model.schema import TableSchema
-from streamkit.progress.clock import Clock
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import ControlSpace, Cursor, child_of, cursor_attributes
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.lease import LeaseWatch
@@ -503,6 +504,32 @@ async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
     await member_list.remove("me")
     with pytest.raises(LeaseLost):
         await member_list.write(Member("me", beats=2))
+    assert await member_list.read() == {}
+
+
+async def test_a_worker_that_leaves_during_its_heartbeat_was_not_swept(store):
+    """It says that it leaves: a heartbeat that arrived after the end would find no item."""
+    asked, goes_on = anyio.Event(), anyio.Event()
+
+    class Slow(MemberList):
+        async def write(self, member):
+            asked.set()
+            await goes_on.wait()
+            return await super().write(member)
+
+    def ask():
+        return Facts(0, frozenset(), idle=True)
+
+    member_list = Slow(store)
+    heartbeat = Heartbeat(member_list, Member("me"), 3.0, SystemClock())
+    await heartbeat.join(ask)
+    async with anyio.create_task_group() as group:
+        group.start_soon(heartbeat.beat_for_ever, ask)
+        heartbeat.say(state="leaving")
+        await asked.wait()
+        group.start_soon(heartbeat.leave)
+        await anyio.wait_all_tasks_blocked()
+        goes_on.set()
     assert await member_list.read() == {}
 
 
