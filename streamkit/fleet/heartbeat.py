@@ -8,6 +8,7 @@ heartbeat item is gone, because another worker swept this worker as dead.
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -71,7 +72,7 @@ class Heartbeat:
     _behind: float = 0.0
     _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
-    _writing: anyio.Lock = field(default_factory=anyio.Lock)
+    _writing: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
     _left: bool = False
 
     def __post_init__(self) -> None:
