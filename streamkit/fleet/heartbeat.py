@@ -8,12 +8,12 @@ heartbeat item is gone, because another worker swept this worker as dead.
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import anyio
 import msgspec
 
+from streamkit.errors import LeaseLost
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.starvation import longest
 from streamkit.progress.clock import Clock
@@ -72,7 +72,6 @@ class Heartbeat:
     _behind: float = 0.0
     _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
-    _writing: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
     _left: bool = False
 
     def __post_init__(self) -> None:
@@ -88,9 +87,8 @@ class Heartbeat:
 
     async def leave(self) -> None:
         """Delete the heartbeat item, after everything is released."""
-        async with self._writing:  # a heartbeat under way would find no item, and seem to be swept
-            self._left = True
-            await self.member_list.remove(self.me.name)
+        self._left = True  # a heartbeat under way will find no item: this worker was not swept
+        await self.member_list.remove(self.me.name)
 
     async def beat_for_ever(self, ask: Ask) -> None:
         """Raise the counter every interval, and write new facts at once, until this worker leaves.
@@ -101,14 +99,16 @@ class Heartbeat:
         Raises:
             LeaseLost: another worker swept this worker as dead.
         """
-        while True:
+        while not self._left:
             with anyio.move_on_after(self.beat_seconds):
                 await self._urgent.wait()
             self._urgent = anyio.Event()
-            async with self._writing:
+            try:
+                self._correct(await self.member_list.write(self._beaten(ask())))
+            except LeaseLost:
                 if self._left:
                     return
-                self._correct(await self.member_list.write(self._beaten(ask())))
+                raise
             before, self._beat_at = self._beat_at, self.clock.monotonic()
             if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
                 self._late_at = self._beat_at

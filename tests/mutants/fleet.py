@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         "left-during-a-heartbeat",
         "fleet/heartbeat.py",
-        "        async with self._writing:  # a heartbeat under way would find no item, and seem to be swept\n",
-        "        if True:\n",
+        "                if self._left:\n                    return\n                raise\n",
+        "                raise\n",
         "a worker that has drained says that it was swept, and one that is idle begins again",
         test="tests/unit/fleet/test_gaps.py::test_a_worker_that_leaves_during_its_heartbeat_was_not_swept",
     ),

@@ -508,7 +508,8 @@ async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
 
 
 async def test_a_worker_that_leaves_during_its_heartbeat_was_not_swept(store):
-    """It says that it leaves: a heartbeat that arrived after the end would find no item."""
+    """It does not wait for a heartbeat that is refused for hours; one that arrives later finds no
+    item, because the worker deleted it itself."""
     asked, goes_on = anyio.Event(), anyio.Event()
 
     class Slow(MemberList):
@@ -527,8 +528,8 @@ async def test_a_worker_that_leaves_during_its_heartbeat_was_not_swept(store):
         group.start_soon(heartbeat.beat_for_ever, ask)
         heartbeat.say(state="leaving")
         await asked.wait()
-        group.start_soon(heartbeat.leave)
-        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(60):
+            await heartbeat.leave()
         goes_on.set()
     assert await member_list.read() == {}
 
