@@ -59,13 +59,13 @@ migration: $(STAMP) ## one process migrates many items, and its memory stays fla
 	$(BIN)/python -m tests.benchmarks.long_migration --items $(or $(ITEMS),1000000) --mode $(or $(MODE),in_place)
 
 conformance: $(STAMP) ## every handler kind in every host, moves between them, and other long runs: SEEDS=50
-	PYTHONHASHSEED=0 CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal $$(grep -rl "^from tests.seeds import" --include="*.py" tests)
+	PYTHONHASHSEED=0 CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -o faulthandler_timeout=0 -n auto --dist worksteal $$(grep -rl "^from tests.seeds import" --include="*.py" tests)
 
 stops: $(STAMP) ## every process killed and frozen at every one of its calls, and not at a sample of them
-	EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"
+	EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -o faulthandler_timeout=0 -n auto --dist worksteal tests/simulation -k "any_call"
 
 models: $(STAMP) ## the models of the protocols, explored to larger bounds, and more of their traces replayed (minutes)
-	EVERY_WORLD=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/models
+	EVERY_WORLD=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -o faulthandler_timeout=0 -n auto --dist worksteal tests/models
 
 lock: $(STAMP) ## write the versions for development anew, as far as pyproject.toml asks for it; UPGRADE=1: all of them
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
