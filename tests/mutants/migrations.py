@@ -81,10 +81,18 @@ MUTANTS = (
     Mutant(
         "refused-image-unread",
         "migrate/run/in_place.py",
-        "            item = now or {}\n",
-        "",
+        "            there, answer = seen or answer, None\n",
+        "            there = item\n",
         "an item that changed once is tried with what it was, until it is given up",
         test="tests/simulation/test_migration_rows.py::test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version",
+    ),
+    Mutant(
+        "old-changes-written",
+        "migrate/run/in_place.py",
+        "self._seen if live and limits.writes is not None else SeenFirst()",
+        "SeenFirst()",
+        "a small budget goes for writes of old changes that are refused",
+        test="tests/simulation/test_migration_rows.py::test_with_a_small_limit_a_queue_of_old_changes_costs_reads_and_few_writes",
     ),
     Mutant(
         "targets-of-an-unread-source",

@@ -18,6 +18,7 @@ from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.local.transport import Response
 from streamkit.migrate.book.errors import ErrorBook
+from streamkit.migrate.book.limits import UnitLimits
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.transform import Transform
@@ -154,6 +155,32 @@ def test_an_item_that_was_deleted_meanwhile_does_not_come_back(monkeypatch):
         assert run(deleted_between_read_and_write, patch) is None
     monkeypatch.setattr(in_place, "unchanged", nothing)
     assert run(deleted_between_read_and_write, monkeypatch) is not None
+
+
+async def old_changes_of_one_item(monkeypatch, writes):
+    """The stream brings sixty changes of an item, whose last state is right already."""
+    async with site_of(migrating.in_place()) as site:
+        site.calls.rate.limit(UnitLimits(writes=writes))
+        await site.put(Order(user="ann", order_id="1", status="PAID", status_day="PAID#d1"))
+        now, sent, write = await site.get(ORDER), [], site.calls.write
+
+        async def counted(action):
+            sent.append(action)
+            return await write(action)
+
+        monkeypatch.setattr(site.calls, "write", counted)
+        for number in range(60):
+            old = now | {"status": {"S": f"S{number}"}}
+            await site.in_place.reconcile(old, site.tally, live=True)
+        assert site.tally.errors == 0
+        assert await site.get(ORDER) == now
+        return len(sent)
+
+
+def test_with_a_small_limit_a_queue_of_old_changes_costs_reads_and_few_writes(monkeypatch):
+    with monkeypatch.context() as patch:
+        assert run(old_changes_of_one_item, patch, 20) == 2
+    assert run(old_changes_of_one_item, monkeypatch, None) == 60
 
 
 async def an_old_writer_updates_a_migrated_item(wants):

@@ -37,7 +37,7 @@ from streamkit.migrate.families.shapes import BothShapes
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.sending.attempts import FailedItems, FreePlaces, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of, place_text
@@ -58,7 +58,7 @@ class Families:
     failed: FailedItems
     rules: Rules
     written: WrittenHook
-    _free: FreePlaces = field(default_factory=FreePlaces, init=False)
+    _free: SeenFirst = field(default_factory=SeenFirst, init=False)
     _turns: WeakValueDictionary[str, anyio.Lock] = field(
         default_factory=WeakValueDictionary[str, anyio.Lock], init=False
     )

@@ -26,7 +26,7 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import Rewrite, plain, wire
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import WireItem, delete, origin_text, unchanged, update
-from streamkit.migrate.sending.attempts import FailedItems, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, GONE, Calls, Outcome
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN
@@ -84,6 +84,7 @@ class InPlace:
         self._calls = calls
         self._failed = failed
         self._budget = RewriteBudget(failed.clock)
+        self._seen = SeenFirst()
 
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
         """Bring one item, as it was read, into the new shape.
@@ -93,33 +94,34 @@ class InPlace:
             tally: the counts to add to.
             live: the item comes from the stream, and is not read for the first time.
         """
-        key, shown = self.transform.schema.key_of(item), True
+        key, limits = self.transform.schema.key_of(item), self._calls.rate.limits
+        answer: WireItem | None = None
 
-        async def attempt() -> Any:
-            nonlocal item, shown
-            if not shown:
-                now = await self._calls.get(self.transform.schema.name, key)
-                if now is None:
-                    return GONE
-                item = now
-            rewrite = self.transform.of(plain(item))
+        async def attempt(seen: WireItem | None) -> Any:
+            nonlocal answer
+            there, answer = seen or answer, None
+            if there is None:
+                there = await self._calls.get(self.transform.schema.name, key)
+            if there is None:
+                return GONE
+            rewrite = self.transform.of(plain(there))
             if not rewrite.changes_item:
                 return None
             if live and await self._is_turned_back(key):
                 raise Undecided("ping_pong", "it is turned back again and again")
-            outcome = await self._write(key, item, rewrite)
+            outcome = await self._write(key, there, rewrite)
             if isinstance(outcome, Invalid):  # of what was read: the reply says if it has changed
                 raise Undecided("invalid", outcome.text)
             if not isinstance(outcome, RefusedCommit):
                 return outcome
             now = outcome.items.get(0)
-            item = now or {}
-            shown = (
-                self._calls.rate.limits.none
-            )  # with a limit, `persist` waits before the next try
+            answer = now if limits.none else None  # with a limit, `persist` waits before it reads
             return GONE if now is None else outcome
 
-        await persist(self._calls, self._failed, key, tally, attempt)
+        # In a queue many changes of an item are old; a limit counts writes that are refused, too.
+        seen_first = self._seen if live and limits.writes is not None else SeenFirst()
+        attempts = seen_first.attempt(dict(item), attempt)
+        await persist(self._calls, self._failed, key, tally, attempts)
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.

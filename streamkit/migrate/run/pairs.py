@@ -32,7 +32,7 @@ from streamkit.migrate.items.rewrites import Rewrite, Target, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
-from streamkit.migrate.sending.attempts import FailedItems, FreePlaces, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.copies import COPY, FROM
@@ -48,7 +48,7 @@ class Pairs:
     transform: Transform
     calls: Calls
     failed: FailedItems
-    _free: FreePlaces = field(default_factory=FreePlaces, init=False)
+    _free: SeenFirst = field(default_factory=SeenFirst, init=False)
 
     async def forward(
         self,

@@ -27,7 +27,7 @@ log = get_logger("streamkit.migrate")
 _TRIES = 20
 """Tries of one item that changes each time; its last change is in the stream, too."""
 _LOOKS = 50
-"""Items whose places are looked at, after one was not free, before the next is taken to be free."""
+"""Items that are read, after one was not as it was seen, before the next is taken as seen."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,11 @@ class Undecided(Exception):
         self.kind, self.about = kind, about
 
 
-class FreePlaces:
-    """Takes the places of targets to be free, unless that was wrong of one of the last items."""
+class SeenFirst:
+    """First attempts take an item as it was seen, unless that was wrong of one of the last items.
+
+    It saves a read, and costs a write that is refused where the item, or its place, has changed.
+    """
 
     _looks = 0
 
