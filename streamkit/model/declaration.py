@@ -82,7 +82,8 @@ class Declaration(msgspec.Struct, frozen=True):
 def by_known_names(what: str) -> Callable[[F], F]:
     """Return a decorator that refuses arguments by names which the function does not have.
 
-    `what` is the call as users write it, such as `@app.on(...)`.
+    Where it takes a `function`, it refuses anything else. `what` is the call as users write it,
+    such as `@app.on(...)`.
     """
 
     def decorated(function: F) -> F:
@@ -99,6 +100,11 @@ def by_known_names(what: str) -> Callable[[F], F]:
                 names = ", ".join(known[code.co_argcount - code.co_posonlyargcount :])
                 raise DeclarationError(
                     f"{Declaration.here(what)}: give its arguments by name, in parentheses: {names}"
+                )
+            if code.co_varnames[1] == "function" and len(args) > 1 and not _is_function(args[1]):
+                raise DeclarationError(
+                    f"{Declaration.here(what)}: it decorates a function, whose annotation names the"
+                    f" entity; it takes no {getattr(args[1], '__name__', args[1])!r}"
                 )
             return function(*args, **given)
 
@@ -166,6 +172,10 @@ def _said(hint: Any) -> str:
         return f"by name, each {_said(inner[1])}, as in {{'NAME': ...}}"
     said = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
     return "None" if hint is type(None) else said.get(hint, f"{hint.__name__}(...)")
+
+
+def _is_function(given: object) -> bool:
+    return given is None or (callable(given) and not isinstance(get_origin(given) or given, type))
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

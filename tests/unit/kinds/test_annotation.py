@@ -4,6 +4,7 @@ from typing import Annotated, Any, Union
 
 import pytest
 
+from streamkit.app import App
 from streamkit.changes import Change, Expired, Inserted, Kind, Modified, Removed
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
@@ -57,3 +58,11 @@ def test_an_annotation_that_says_neither_is_refused(annotation: Any, message: st
     with pytest.raises(DeclarationError, match=message) as refusal:
         read_annotation(annotation, PLACE)
     assert str(refusal.value).startswith("handler (deals.py:3): ")
+
+
+@pytest.mark.parametrize("kind", ["on", "derive"])
+@pytest.mark.parametrize("given", [Deal, "Deal", Inserted[Deal]], ids=["class", "text", "kind"])
+def test_an_entity_in_place_of_the_function_is_refused_with_a_hint(kind: str, given: Any) -> None:
+    decorator = getattr(App("deals", table="T"), kind)
+    with pytest.raises(DeclarationError, match=rf"@app.{kind}\(...\).*whose annotation names the"):
+        decorator(given)
