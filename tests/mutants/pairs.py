@@ -128,10 +128,18 @@ MUTANTS = (
     Mutant(
         "decision-about-whatever-is-there",
         "migrate/families/families.py",
-        "            if family.shown != shown:\n",
-        "            if False:\n",
+        "            is_as_shown = family.shown == shown\n",
+        "            is_as_shown = True\n",
         "a decision overwrites what was written since it was shown",
         test="tests/simulation/test_migration_old_writers.py::test_a_decision_is_about_what_was_shown_and_about_nothing_that_is_written_later",
+    ),
+    Mutant(
+        "decided-and-still-open",
+        "migrate/verify/mending.py",
+        "            newer.append(error.id)\n            continue\n",
+        '            raise ConfigurationError(f"{error.id} was written since it was shown")\n',
+        "of many decisions one that comes too late leaves the others open for ever",
+        test="tests/simulation/test_migration_old_writers.py::test_a_decision_that_comes_too_late_leaves_one_item_as_it_is_and_decides_all_others",
     ),
     Mutant(
         "retried-below-a-later-one",

@@ -412,8 +412,12 @@ class Site:
                         order = entity(user="ann", order_id=number, **{_first(entity): ""})
                         place = order.item_key.wire(self.schema)
                         await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
-                named = {"take": side, "clock": self.world.clock}
-                right, _ = await retry_errors(self.app, aws, "0001", [error.id], **named)
+                named = {"names": [error.id], "clock": self.world.clock}
+                try:
+                    right, _ = await retry_errors(self.app, aws, "0001", take=side, **named)
+                except ConfigurationError:  # it was written since: it is decided in the next turn
+                    right, _ = await retry_errors(self.app, aws, "0001", **named)
+                    continue
                 if right:
                     self.ledger.decided(number, shown)
         if (await self.state()).waits:

@@ -287,9 +287,25 @@ def test_a_decision_is_about_what_was_shown_and_about_nothing_that_is_written_la
     async def then(site):
         assert (await site.run("contract")).phase == "soaking"
         await site.update(old(2), "SET note = :v", {"S": "once more"})
-        with pytest.raises(ConfigurationError, match="since it was shown"):
+        with pytest.raises(ConfigurationError, match="since they were shown"):
             await site.retry(take="new")
         assert (await site.get(old(2)))["note"] == {"S": "once more"}
+
+    play(rekey(), OLD_ORDERS, both_write, then)
+
+
+def test_a_decision_that_comes_too_late_leaves_one_item_as_it_is_and_decides_all_others():
+    async def then(site):
+        assert (await site.run("contract")).phase == "soaking"
+        await site.update(old(2), "SET note = :v", {"S": "once more"})
+        with pytest.raises(ConfigurationError, match=r"retry.*\(3 others are right now\)"):
+            await site.retry(take="new")
+        assert await site.errors() == ["conflict"]
+        assert await site.retry() == (0, 1)
+        assert await site.retry(take="new") == (1, 0)
+        assert (await site.get(new(2)))["note"] == {"S": "by new code"}
+        await anyio.sleep(DAY + 3600)
+        assert (await site.run("contract")).phase == "done"
 
     play(rekey(), OLD_ORDERS, both_write, then)
 

@@ -26,7 +26,6 @@ from weakref import WeakValueDictionary
 import anyio
 
 from streamkit.core.querying import query_request
-from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
 from streamkit.migrate.families.family_writes import FamilyWrites
@@ -247,24 +246,22 @@ class Families:
                 return self.plans.drop(family)
         return None
 
-    async def take(self, key: Key, side: Take, shown: str, tally: Tally) -> None:
+    async def take(self, key: Key, side: Take, shown: str, tally: Tally) -> bool:
         """Write what a person has decided about exactly what the person was shown.
 
-        Raises:
-            ConfigurationError: the item was written since it was shown.
+        Returns whether the item is as it was shown; if not, nothing is written.
         """
+        is_as_shown = True
 
         async def attempt() -> Any:
+            nonlocal is_as_shown
             family = await self.read(key)
-            if family.shown != shown:
-                raise ConfigurationError(
-                    f"item {family.name} was written since it was shown; look at it again with"
-                    " `streamkit migrate errors retry` and `errors show`"
-                )
-            plan = self.plans.settle(family, side)
+            is_as_shown = family.shown == shown
+            plan = self.plans.settle(family, side) if is_as_shown else None
             return None if plan is None else await self.send(plan)
 
         await persist(self.calls, self.failed, key, tally, attempt)
+        return is_as_shown
 
     # -- writing -------------------------------------------------------------------------------
 

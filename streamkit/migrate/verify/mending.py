@@ -79,8 +79,8 @@ async def retry_errors(
     `take` a person decides for the old or the new side of these items, as they were shown last.
 
     Raises:
-        ConfigurationError: an item was written since it was shown, or a later migration of the same
-            items was begun.
+        ConfigurationError: items were written since they were shown, while all others were decided;
+            or a later migration of the same items was begun.
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
@@ -100,13 +100,14 @@ def chosen(
 async def _retry(
     work: MigrationWork, errors: ErrorBook, tried: Sequence[ItemError], take: Take
 ) -> tuple[int, int]:
-    right = []
+    right, newer = [], []
     for error in tried:
         tally = Tally()
-        if take and error.kind in DECIDED:
-            await work.families.take(error.key, take, error.shown, tally)
-        else:
+        if not take or error.kind not in DECIDED:
             await work.retry(error.key, tally)
+        elif not await work.families.take(error.key, take, error.shown, tally):
+            newer.append(error.id)
+            continue
         if not tally.errors:
             right.append(error)
     doubtful = [error for error in right if error.kind == "ping_pong"]
@@ -116,6 +117,12 @@ async def _retry(
             if not stayed:
                 right.remove(error)
     right = [error for error in right if await errors.remove(error)]
+    if newer:
+        raise ConfigurationError(
+            f"written since they were shown, and left as they are: {_named(newer)};"
+            " look at them again with `streamkit migrate errors retry` and `errors show`"
+            + (f" ({len(right)} others are right now)" if right else "")
+        )
     return len(right), len(tried) - len(right)
 
 
@@ -146,10 +153,14 @@ async def waive_errors(
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()
-        more = f" and {len(waived) - _NAMED} more" if len(waived) > _NAMED else ""
-        what = f"waived {', '.join(waived[:_NAMED])}{more}"
+        what = f"waived {_named(waived)}"
         await book.change(number, lambda state: state.noted(AuditEntry(at, who, what)))
     return len(waived)
+
+
+def _named(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f"{', '.join(items[:_NAMED])}{more}"
 
 
 @asynccontextmanager
