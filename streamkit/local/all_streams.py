@@ -8,7 +8,6 @@ streams.
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import count
 
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Stream, StreamCommons
@@ -20,9 +19,6 @@ class Streams:
 
     Args:
         shards: how many shards a new stream has when its creation does not say.
-
-    Attributes:
-        readers: the source of reader numbers for iterators.
     """
 
     def __init__(
@@ -39,10 +35,15 @@ class Streams:
         self.clock = clock
         self.rng = rng
         self.default_shards = shards
-        self.readers = count(1)
+        self._readers = 0  # a plain number: Python 3.14 does not pickle an `itertools.count`
         self._prefix = f"arn:aws:dynamodb:{region}:{account}:table/"
         self._streams: dict[str, Stream] = {}
         self._waste = Waste()
+
+    def new_reader(self) -> int:
+        """Return the number of an iterator's reader."""
+        self._readers += 1
+        return self._readers
 
     def create(
         self,

@@ -103,7 +103,7 @@ def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     shard = _shard(stream, shard_id)
     now = engine.streams.clock()
     after = position(shard, payload, now, now - stream.settings.publish_delay)
-    iterator = ShardIterator(stream.arn, shard.id, after, now, next(engine.streams.readers))
+    iterator = ShardIterator(stream.arn, shard.id, after, now, engine.streams.new_reader())
     return {"ShardIterator": str(iterator)}
 
 
