@@ -18,7 +18,8 @@ from streamkit.model.conditions import (
 from streamkit.model.expressions import compile_all
 
 names = st.sampled_from(["status", "a.b", "l[0]", "día", "n"])
-values = st.one_of(st.text(), st.integers(), st.booleans(), st.binary(), st.lists(st.integers()))
+integers = st.integers(-(10**38) + 1, 10**38 - 1)  # a table has no more than 38 digits
+values = st.one_of(st.text(), integers, st.booleans(), st.binary(), st.lists(integers))
 attributes = st.builds(lambda make, name: make(name), st.sampled_from([Attr, attribute]), names)
 terms = st.one_of(
     attributes.map(lambda one: one.exists()),
@@ -26,7 +27,7 @@ terms = st.one_of(
     st.builds(lambda one, value: one.eq(value), attributes, values),
     st.builds(lambda one, other: one.eq(other), attributes, attributes),
     st.builds(lambda one, value: one.ne(value), attributes, values),
-    st.builds(lambda one, value: one.size().eq(value), attributes, st.integers()),
+    st.builds(lambda one, value: one.size().eq(value), attributes, integers),
     st.just(present),
 )
 
