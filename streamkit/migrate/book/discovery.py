@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streamkit.app import App
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.migration import FILE, rank
 
 FOLDER = "migrations"
@@ -108,6 +108,8 @@ def _run(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
+        if isinstance(error, DeclarationError):  # its text names the file, the line and the reason
+            raise DiscoveryError(str(error)) from error
         raise DiscoveryError(
             f"{path} raised while it was run\n{_traceback(path, error)}"
         ) from error

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import re
 import sys
 from pathlib import Path
 from typing import get_args
@@ -150,6 +151,14 @@ def test_a_file_that_raises_shows_its_own_traceback_alone(place):
     place.write("0001_one.py", text="def (\n")
     with pytest.raises(DiscoveryError, match="SyntaxError"):
         discover(place.app)
+
+
+def test_a_wrong_declaration_is_said_by_its_own_message_without_a_traceback(place):
+    place.write("0001_one.py", text=MIGRATION.replace("status: str", "state: str"))
+    with pytest.raises(DiscoveryError) as raised:
+        discover(place.app)
+    assert re.match(r"one \(0001_one\.py:\d+\): Order has no field state", str(raised.value))
+    assert "Traceback" not in str(raised.value)
 
 
 def test_apps_of_one_module_share_the_folder(place):
