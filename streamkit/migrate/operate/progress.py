@@ -23,7 +23,7 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.book.errors import ErrorBook
-from streamkit.migrate.book.state import PASSES, State
+from streamkit.migrate.book.state import ENDED, PASSES, State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.book.tallies import Tally, TallyBook
 from streamkit.migrate.operate.written import write_speed
@@ -144,7 +144,7 @@ class ProgressReader:
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )
-        if lag:
+        if lag and state.phase not in ENDED:
             found = replace(found, lag=await self._lag(state))
         if found.is_behind and declared is not None:
             assert self._tables is not None  # noqa: S101 - looked at above
@@ -211,12 +211,13 @@ class ProgressReader:
 def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
     """Add what the processes report."""
     names = sorted({name for report in reports for name in report.writes})
+    waits = [report.reason for report in reports if report.reason and found.phase not in ENDED]
     return replace(
         found,
         processes=len(reports),
         reads=sum(report.reads for report in reports),
         writes={name: sum(one.writes.get(name, 0.0) for one in reports) for name in names},
-        reason=next((report.reason for report in reports if report.reason), ""),
+        reason=next(iter(waits), ""),
     )
 
 

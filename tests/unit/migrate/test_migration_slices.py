@@ -288,6 +288,23 @@ def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
     assert at_table(test, orders=2) == 2
 
 
+def test_what_is_over_is_not_slowed_by_what_its_last_process_waited_for():
+    async def test(app, aws, world):
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        book = ReportBook((await open_book(app, aws)).store, "0001")
+        await book.join("waits", world.clock.time())
+        reader, found = ProgressReader(app, aws, world.clock), []
+        for _ in range(2):
+            await book.write(Report("waits", world.clock.time(), reason="throttled"))
+            now = await reader.read("0001", lag=True)
+            found.append((now.phase, now.processes, now.reason))
+            await Runner(app, aws, migration, clock=world.clock, rng=random.Random(1)).run()
+        return found
+
+    assert at_table(test, orders=2) == [("capturing", 1, "throttled"), ("done", 1, "")]
+
+
 def test_what_a_killed_process_has_left_is_cleared_by_the_next():
     async def test(app, aws, world):
         store = (await open_book(app, aws)).store
