@@ -12,14 +12,17 @@ from streamkit.operate.inspection import AppInspection
 from streamkit.operate.status import Status
 
 
-def after_status(status: Status) -> tuple[str, ...]:
+def after_status(status: Status, needed: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the command that follows a status, and its options; empty if all is well.
 
-    What stops all changes comes first, then what delays some, then what is wrong already.
+    What stops all changes comes first, then what delays some, then what is wrong already. `needed`
+    is the command without which this code refuses to start, as worker or as function.
     """
     if any(one.consumer == status.consumer for one in status.halts):
         return ("check",)
     alive = [worker.state for worker in status.workers if not worker.silent]
+    if needed and (status.generation is None or not alive):
+        return needed
     if status.generation is None or (not alive and status.host == WORKERS):
         return ("worker",)
     if status.paused:

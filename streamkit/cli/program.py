@@ -190,6 +190,7 @@ def status(
     from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_app
+    from streamkit.migrate.operate.required import command_to_start
     from streamkit.migrate.operate.status import list_migrations
     from streamkit.operate.status import read_status
 
@@ -198,23 +199,22 @@ def status(
             "--exit-code judges one look, and --watch takes many; give only one of them"
         )
     loaded = app_named(app, listener)
-
     if watch:
         seen = partial(watch_app, loaded, every=every, looks=looks, as_json=json)
         with_aws(lambda aws: seen(aws, look_into_stream=not no_stream))
         return
 
-    async def look_once(aws: "Aws") -> "tuple[Status, list[Line]]":
+    async def look_once(aws: "Aws") -> "tuple[Status, list[Line], tuple[str, ...]]":
         found = await read_status(loaded, aws, look_into_stream=not no_stream)
-        return found, await list_migrations(loaded, aws)
+        return found, await list_migrations(loaded, aws), await command_to_start(loaded, aws)
 
-    found, migrations = with_aws(look_once)
+    found, migrations, needed = with_aws(look_once)
     if json:
         print_json({**found.to_dict(), "migrations": [one.to_dict() for one in migrations]})
     else:
         describe_status(found)
         describe_lines(migrations)
-        say_next(app, after_status(found), listener)
+        say_next(app, after_status(found, needed), listener)
     if exit_code:
         exit_by(loaded, found)
 

@@ -116,7 +116,7 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     sample = await sample_findings(app, aws, tables.table)
     found += sample.findings
     missing = await missing_migrations(app, aws)
-    found += [] if missing is None else [Finding("error", missing)]
+    found += [] if missing is None else [Finding("error", missing.text)]
     found += await archive_findings(app, aws)
     if not any(finding.severity == "error" for finding in found):
         for one in (app, *(one for one in app.listeners.values() if one.exact)):

@@ -208,6 +208,9 @@ def test_all_that_is_pending_is_applied_in_order_and_what_code_needs_is_waited_f
     refused = shop.run("worker", "shop:app", "--until-idle")
     assert (refused.returncode, "has not had 0003 (new)" in refused.stderr) == (4, True)
     assert shop.run("check", "shop:app").returncode == 5
+    assert shop.run("status", "shop:app").stdout.endswith(
+        "next: streamkit migrate apply shop:app\n"
+    )
     assert shop.run(*all_).returncode == 0
     assert "no migration is pending" in shop.run(*all_).stdout
     assert {status_of(shop, number) for number in range(5)} == {"NEWabc"}

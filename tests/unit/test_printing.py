@@ -13,6 +13,7 @@ from streamkit.cli.migration_views import describe_lines, describe_state, progre
 from streamkit.cli.printing import say, say_next, table
 from streamkit.cli.verdicts import verdict
 from streamkit.cli.watching import Lags, differences
+from streamkit.fleet.hosting import LAMBDA
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.operate.progress import Progress
@@ -178,6 +179,13 @@ def test_a_fleet_that_only_stands_by_says_until_when(capsys):
 )
 def test_a_status_is_followed_by_what_its_worst_trouble_asks_for(facts, next_):
     assert after_status(busy(**facts)) == next_
+
+
+def test_a_migration_without_which_no_worker_starts_comes_before_the_worker():
+    needed = ("migrate apply",)
+    for facts in ({"generation": None}, {"workers": ()}, {"workers": (), "host": LAMBDA}):
+        assert after_status(busy(**facts), needed) == needed
+    assert after_status(busy(), needed) == ("parked list",), "another release runs meanwhile"
 
 
 def test_fan_outs_under_way_are_not_counted_as_parked(capsys):

@@ -1,9 +1,12 @@
 """Check at the start of a worker or a function that the migrations are done that its code needs.
 
-In: an app that says `require_migrations=`, and clients. Out: what is missing. Code that reads new
+In: an app that says `require_migrations=`, and clients. Out: what is missing, and the command that
+comes next. Code that reads new
 items may start as soon as they are there: where items move, that is when the migration is `ready`,
 long before it is `done`. On failure: `ConfigurationError` names what is missing.
 """
+
+import msgspec
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -18,8 +21,18 @@ _USABLE = frozenset({"ready", "switching", "soaking", "contracting", "closing", 
 """The phases in which new code may read what a migration makes."""
 
 
-async def missing_migrations(app: App, aws: Aws) -> str | None:
-    """Return which migrations an app needs that its table has not had, in words; None if none.
+class MissingMigrations(msgspec.Struct, frozen=True):
+    """What an app needs that its table has not had: in words, and the command that comes next.
+
+    `command` is the command's words, and then what follows the app.
+    """
+
+    text: str
+    command: tuple[str, ...]
+
+
+async def missing_migrations(app: App, aws: Aws) -> MissingMigrations | None:
+    """Return which migrations an app needs that its table has not had; None if none.
 
     Raises:
         DiscoveryError: a file of a migration is wrong.
@@ -50,10 +63,31 @@ async def missing_migrations(app: App, aws: Aws) -> str | None:
         todo += f", `streamkit migrate begin --again` what was rolled back ({', '.join(back)})"
     if unknown:
         todo = f"this release has no file of {', '.join(unknown)}: check require_migrations="
-    return (
+    return MissingMigrations(
         f"{head.declared}: require_migrations= names {', '.join(head.required)}, and table"
-        f" {head.table} has not had {names}; {todo}"
+        f" {head.table} has not had {names}; {todo}",
+        ("check",) if unknown else _command(missing[0]),
     )
+
+
+def _command(state: State) -> tuple[str, ...]:
+    """Return the command that brings on the first migration that is missing."""
+    if state.phase == "blocked":
+        return ("migrate errors list", state.id)
+    if state.phase == "rolled back":
+        return ("migrate begin", state.id, "--again")
+    if state.paused:
+        return ("migrate resume", state.id)
+    return ("migrate join", state.id) if state.direction == "back" else ("migrate apply",)
+
+
+async def command_to_start(app: App, aws: Aws) -> tuple[str, ...]:
+    """Return the command without which workers and functions of an app refuse to start; or none."""
+    try:
+        missing = await missing_migrations(app, aws)
+    except ConfigurationError:
+        return ("check",)  # it says what is wrong, in a file of a migration or in what is required
+    return () if missing is None else missing.command
 
 
 async def require_migrations(app: App, aws: Aws) -> None:
@@ -64,7 +98,7 @@ async def require_migrations(app: App, aws: Aws) -> None:
     """
     missing = await missing_migrations(app, aws)
     if missing is not None:
-        raise ConfigurationError(missing)
+        raise ConfigurationError(missing.text)
 
 
 def _is_usable(app: App, state: State) -> bool:

@@ -15,7 +15,11 @@ from streamkit.migrate.book.discovery import discover
 from streamkit.migrate.book.refusals import AlreadyBegun
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import commands, steps
-from streamkit.migrate.operate.required import missing_migrations, require_migrations
+from streamkit.migrate.operate.required import (
+    command_to_start,
+    missing_migrations,
+    require_migrations,
+)
 from streamkit.migrate.operate.scaffold import next_number
 from streamkit.migrate.operate.squashing import squash, stamp
 from streamkit.migrate.verify.verifying import verify_migration
@@ -221,10 +225,10 @@ def needing(*required):
 def test_code_needs_all_lower_numbers_and_what_they_need():
     async def test(site):
         assert await missing_migrations(App("shop", table="Shop"), site.aws) is None
-        missing = await missing_migrations(site.app, site.aws)
+        missing = (await missing_migrations(site.app, site.aws)).text
         assert "0001 (new), 0002 (new), 0003 (new), all_users (new)" in missing
         assert "`streamkit migrate apply` brings what is pending" in missing
-        unknown = await missing_migrations(needing("0077"), site.aws)
+        unknown = (await missing_migrations(needing("0077"), site.aws)).text
         assert "no file of 0077: check require_migrations=" in unknown
         with pytest.raises(ConfigurationError, match="has a name that is empty, perhaps from a"):
             await missing_migrations(needing(""), site.aws)
@@ -239,7 +243,7 @@ def test_code_needs_all_lower_numbers_and_what_they_need():
         await site.roll_back("0003")
         with pytest.raises(ConfigurationError, match=r"has not had 0003 \(dropping\)"):
             await require_migrations(site.app, site.aws)
-        missing = await missing_migrations(site.app, site.aws)
+        missing = (await missing_migrations(site.app, site.aws)).text
         assert "`streamkit migrate begin --again` what was rolled back (0003)" in missing
 
     at_table(test, needing("0003"))
@@ -247,9 +251,32 @@ def test_code_needs_all_lower_numbers_and_what_they_need():
 
 def test_code_waits_for_a_migration_whose_files_it_has_not():
     async def test(site):
-        assert "0009 (new)" in await missing_migrations(site.app, site.aws)
+        assert "0009 (new)" in (await missing_migrations(site.app, site.aws)).text
 
     at_table(test, App("shop", table="Shop", require_migrations="0009"))
+
+
+def test_the_command_without_which_code_refuses_to_start_is_named():
+    async def test(site):
+        async def command(*required):
+            return await command_to_start(needing(*required), site.aws)
+
+        assert await command() == ()
+        assert await command("0003") == ("migrate apply",)
+        assert await command("0077") == await command("") == ("check",)
+        await site.begin("0001")
+        await steps.pause(site.app, site.aws, "0001", by="op")
+        assert await command("0001") == ("migrate resume", "0001")
+        assert await command("0001", "0077") == ("check",)
+        await steps.resume(site.app, site.aws, "0001", by="op")
+        await site.run("0001")
+        assert await command("0001") == ()
+        await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+        assert await command("0001") == ("migrate join", "0001")
+        await site.run("0001")
+        assert await command("0001") == ("migrate begin", "0001", "--again")
+
+    at_table(test, needing("0003"))
 
 
 def test_what_is_repeated_was_done_while_it_runs_again():
@@ -258,7 +285,7 @@ def test_what_is_repeated_was_done_while_it_runs_again():
 
     async def test(site):
         await site.begin("labels")
-        assert "labels (capturing)" in await missing_migrations(site.app, site.aws)
+        assert "labels (capturing)" in (await missing_migrations(site.app, site.aws)).text
         await site.run("labels")
         await site.begin("labels")
         assert await missing_migrations(site.app, site.aws) is None
