@@ -251,6 +251,26 @@ def test_fields_that_old_code_writes_again_after_a_split_wait_for_people():
     assert part["click"] == {"N": "1"}
 
 
+@pytest.mark.parametrize("by_old_code", [False, True])
+def test_an_item_that_new_code_makes_together_with_its_part_is_no_write_of_old_code(by_old_code):
+    """An application makes new items all day: else a split could never be contracted."""
+    item = Profile(name="u1", click=4 if by_old_code else None)
+
+    async def then():
+        async with site_of(split()) as site:
+            if not by_old_code:
+                await site.put(Stats(name="u1", click=4))
+            await site.put(item)
+            work, key = work_of(site, "soaking"), item.item_key.wire(site.schema)
+            await work.families.settle(key, Tally(), at=site.world.clock.time())
+            there = [await site.get(item), await site.get(Stats(name="u1"))]
+            return there, await work.failed.book.last_written()
+
+    both, written = run(then)
+    assert [one["click"] for one in both] == [{"N": "4"}] * 2
+    assert (written is not None) == by_old_code
+
+
 def test_no_old_code_and_another_release_anyway_are_not_said_together():
     async def then(site):
         with pytest.raises(ConfigurationError, match="say one"):

@@ -228,8 +228,9 @@ class Families:
             family = await self.read(family.key)
 
     def _old_was_written(self, family: Family, at: float) -> bool:
-        if family.record is None:
-            return at > 0  # a change says so; else it may be an item of before the switch
+        if family.record is None and not at:
+            return False  # no change says so: it may be an item of before the switch
+        # The item of a split that stays may be of new code, which has made its parts beside it.
         return bool(self.plans.views.of(family).old.changed)
 
     def _step(self, family: Family, step: Step) -> FamilyPlan | None:
