@@ -288,7 +288,7 @@ MUTANTS = (
     Mutant(
         "late-put-carried",
         "migrate/families/plans.py",
-        "        if sides.targets and not self.rules.stubs:",
+        "        if sides.targets and self.rules.late:",
         "        if False:",
         "what new code has deleted comes back by a put of old code where no stub was left",
         test="tests/simulation/test_migration_no_old_code.py::test_what_is_put_where_an_old_item_was_is_not_carried_over_what_new_code_did_since",
@@ -312,10 +312,18 @@ MUTANTS = (
     Mutant(
         "word-kept-by-a-resume",
         "migrate/book/course.py",
-        "        later = replace(later, declared=0.0)\n",
+        "        later = replace(later, declared=0.0, bare=True)\n",
         "        pass\n",
         "after a write of old code old items go on without stubs",
         test="tests/simulation/test_migration_no_old_code.py::test_a_write_of_old_code_stops_it_by_its_name_and_a_resume_goes_on_with_stubs",
+    ),
+    Mutant(
+        "late-put-carried-after-a-resume",
+        "migrate/book/course.py",
+        "declared=0.0, bare=True)",
+        "declared=0.0)",
+        "what new code has deleted comes back once people have taken their word back",
+        test="tests/simulation/test_migration_no_old_code.py::test_what_waits_for_people_where_an_old_item_was_still_does_so_after_the_word_was_taken_back",
     ),
     Mutant(
         "day-waited-for-nothing",

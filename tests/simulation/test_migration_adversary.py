@@ -50,11 +50,11 @@ def alike() -> App:
     return app
 
 
-def work_of(site, phase, direction="forward", stage="", mode="", declared=0.0):
+def work_of(site, phase, direction="forward", stage="", mode="", declared=0.0, bare=False):
     """Return a process's work in a phase; with a `mode` it makes pairs only while that lasts."""
     book = ErrorBook(StateBook(site.aws.dynamodb, site.tables.control, site.app.name).store, "0001")
     state = State("0001", phase=phase, direction=direction, run=1, stage=stage, records=True)
-    state = replace(state, mode=mode, declared=declared)
+    state = replace(state, mode=mode, declared=declared, bare=bare)
     schemas = Schemas(site.schema, site.schema)
     return MigrationWork(
         site.app.name, site.migration, state, schemas, site.calls, book, site.world.clock

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from streamkit.errors import ConfigurationError
+from streamkit.migrate.book.course import after_resume
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook, open_book
@@ -206,6 +207,32 @@ def test_what_is_put_where_an_old_item_was_is_not_carried_over_what_new_code_did
 
     gone, errors, there, back = run(then)
     assert (gone, errors, back) == (None, 1, None)
+    assert there is not None
+
+
+@pytest.mark.parametrize("phase", ["contracting", "closing"])
+def test_what_waits_for_people_where_an_old_item_was_still_does_so_after_the_word_was_taken_back(
+    phase,
+):
+    """The record went with the item, so nothing says that new code has deleted the new one since."""
+
+    async def then():
+        async with site_of(rekey()) as site:
+            await site.put(old(1))
+            await turned(site, old(1))
+            await visited_at_once(site, old(1), "contracting")
+            await site.put(old(1))
+            await site.delete(new(1))
+            stopped = State("0001", phase=phase, declared=1.0, paused=True, note="old code wrote")
+            later = after_resume(stopped, "")
+            work, tally = work_of(site, phase, declared=later.declared, bare=later.bare), Tally()
+            key = old(1).item_key.wire(site.schema)
+            await work.families.settle(key, tally, step="contract")
+            kinds = [error.kind for error in await work.failed.book.open()]
+            return later.at_once, tally.errors, kinds, await site.get(old(1)), await site.get(new(1))
+
+    at_once, errors, kinds, there, back = run(then)
+    assert (at_once, errors, kinds, back) == (False, 1, ["late"], None)
     assert there is not None
 
 

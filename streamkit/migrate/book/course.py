@@ -79,7 +79,7 @@ def after_resume(state: State, digest: str) -> State:
     first = state.first if blocked or not state.note else 0
     later = replace(state, paused=False, digest=digest, first=first)
     if state.at_once and state.note:  # it was stopped: from here on stubs are left
-        later = replace(later, declared=0.0)
+        later = replace(later, declared=0.0, bare=True)
     if blocked:
         phase: Phase = "scanning" if first else "verifying"
         later = replace(later, phase=phase, attempt=first_of(state))

@@ -103,7 +103,8 @@ class State:
     is the stage that leaves stubs. `records` says that each pair has a record: those of earlier
     releases have none. A release that knows none has to leave these alone, so it is stored as
     another definition. `declared` is when people said that no old code writes any more, so that old
-    items go at once, or in a rollback no new code; 0 is never. `refused` is how often a contraction
+    items go at once, or in a rollback no new code; 0 is never. `bare`: that was taken back, after
+    old items had gone without stubs. `refused` is how often a contraction
     has gone back to `soaking`. `max_errors` is how many items of a pass may fail, below 1 a share
     of them; `first` is after how many items the scan pauses; 0 is no limit. `keys_from` says which
     items are chosen (see `chosen`), with the tag of such a list; "" is the whole table. `since` is
@@ -139,6 +140,7 @@ class State:
     keys_tag: str = ""
     since: float = 0.0
     listed: bool = False
+    bare: bool = False
 
     @property
     def consumer(self) -> str:
@@ -184,6 +186,14 @@ class State:
     def at_once(self) -> bool:
         """Whether old items go without a stub, because people said that no old code writes."""
         return self.declared > 0 and not self.can_return
+
+    @property
+    def waits_where_gone(self) -> bool:
+        """Whether what is written where no record is left waits for people.
+
+        An old item may have gone from there at once, and no record says what new code did since.
+        """
+        return self.at_once or (self.bare and not self.can_return)
 
     @property
     def course(self) -> tuple[int, str, str]:

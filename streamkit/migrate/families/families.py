@@ -211,7 +211,7 @@ class Families:
                 # moment; else another process may have written them all in between.
                 if await self.read(family.key, new) != family:
                     return RefusedCommit()
-                if error.kind == "conflict" or not self.rules.stubs:
+                if error.kind == "conflict" or self.rules.late:
                     await self.written(family.key, at)
                 raise
             settles = plan is not None

@@ -90,6 +90,7 @@ class Rules:
     `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
     without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
     `stubs`: an old item that goes leaves one; without, people have said that no code writes there.
+    `late`: what is written where no record is left waits for people.
     `gate`: what a transaction that makes a pair asks for, so that a late one makes none.
     """
 
@@ -98,6 +99,7 @@ class Rules:
     makes_old: bool = False
     drops: bool = False
     stubs: bool = True
+    late: bool = False
     gate: str = ""
 
 

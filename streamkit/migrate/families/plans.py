@@ -86,7 +86,7 @@ class Plans:
         Raises:
             Undecided: another item is in a place, or old code wrote where no stub is left.
         """
-        if sides.targets and not self.rules.stubs:  # what was done there meanwhile is not known
+        if sides.targets and self.rules.late:  # what was done there meanwhile is not known
             text = "written at its old key, from which it had gone, because people said none writes"
             raise undecided(family, "late", text)
         there = {place for place, one in family.new.items() if one is not None}

@@ -99,6 +99,7 @@ class MigrationWork:
             makes_old=state.does in NEW_COUNTS_TOO,
             drops=state.does == "dropping",
             stubs=not state.at_once,
+            late=state.waits_where_gone,
             gate=state.gate,
         )
         self.families = Families(self.transform, calls, failed, rules, self._note_written)
@@ -112,8 +113,7 @@ class MigrationWork:
         A pass over families reads their records, and the items that may have none.
         """
         if not self.migration.moves:
-            back = self.state.does == "dropping"
-            return [self.transform.target if back else self.schema]
+            return [self.transform.target if self.state.does == "dropping" else self.schema]
         if self.state.does == "following":
             return [self.transform.target]
         control = self.families.records.space.schema
