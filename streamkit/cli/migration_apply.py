@@ -130,7 +130,7 @@ async def _apply_all(
 
     book, brought = await open_book(loaded, aws), 0
     absent = await _name_absent(loaded, book)
-    waiting = 0 if named else absent
+    waiting = (0 if named else absent) + await _name_squashed(loaded, book)
     for number in ids:
         migration, state = loaded.migrations[number], await book.read(number)
         if state.phase == "rolled back":
@@ -157,6 +157,17 @@ async def _apply_all(
     if not waiting and not absent and not brought:
         say("no migration is pending")
     return ExitCode.WAITS_FOR_PEOPLE if waiting else ExitCode.OK
+
+
+async def _name_squashed(loaded: "App", book: "StateBook") -> int:
+    """Name squashed migrations that the table has not had; return how many there are."""
+    from streamkit.migrate.book.state_book import SQUASHED
+    from streamkit.migrate.operate.commands import squashed
+
+    found = await squashed(loaded, book)
+    for state in found:
+        tell(f"migration {state.id} ({state.phase}) is left out, {SQUASHED}")
+    return len(found)
 
 
 async def _name_absent(loaded: "App", book: "StateBook") -> int:

@@ -221,6 +221,10 @@ def test_all_that_is_pending_is_applied_in_order_and_what_code_needs_is_waited_f
     files = sorted(path.name for path in (shop.folder / "migrations").glob("*.py"))
     assert files == ["0002_squashed.py", "0003_appended.py"]
     assert shop.run(*check).returncode == 0
+    write(shop, "from shop import app\n\napp.squashed('0009')\n", "0009_squashed.py")
+    missed = shop.run(*all_)
+    assert (missed.returncode, "0009 (new) is left out, whose code" in missed.stderr) == (7, True)
+    assert "no migration is pending" not in missed.stdout
 
 
 def test_what_waits_for_people_is_left_to_them_and_the_rest_is_applied(shop):

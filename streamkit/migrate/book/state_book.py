@@ -30,6 +30,11 @@ TO_DO: Final = (
     " back with that one"
 )
 """What people do about a migration that is under way and not known to their release."""
+SQUASHED: Final = (
+    "whose code was squashed: apply it with an earlier release, or say `streamkit migrate stamp`"
+    " where it was never needed"
+)
+"""What people do about a migration that was squashed, and that the table has not had."""
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
 

@@ -20,7 +20,13 @@ from streamkit.migrate.book.limits import Limit, limited
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.refusals import require_free, require_segments
 from streamkit.migrate.book.state import Phase, State
-from streamkit.migrate.book.state_book import StateBook, absent_migrations, known_to, open_book
+from streamkit.migrate.book.state_book import (
+    SQUASHED,
+    StateBook,
+    absent_migrations,
+    known_to,
+    open_book,
+)
 from streamkit.migrate.run.chosen import open_chosen
 from streamkit.migrate.sending.calls import Calls
 from streamkit.migrate.sending.rate import Rate
@@ -185,10 +191,7 @@ def _require_squashed(app: App, undone: Sequence[State]) -> None:
     """
     if undone:
         names = ", ".join(f"{one.id} ({one.phase})" for one in undone)
-        raise ConfigurationError(
-            f"table {app.table} has not had migration {names}, whose code was squashed: apply it"
-            " with an earlier release, or say `streamkit migrate stamp` where it was never needed"
-        )
+        raise ConfigurationError(f"table {app.table} has not had migration {names}, {SQUASHED}")
 
 
 async def segments_of(app: App, aws: Aws) -> int:

@@ -15,7 +15,7 @@ from streamkit.kinds.migration import rank
 from streamkit.migrate.book.discovery import discover
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state import State
-from streamkit.migrate.book.state_book import known_to, open_book
+from streamkit.migrate.book.state_book import SQUASHED, known_to, open_book
 
 _USABLE = frozenset({"ready", "switching", "soaking", "contracting", "closing", "done"})
 """The phases in which new code may read what a migration makes."""
@@ -57,16 +57,19 @@ async def missing_migrations(app: App, aws: Aws) -> MissingMigrations | None:
         return None
     names = ", ".join(f"{one.id} ({one.phase})" for one in missing)
     unknown = [one.id for one in missing if one.id not in known_to(head)]
+    squashed = [one.id for one in missing if one.id in head.done_everywhere]
     back = [one.id for one in missing if one.direction == "back"]
     todo = "`streamkit migrate apply` brings what is pending"
     if back:
         todo += f", `streamkit migrate begin --again` what was rolled back ({', '.join(back)})"
+    if squashed:
+        todo = f"first {', '.join(squashed)}, {SQUASHED}"
     if unknown:
         todo = f"this release has no file of {', '.join(unknown)}: check require_migrations="
     return MissingMigrations(
         f"{head.declared}: require_migrations= names {', '.join(head.required)}, and table"
         f" {head.table} has not had {names}; {todo}",
-        ("check",) if unknown else _command(missing[0]),
+        ("check",) if unknown or squashed else _command(missing[0]),
     )
 
 

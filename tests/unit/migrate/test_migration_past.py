@@ -405,6 +405,20 @@ def test_migrations_that_are_done_become_one_file_with_their_numbers(files):
     at_table(test, files.release())
 
 
+def test_code_that_needs_what_was_squashed_is_told_of_a_table_that_has_not_had_it():
+    async def test(site):
+        site.app.squashed("0001")
+        missing = await missing_migrations(site.app, site.aws)
+        assert "not had 0001 (new); first 0001, whose code was squashed" in missing.text
+        assert "streamkit migrate apply" not in missing.text
+        assert "streamkit migrate stamp" in missing.text
+        assert missing.command == ("check",)
+        await stamp(site.app, site.aws, "0001", "the table is new", by="op")
+        assert await missing_migrations(site.app, site.aws) is None
+
+    at_table(test, App("shop", table="Shop", require_migrations="0001"))
+
+
 def test_a_squash_leaves_other_files_whose_names_end_like_those_of_squashed_ones(files):
     files.write("0004_orders_squashed.py")
 
