@@ -97,17 +97,20 @@ class Expenses:
         self._target = target
         self._origin = {ORIGIN: {"S": origin_text(f"app.{migration.id}")}}
 
-    def of(self, item: Item, rewrite: Rewrite, there: Sequence[Item | None]) -> Spent:
+    def of(
+        self, item: Item, rewrite: Rewrite, there: Sequence[Item | None], queries: int = 0
+    ) -> Spent:
         """Return what one item takes, beside the pages that it is read in.
 
         Args:
             item: the item as it is stored.
             rewrite: what it becomes.
             there: the items in the places of its targets.
+            queries: how many queries find its parts, each time that its family is looked at.
         """
         spent: Spent = defaultdict(float)
         if self._migration.is_pairs:
-            self._pair(item, rewrite, there, spent)
+            self._pair(item, rewrite, there, queries, spent)
         elif rewrite.changes_item:
             self._in_place(item, rewrite, spent)
         return spent
@@ -129,7 +132,12 @@ class Expenses:
         return touched
 
     def _pair(
-        self, item: Item, rewrite: Rewrite, there: Sequence[Item | None], spent: Spent
+        self,
+        item: Item,
+        rewrite: Rewrite,
+        there: Sequence[Item | None],
+        queries: int,
+        spent: Spent,
     ) -> None:
         if self._migration.mode == "touch" and rewrite.targets:
             item = self._touch(item, spent)
@@ -139,7 +147,7 @@ class Expenses:
             spent["rewrite", "read", ""] += reads
         wanted = [{**target.item, **self._origin, **self._copy()} for target in rewrite.targets]
         if self._migration.moves and wanted:
-            self._family(item, wanted, there, spent)
+            self._family(item, wanted, there, queries, spent)
             return
         spent["verify", "read", ""] += read_units(item_size(item))
         spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
@@ -151,7 +159,12 @@ class Expenses:
             self._write(spent, "rewrite", self._target, None, after, factor=2)
 
     def _family(
-        self, item: Item, wanted: Sequence[Item], there: Sequence[Item | None], spent: Spent
+        self,
+        item: Item,
+        wanted: Sequence[Item],
+        there: Sequence[Item | None],
+        queries: int,
+        spent: Spent,
     ) -> None:
         """Count what both sides and their record take, each time that they are looked at.
 
@@ -170,7 +183,9 @@ class Expenses:
             if one is None:
                 self._write(shared, "rewrite", self._target, None, target, factor=2)
         mine, look = read_units(item_size(stamped)), read_units(item_size(record))
-        look += sum(read_units(item_size(one)) for one in wanted)
+        parts = sum(read_units(item_size(one)) for one in wanted)
+        found = max(queries, read_units(sum(map(item_size, wanted)))) if queries else 0
+        look += parts + found
         if several > 1:  # the pass sees one of them, and reads all
             spent["rewrite", "read", ""] += several * mine + look
         times: tuple[tuple[Step, int], ...]
@@ -191,6 +206,7 @@ class Expenses:
         self._write(spent, "contract", self._schema, stamped, rest, factor=2)
         self._write(spent, "contract", self._schema, rest, None, factor=2)
         self._at_once(spent, stamped, rest, item_size(record))
+        spent[AT_ONCE, "read", ""] += 2 * (parts + found) if queries else 0  # beside such a rest
         shared["contract", "write", ""] += 4 * write_units(item_size(record))
         spent["contract", "read", ""] -= 2.5 * item_size(stamped) / 4096  # stubs are small
         for what, units in shared.items():

@@ -20,6 +20,8 @@ from streamkit.migrate.book.limits import UnitLimits
 from streamkit.migrate.families.family_writes import FamilyRoom
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain
+from streamkit.migrate.items.sources import queries_of_parts
+from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.plan.diffs import Diff, diff_of
 from streamkit.migrate.plan.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.plan.estimates import Forecast, forecast
@@ -158,11 +160,21 @@ class SampleLook:
         needs = self._needs(key, trial, there)
         seen.needing += needs
         self.joins.see(plain(item), trial.rewrite)
-        for what, units in self.expenses.of(item, trial.rewrite, there).items():
+        queries = self._queries(item, self.trials.transform)
+        for what, units in self.expenses.of(item, trial.rewrite, there, queries).items():
             seen.spent[what] += units
         if needs and len(self.diffs) < self.diffs_wanted:
             shown = json.dumps(json.loads(place_text(key))) if self.show_keys else name
             self.diffs.append(diff_of(shown, trial, there))
+
+    def _queries(self, item: dict[str, Wire], transform: Transform) -> int:
+        """Return how many queries find the parts of an item."""
+        if self.migration.collect is None:
+            return 0
+        try:
+            return len(queries_of_parts(self.migration, transform.entity(item)))
+        except USER_ERRORS:  # its trial says so
+            return 0
 
     async def _fit(self, item: dict[str, Wire], room: FamilyRoom, name: str) -> None:
         """Check that one condition holds what a write of an item's family asks for."""
