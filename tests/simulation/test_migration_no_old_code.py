@@ -229,7 +229,13 @@ def test_what_waits_for_people_where_an_old_item_was_still_does_so_after_the_wor
             key = old(1).item_key.wire(site.schema)
             await work.families.settle(key, tally, step="contract")
             kinds = [error.kind for error in await work.failed.book.open()]
-            return later.at_once, tally.errors, kinds, await site.get(old(1)), await site.get(new(1))
+            return (
+                later.at_once,
+                tally.errors,
+                kinds,
+                await site.get(old(1)),
+                await site.get(new(1)),
+            )
 
     at_once, errors, kinds, there, back = run(then)
     assert (at_once, errors, kinds, back) == (False, 1, ["late"], None)
@@ -296,6 +302,28 @@ def test_an_item_that_new_code_makes_together_with_its_part_is_no_write_of_old_c
     both, written = run(then)
     assert [one["click"] for one in both] == [{"N": "4"}] * 2
     assert (written is not None) == by_old_code
+
+
+def test_an_item_of_a_split_that_is_put_without_what_was_moved_out_loses_its_part():
+    """Old code might have put it: so new code has to update it, as the documentation says."""
+
+    async def then():
+        async with site_of(split()) as site:
+            await site.put(Profile(name="u1", click=1))
+            await turned(site, Profile(name="u1"))
+            parts = []
+            for write in (
+                site.set(Profile(name="u1"), "city", {"S": "y"}),
+                site.put(Profile(name="u1")),
+            ):
+                await write
+                key = Profile(name="u1").item_key.wire(site.schema)
+                await work_of(site, "soaking").families.settle(key, Tally())
+                parts.append(await site.get(Stats(name="u1")))
+            return parts
+
+    updated, put = run(then)
+    assert (updated["click"], put) == ({"N": "1"}, None)
 
 
 def test_no_old_code_and_another_release_anyway_are_not_said_together():
