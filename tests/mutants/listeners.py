@@ -85,6 +85,14 @@ MUTANTS = (
         test="tests/unit/fleet/test_coordinator.py::test_a_follower_claims_nothing_for_its_share",
     ),
     Mutant(
+        "follower-waits-for-its-own-children",
+        "fleet/sharing.py",
+        "        if self.known.heir(cursor) == self.me.name:\n            return True\n",
+        "",
+        "a handler that reads an archive waits for a lease at each generation of shards",
+        test="tests/unit/fleet/test_coordinator.py::test_a_follower_takes_at_once_the_child_of_a_shard_that_it_has_read_itself",
+    ),
+    Mutant(
         "follower-takes-anything",
         "fleet/sharing.py",
         "                or not self._may_take(cursor, now)\n",

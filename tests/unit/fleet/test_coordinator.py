@@ -555,6 +555,16 @@ async def test_a_follower_takes_at_once_what_its_first_consumer_holds_and_the_re
     assert sorted(fleet.shards.taken) == NAMES
 
 
+async def test_a_follower_takes_at_once_the_child_of_a_shard_that_it_has_read_itself():
+    """In an archive no first consumer holds it, and a lease for each generation adds up."""
+    fleet = following()
+    fleet.table.own("me", "s0")
+    parent = replace(fleet.table.cursors["s0"], state="finished", children=frozenset({"c"}))
+    fleet.table.cursors |= {"s0": parent, "c": Cursor("c", root="s0", parent="s0", generation=1)}
+    await fleet.looks(1)
+    assert fleet.shards.taken == ["c"]
+
+
 async def test_a_follower_claims_what_its_first_consumer_gets_whatever_its_share_is():
     fleet = following("other")
     fleet.table.own("other", *NAMES[:3])
