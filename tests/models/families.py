@@ -281,8 +281,7 @@ class Model:
         base = NOTHING if world.record is None else getattr(world.record, name)
         for field in FIELDS:
             undone = after.values[field] == base[field] != before.values[field]
-            whole = after.values == base == NOTHING  # made and deleted, also what it never held
-            if undone or whole:  # written, and then as it was agreed: as if it never was
+            if undone:  # written, and then as it was agreed: as if it never was
                 told[field] -= after.seen[field] - (world.old.seen[field] & world.new.seen[field])
         made = {"by_old": world.by_old + 1} if name == "old" else {"by_new": world.by_new + 1}
         return level(world._replace(**{name: after}, **made, told=tuple(told)))

@@ -263,7 +263,7 @@ _MIGRATION = {
     ("migration", f"state.{name}")
     for name in (
         *("declared", "first", "max_errors", "refused"),
-        *("keys_from", "keys_tag", "since", "verified.missing", "listed"),
+        *("keys_from", "keys_tag", "since", "verified.missing", "listed", "bare"),
     )
 } | {("begun", name) for name in ("PK", "SK", "kind", "names")}
 GAINED = _MIGRATION | {("consumer", "audit"), ("lane", "generation"), ("member", "lately")}
