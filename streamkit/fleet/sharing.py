@@ -209,12 +209,10 @@ class Sharing:
     def _may_take(self, cursor: Cursor, now: float) -> bool:
         """Return whether a free shard may be taken.
 
-        A follower takes a shard at once if the first consumer holds it here, or if it has read the
-        parent itself, as in an archive, which the first consumer does not read; else after a lease.
+        A follower takes at once what the first consumer holds here, and children of what it read.
         """
-        if self._co_located is None or cursor.name in self._co_located:
-            return True
-        if self.known.heir(cursor) == self.me.name:
+        here = self._co_located
+        if here is None or cursor.name in here or self.known.heir(cursor) == self.me.name:
             return True
         place = (cursor.name, cursor.epoch)
         return now - self._free_since.setdefault(place, now) >= self.lease_seconds

@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "follower-waits-for-its-own-children",
         "fleet/sharing.py",
-        "        if self.known.heir(cursor) == self.me.name:\n            return True\n",
-        "",
+        "cursor.name in here or self.known.heir(cursor) == self.me.name:",
+        "cursor.name in here:",
         "a handler that reads an archive waits for a lease at each generation of shards",
         test="tests/unit/fleet/test_coordinator.py::test_a_follower_takes_at_once_the_child_of_a_shard_that_it_has_read_itself",
     ),

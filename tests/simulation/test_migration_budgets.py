@@ -82,7 +82,7 @@ def test_items_that_are_written_often_are_no_errors_however_long_their_writes_wa
 
             for number in range(10):
                 await write(number)
-            said = {"by": "op", "clock": world.clock, "limit": Limit(max_writes=4.0)}
+            said = {"by": "op", "clock": world.clock, "limit": Limit(max_writes=1.0)}
             await commands.begin(app, aws, app.migrations["0001"], segments=2, **said)
             under, after = await looked_at(app, aws, world, write, 300)
             errors = [one.kind for one in await list_errors(app, aws, "0001")]

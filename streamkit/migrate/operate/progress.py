@@ -144,7 +144,7 @@ class ProgressReader:
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )
-        if lag and state.phase not in ENDED:
+        if lag:
             found = replace(found, lag=await self._lag(state))
         if found.is_behind and declared is not None:
             assert self._tables is not None  # noqa: S101 - looked at above
