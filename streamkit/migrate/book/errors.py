@@ -260,7 +260,7 @@ class ErrorBook:
 
 
 def _as_read(error: ItemError) -> tuple[Guard, GuardSource]:
-    """Return the condition that a record is as it was read, whoever waived it since."""
+    """Return the condition that a record is as it was read, but for a waiver since."""
     notes, at = Attr("notes"), Attr("at").eq(round(error.at))
     counted = notes.eq(error.notes) if error.notes else notes.not_exists()
     return Guard(counted & at), OURS

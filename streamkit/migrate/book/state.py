@@ -104,12 +104,12 @@ class State:
     releases have none. A release that knows none has to leave these alone, so it is stored as
     another definition. `declared` is when people said that no old code writes any more, so that old
     items go at once, or in a rollback no new code; 0 is never. `bare`: that was taken back, after
-    old items had gone without stubs. `refused` is how often a contraction
-    has gone back to `soaking`. `max_errors` is how many items of a pass may fail, below 1 a share
-    of them; `first` is after how many items the scan pauses; 0 is no limit. `keys_from` says which
-    items are chosen (see `chosen`), with the tag of such a list; "" is the whole table. `since` is
-    the moment that an export shows, else 0. A release that knows nothing of that has to leave it
-    alone, too. `listed`: the migration is among those that were begun.
+    old items had gone without stubs. `refused` is how often a contraction has gone back to
+    `soaking`. `max_errors` is how many items of a pass may fail, below 1 a share of them; `first`
+    is after how many items the scan pauses; 0 is no limit. `keys_from` says which items are chosen
+    (see `chosen`), with the tag of such a list; "" is the whole table. `since` is the moment that
+    an export shows, else 0. A release that knows nothing of that has to leave it alone, too.
+    `listed`: the migration is among those that were begun.
     """
 
     id: str

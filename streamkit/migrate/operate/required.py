@@ -1,9 +1,9 @@
 """Check at the start of a worker or a function that the migrations are done that its code needs.
 
 In: an app that says `require_migrations=`, and clients. Out: what is missing, and the command that
-comes next. Code that reads new
-items may start as soon as they are there: where items move, that is when the migration is `ready`,
-long before it is `done`. On failure: `ConfigurationError` names what is missing.
+comes next. Code that reads new items may start as soon as they are there: where items move, that is
+when the migration is `ready`, long before it is `done`. On failure: `ConfigurationError` names what
+is missing.
 """
 
 import msgspec

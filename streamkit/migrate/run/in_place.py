@@ -120,7 +120,7 @@ class InPlace:
 
         # In a queue many changes of an item are old; a limit counts writes that are refused, too.
         seen_first = self._seen if live and limits.writes is not None else SeenFirst()
-        attempts = seen_first.attempt(dict(item), attempt)
+        attempts = seen_first.attempt(item, attempt)
         await persist(self._calls, self._failed, key, tally, attempts)
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
