@@ -29,6 +29,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 FIELDS = (0, 1)
 STUB = -99
 """A field of a stub: it stands for what the other side says."""
+HERE = -98
+"""What is agreed of an item of which a person has decided all, but not that it goes."""
 EVERY = frozenset(FIELDS)
 
 Phase = Literal["copying", "soaking", "contracting", "closing", "done", "dropping", "rolled back"]
@@ -61,6 +63,12 @@ class Side(NamedTuple):
         if stamped is not None:
             marks[field] = stamped
         return self._replace(values=tuple(values), stamped=tuple(marks))
+
+    def takes(self, field: int, value: int | None, writes: frozenset[int]) -> "Side":
+        """Return the side with a value in which just these writes are: others are overwritten."""
+        seen = list(self.seen)
+        seen[field] = writes
+        return self.written(field, value)._replace(seen=tuple(seen))
 
     def saw(self, field: int, writes: frozenset[int]) -> "Side":
         """Return the side with a field that has taken in more writes."""
@@ -236,7 +244,7 @@ class Model:
                 for what in self.acts:
                     after = self.write(getattr(world, side), item, what, number)
                     if after is not None:
-                        told = self.told(world, side, after, number)
+                        told = self.told(world, side, after, number, item)
                         yield (side, what, place), told._replace(late=world.late + late)
 
     def is_declared(self, world: World) -> bool:
@@ -271,7 +279,9 @@ class Model:
             after = after.written(one, after.values[one], stamped=False)
         return after
 
-    def told(self, world: World, name: str, after: Side, number: int) -> World:
+    def told(
+        self, world: World, name: str, after: Side, number: int, item: frozenset[int] = EVERY
+    ) -> World:
         """Return a world in which a write was acknowledged, unless it changes nothing agreed."""
         before: Side = getattr(world, name)
         told = list(world.told)
@@ -279,9 +289,13 @@ class Model:
             if number in after.seen[field]:
                 told[field] |= {number}
         base = NOTHING if world.record is None else getattr(world.record, name)
+        # Where nothing was agreed, an item that goes again takes all that was written of it along.
+        # Not so where old code makes it late: its item is at the new key, and was to be deleted.
+        late = name == "old" and self.is_declared(world) and world.late > 0
+        gone = world.record is None and not late and all(after.values[n] is None for n in item)
         for field in FIELDS:
             undone = after.values[field] == base[field] != before.values[field]
-            if undone:  # written, and then as it was agreed: as if it never was
+            if undone or (gone and field in item):  # written, and then as if it never was
                 told[field] -= after.seen[field] - (world.old.seen[field] & world.new.seen[field])
         made = {"by_old": world.by_old + 1} if name == "old" else {"by_new": world.by_new + 1}
         return level(world._replace(**{name: after}, **made, told=tuple(told)))
@@ -350,10 +364,18 @@ class Model:
     def is_as_read(self, world: World, plan: Plan) -> bool:
         """Return whether all that a transaction asks for is as it was read."""
         return plan.before[2] == world.record and all(
-            getattr(world, name)[::2] == before[::2]
+            self.seen_in(getattr(world, name), name) == self.seen_in(before, name)
             for name, before in zip(("old", "new"), plan.before[:2], strict=True)
             if self.asks(plan, name)
         )
+
+    def seen_in(self, side: Side, name: str) -> tuple[Values, list[bool]]:
+        """Return what can be read of a side: what is not there has no stamp."""
+        stamps = [
+            any(side.values[one] is not None for one in item) and side.stamped[min(item)]
+            for item in self.items[name]
+        ]
+        return side.values, stamps
 
     def old_wrote(self, plan: Plan) -> bool:
         """Return whether a settlement carries what old code has written."""
@@ -364,6 +386,8 @@ class Model:
         """Return whether a transaction asks that a side is as it was read."""
         if self.settles(plan):
             return name in self.rules.conditional
+        if plan.kind == "drop" and plan.before[2] is not None and plan.before[2].left:
+            return True  # the old item loses its marks
         return name == plan.only and (self.rules.asks or plan.kind != "contract")
 
     def settles(self, plan: Plan) -> bool:
@@ -547,29 +571,43 @@ class Model:
             return None
         last = "new" if name == "old" else "old"
         both = (one, ours, name, record.old), (other, theirs, last, record.new)
-        kept, theirs = self.compared(*both, take)
+        kept, _ = self.compared(*both, take)
+        anew = [self.anew(*side) for side in both]
+        asked = (ours | anew[0]) & (theirs | anew[1])
+        for field in FIELDS if take and asked & (anew[0] | anew[1]) else ():
+            one, other = one.saw(field, other.seen[field]), other.saw(field, one.seen[field])
         if one.values == NOTHING and not take and len(self.items["old"]) == 1:
             kept = EVERY  # what came of it goes with it
         base: list[int | None] = list(record.new)
         for field in kept:
-            if one.values[field] == other.values[field]:
+            value = self.said(one, other, record, field, name)
+            if take or value == other.values[field]:
                 one = one.saw(field, other.seen[field])
-            value = None if one.values[field] == STUB else one.values[field]
-            other = other.written(field, value).saw(field, one.seen[field])
+            other = other.takes(field, value, one.seen[field])
             base[field] = value
         for field in EVERY - kept if take else ():
             other = other.saw(field, one.seen[field])
-            base[field] = other.values[field] if field in ours else base[field]
+            if field in ours | asked:
+                base[field], one = other.values[field], one.saw(field, other.seen[field])
+        if base == [None, None] and not record.left and not anew[0]:
+            base[0] = HERE if take and record.new != NOTHING else None
         if not self.rules.carried:
             base = list(other.values)
         left = self.stub(one, name) if record.left else one
-        over = (take == "" and one.values == NOTHING) or left.values == NOTHING
-        if over and other.values == NOTHING:
+        if other.values == NOTHING and NOTHING in (one.values, left.values):
             return one, other, None
         if record.left and one.values == NOTHING and not take:
             left = one
         after = record._replace(old=left.values, new=(base[0], base[1]))
         return left._replace(stamped=(True, True)), other._replace(stamped=(True, True)), after
+
+    def said(self, one: Side, other: Side, record: Record, field: int, name: str) -> int | None:
+        """Return what a side says of a field: a stub what the other says, if that can be told."""
+        value = one.values[field]
+        never = value is None is record.old[field] and len(self.items[name]) > 1
+        if value != STUB and not (record.left and never):
+            return value
+        return other.values[field] if self.rules.reverse or name == "new" else None
 
     def compared(
         self,
@@ -601,10 +639,13 @@ class Model:
     def anew(self, side: Side, changed: frozenset[int], name: str, base: Values) -> frozenset[int]:
         """Return the fields of items that were deleted or put anew, if the side has changed.
 
-        An item that was made where nothing was has written what is in it, and nothing else.
+        An item that was made where nothing was has written what is in it, and nothing else. With
+        the last of several items, the one that they became is deleted.
         """
         if not changed or not self.rules.whole:
             return frozenset()
+        if side.values == NOTHING:
+            return EVERY
         return frozenset(
             field
             for item in self.items[name]

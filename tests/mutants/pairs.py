@@ -134,6 +134,24 @@ MUTANTS = (
         test="tests/simulation/test_migration_old_writers.py::test_a_decision_is_about_what_was_shown_and_about_nothing_that_is_written_later",
     ),
     Mutant(
+        "stub-meets-nothing",
+        "migrate/families/families.py",
+        "            return set(self.plans.views.of(family).targets)\n",
+        "            return set()\n",
+        "what old code writes at a stub is never carried to a new item that its record does not know",
+        test="tests/models/test_families.py::"
+        "test_what_is_written_at_a_stub_meets_a_new_item_that_its_record_does_not_know",
+    ),
+    Mutant(
+        "decided-for-half-of-it",
+        "migrate/families/plans.py",
+        "            settled = Settlement(sides.old.changed | sides.new.changed)\n",
+        "            settled = Settlement(sides.old.changed)\n",
+        "in a rollback what new code alone has written is asked for again",
+        test="tests/models/test_families.py::"
+        "test_without_reverse_one_decision_for_the_old_item_is_enough_in_a_rollback",
+    ),
+    Mutant(
         "decided-and-still-open",
         "migrate/verify/mending.py",
         "            newer.append(error.id)\n            continue\n",

@@ -18,7 +18,8 @@ if both sides have written the same field, `taken` if another item is in a new o
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -26,6 +27,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from streamkit.core.querying import query_request
+from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
 from streamkit.migrate.families.family_writes import FamilyWrites
@@ -33,6 +35,7 @@ from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.records import PairRecords
 from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.families.shapes import BothShapes
+from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
@@ -92,12 +95,27 @@ class Families:
             places |= self.shapes.targets(old).keys()
         for item in filter(None, old.values()):
             places |= await self._collected(item)
-        if transform.target.name == transform.schema.name:
-            places -= old.keys()  # old code's item may look like a new one: its key fits both
-        there: dict[str, WireItem | None] = {}
-        for place in sorted(places):
-            there[place] = await self.calls.get(transform.target.name, place_of(place))
-        return Family(key, record, old, there)
+        # Old code's item may look like a new one: its key fits both.
+        own = old.keys() if transform.target.name == transform.schema.name else set[str]()
+        family = Family(key, record, old, await self._at(places - own))
+        more = self._said_at_stubs(family) - places - own
+        return replace(family, new={**family.new, **await self._at(more)}) if more else family
+
+    async def _at(self, places: set[str]) -> Items:
+        """Read the new items in some places."""
+        table = self.transform.target.name
+        return {place: await self.calls.get(table, place_of(place)) for place in sorted(places)}
+
+    def _said_at_stubs(self, family: Family) -> set[str]:
+        """Return the places that follow from what other code has written at old stubs.
+
+        What its functions refuse is told when the family is settled.
+        """
+        if family.record is None or family.record.left != "old" or self.shapes.is_split:
+            return set()
+        with suppress(*USER_ERRORS):
+            return set(self.plans.views.of(family).targets)
+        return set()
 
     def _is_ours(self, old: WireItem | None) -> bool:
         """Return whether an item is no copy that another migration keeps."""

@@ -65,14 +65,15 @@ class Plans:
         if family.record.left == "new":
             return self._from_new_stubs(family, sides, take)
         mirrors = self.shapes.mirrors and not family.record.left
-        if self.rules.drops and not self.shapes.mirrors and sides.new.changed and take != "old":
+        early = self.rules.drops and not self.shapes.mirrors and sides.new.changed
+        if early and take != "old":
             text = "written at its new key, and there is no reverse= to bring it back"
             raise undecided(family, "early", text)
         settled = compare(
             sides.old, sides.new, mirrors=mirrors, take=take, settle=self.shapes.settle
         )
-        if settled is None and self.rules.drops and sides.new.changed:
-            settled = Settlement(sides.new.changed)  # a person has decided for the old item
+        if early:  # a person has decided for the old item, whatever it has written, too
+            settled = Settlement(sides.old.changed | sides.new.changed)
         if settled is None:
             return self._marked(family, sides)
         if settled.clash:
