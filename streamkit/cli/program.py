@@ -182,8 +182,8 @@ def status(
 
     --exit-code watches for at most a lease whether a worker is alive. It exits with 6 if records
     may have been lost, 8 if the consumer is paused, and 5 if no worker is alive, changes are parked
-    or wait behind others, the lag is not known, or an aggregate needs a rebuild; the reasons are on
-    stderr.
+    or wait behind others, the lag is not known, an aggregate needs a rebuild, or a migration is
+    missing that the code requires; the reasons are on stderr.
     """
     from streamkit.cli.describing import describe_status
     from streamkit.cli.following import after_status
@@ -216,7 +216,7 @@ def status(
         describe_lines(migrations)
         say_next(app, after_status(found, needed), listener)
     if exit_code:
-        exit_by(loaded, found)
+        exit_by(loaded, found, may_start=not needed)
 
 
 @program.command()

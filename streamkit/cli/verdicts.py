@@ -14,21 +14,22 @@ from streamkit.operate.remaining import is_alive
 from streamkit.operate.status import Status
 
 
-def exit_by(app: App, status: Status) -> NoReturn:
+def exit_by(app: App, status: Status, *, may_start: bool = True) -> NoReturn:
     """End `status --exit-code`: print the reasons on stderr and exit with the code."""
     alive = with_aws(lambda aws: is_alive(app, aws, settings().lease))
-    code, reasons = verdict(status, alive=alive)
+    code, reasons = verdict(status, alive=alive, may_start=may_start)
     for reason in reasons:
         tell(f"not fine: {reason}")
     exit_with(code)
 
 
-def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
+def verdict(status: Status, *, alive: bool, may_start: bool = True) -> tuple[ExitCode, list[str]]:
     """Return the exit code of `status --exit-code`, and all reasons; the worst reason decides.
 
     Args:
         status: the consumer's status.
         alive: whether a worker's heartbeat was seen to change; clocks are not compared.
+        may_start: whether the table has had the migrations that the code needs.
     """
     found = [*_lost(status)]
     if status.generation is None:
@@ -36,6 +37,9 @@ def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
     else:
         problems = ((ExitCode.PROBLEMS, reason) for reason in _problems(status, alive))
         found += [*_paused(status), *problems]
+    if not may_start:
+        text = "a migration is missing without which no worker starts; `streamkit check` names it"
+        found.append((ExitCode.PROBLEMS, text))
     code = found[0][0] if found else ExitCode.OK
     return code, [reason for _, reason in found]
 

@@ -603,11 +603,15 @@ class Model:
 
     def said(self, one: Side, other: Side, record: Record, field: int, name: str) -> int | None:
         """Return what a side says of a field: a stub what the other says, if that can be told."""
-        value = one.values[field]
-        never = value is None is record.old[field] and len(self.items[name]) > 1
-        if value != STUB and not (record.left and never):
-            return value
+        if not self.is_unsaid(one, record.left, record.old, field, name):
+            return one.values[field]
         return other.values[field] if self.rules.reverse or name == "new" else None
+
+    def is_unsaid(self, side: Side, left: str, base: Values, field: int, name: str) -> bool:
+        """Return whether a side of stubs says nothing of a field, also where no item ever was."""
+        value = side.values[field]
+        never = value is None is base[field] and len(self.items[name]) > 1
+        return value == STUB or (left == name and never)
 
     def compared(
         self,

@@ -155,10 +155,23 @@ class PolicyModel(Model):
         """Return a world in which a transaction wrote what it is about."""
         after = super().applied(world, plan)
         if self.rules.item and not self.rules.counter and self.settles(plan):
-            had, left = {NOTHING, *_whole(world)}, plan.after[2] and plan.after[2].left
-            made = _whole(after)[left == "old" : 1 if left == "new" else 2]
+            had, left = {NOTHING, *self.whole(world)}, plan.after[2] and plan.after[2].left
+            made = self.whole(after)[left == "old" : 1 if left == "new" else 2]
             after = after._replace(mixed=after.mixed or not had.issuperset(made))
         return self.agreed(after)
+
+    def whole(self, world: World) -> list[tuple[int | None, ...]]:
+        """Return what the items of both sides are, a stub as what it stands for."""
+        old, new, record = world.family
+        record = record or Record(NOTHING, NOTHING)
+        sides = (old, new, record.old, "old"), (new, old, record.new, "new")
+        return [
+            tuple(
+                (b if self.is_unsaid(side, record.left, base, field, name) else a)
+                for field, (a, b) in enumerate(zip(side.values, other.values, strict=True))
+            )
+            for side, other, base, name in sides
+        ]
 
     def people(self, world: World) -> Iterator[tuple[Step, World]]:
         """Decide; where an item was deleted or put anew, that is about its counter, too."""
@@ -183,7 +196,10 @@ class PolicyModel(Model):
         found = super()._settled(counted, phase, take=take)
         if counted == family:
             return found
-        return Plan("settle", family, counted if found is None else found.after)
+        if found is not None:
+            return Plan("settle", family, found.after)
+        one, other = (side._replace(stamped=(True, True)) for side in counted[:2])
+        return Plan("settle", family, (one, other, counted[2]))
 
     def paired(self, family: Family, phase: Phase) -> Plan | None:
         """Return what makes a pair; what was counted on both sides before is not one.
@@ -333,15 +349,6 @@ class PolicyModel(Model):
 
 def _number(value: int | None) -> int:
     return 0 if value in (None, STUB) or value is None else value
-
-
-def _whole(world: World) -> list[tuple[int | None, ...]]:
-    """Return what the items of both sides are, a stub as what it stands for."""
-    both = world.old.values, world.new.values
-    return [
-        tuple(b if a == STUB else a for a, b in zip(one, other, strict=True))
-        for one, other in (both, both[::-1])
-    ]
 
 
 _ITEM, _COUNTER = PolicyRules(item=True), PolicyRules(counter=True)

@@ -570,8 +570,8 @@ MUTANTS = (
     Mutant(
         "old-item-taken-for-a-new-one",
         "migrate/families/families.py",
-        "            places -= old.keys()",
-        "            places -= set()",
+        "        own = old.keys() if transform",
+        "        own = set() if transform",
         "what old code puts is an error, because the keys of both shapes look alike",
         test="tests/simulation/test_migration_old_writers.py::test_an_old_item_whose_key_looks_like_a_new_one_is_the_old_side_of_its_family_alone",
     ),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streamkit.cli.describing import describe_fan_outs, describe_inspection, describe_status
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.explaining import _describe
 from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.migration_views import describe_lines, describe_state, progress_line
@@ -186,6 +187,13 @@ def test_a_migration_without_which_no_worker_starts_comes_before_the_worker():
     for facts in ({"generation": None}, {"workers": ()}, {"workers": (), "host": LAMBDA}):
         assert after_status(busy(**facts), needed) == needed
     assert after_status(busy(), needed) == ("parked list",), "another release runs meanwhile"
+
+
+def test_a_missing_migration_without_which_nothing_starts_is_not_fine():
+    for facts, code in (({}, ExitCode.PROBLEMS), ({"paused": 1.0}, ExitCode.PAUSED)):
+        found = verdict(busy(parked={}, **facts), alive=True, may_start=False)
+        assert found[0] == code
+        assert "a migration is missing" in found[1][-1]
 
 
 def test_fan_outs_under_way_are_not_counted_as_parked(capsys):

@@ -211,7 +211,8 @@ class ProgressReader:
 def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
     """Add what the processes report."""
     names = sorted({name for report in reports for name in report.writes})
-    waits = [report.reason for report in reports if report.reason and found.phase not in ENDED]
+    works = found.phase not in ENDED and found.desired != "pause"
+    waits = [report.reason for report in reports if report.reason and works]
     return replace(
         found,
         processes=len(reports),

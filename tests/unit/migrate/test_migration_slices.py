@@ -265,6 +265,11 @@ def test_processes_add_up_and_silent_ones_do_not_count():
     assert Report.read(reports[1].text) == reports[1]
 
 
+def test_a_migration_that_is_paused_is_slowed_by_nothing_else():
+    paused = Progress("0001", "in_place", "scanning", "pause", "forward", "")
+    assert with_reports(paused, [Report("a", 100.0, reason="budget")]).reason == ""
+
+
 @pytest.mark.parametrize("wrong", ["runs", "reads", "joins"])
 @pytest.mark.parametrize("by", [-300.0, 300.0, 1200.0])
 def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
