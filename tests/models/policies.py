@@ -329,7 +329,7 @@ class PolicyModel(Model):
             return ours, theirs
         if not take:
             raise Conflict
-        stub = frozenset(field for field in EVERY if a.values[field] == STUB)
+        stub = EVERY - ours if STUB in was else frozenset()
         return (
             (EVERY - counts - stub, frozenset()) if take == name else (frozenset(), EVERY - counts)
         )

@@ -124,9 +124,10 @@ class Capture:
         """The name of the worker that follows the migration's own table; empty without one."""
         return self._workers[0].name if self._workers else ""
 
-    async def processes(self, state: State) -> int:
-        """Return how many processes follow the changes of the migration's own table."""
-        return len((await MemberList(self.sides(state)[0].store).look()).members)
+    async def beats(self, state: State) -> dict[str, int]:
+        """Return the heartbeats of the processes that follow the migration's own table."""
+        members = await MemberList(self.sides(state)[0].store).read()
+        return {name: member.beats for name, member in members.items()}
 
     # -- workers -------------------------------------------------------------------------------
 

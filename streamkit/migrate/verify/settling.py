@@ -73,13 +73,15 @@ class Settling:
         async def nothing(_change: Any) -> None: ...
 
         state, capture = self.work.state, Capture(self.opened, nothing, nothing)
-        if self.work.schema.stream_arn is None or not await capture.processes(state):
+        beats = {} if self.work.schema.stream_arn is None else await capture.beats(state)
+        if not beats:
             await anyio.sleep(_PAUSE_SECONDS)
             return "nobody"
         if await capture.caught_up(state, _PATIENCE_SECONDS):
             return "in step"
-        # The heartbeat of a process that was killed after the end stays for a while.
-        return "nobody" if state.phase in ENDED else "behind"
+        # A process that was killed leaves its heartbeat; after the end it stays for a while.
+        beat = await capture.beats(state) != beats
+        return "behind" if beat and state.phase not in ENDED else "nobody"
 
     async def mend(
         self, one: ItemDifference, found: ItemDifference | None

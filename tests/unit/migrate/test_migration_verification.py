@@ -1,7 +1,9 @@
 """Verification: what is wrong is found, what is under way raises no alarm, and nothing is written."""
 
 import gc
+import itertools
 import tracemalloc
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -10,6 +12,7 @@ from streamkit import App, Entity, Set
 from streamkit.cli.migration_found import describe_verified
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
+from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.families.family import Family
@@ -22,6 +25,8 @@ from streamkit.migrate.verify.mending import list_errors, open_work, retry_error
 from streamkit.migrate.verify.orphans import PairSearch
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX, render
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_text
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
@@ -315,6 +320,37 @@ def test_an_item_that_old_code_deletes_while_nobody_follows_is_found_and_repaire
         return sorted(item["number"]["N"] for item in place.items() if "FILED" in item["PK"]["S"])
 
     assert at(main, file, mode="rekey", reverse=unfile) == ["0", "2"]
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_what_nobody_follows_is_wrong_though_a_killed_process_has_left_its_heartbeat(lives):
+    async def main(place):
+        await place.put(*(Order(number=n) for n in range(3)))
+        await place.run("apply")
+        state = await (await open_book(place.app, place.aws)).read("0001")
+        tables = await survey(place.app, place.aws)
+        stream = tables.table.stream_arn.rpartition("/")[2]
+        space = ControlSpace.of(tables.control, f"{place.app.name}.{state.consumer}", stream)
+        members = MemberList(CursorStore(place.aws.dynamodb, space))
+        process = Member("killed/1/2", lease=10.0)
+        await members.add(process)
+        await place.delete(Order(number=1))
+
+        async def beat():
+            for number in itertools.count(1):
+                await members.write(replace(process, beats=number))
+                await anyio.sleep(5)
+
+        async with anyio.create_task_group() as group:
+            if lives:
+                group.start_soon(beat)
+            found = await place.verify()
+            group.cancel_scope.cancel()
+        return found.ok, len(found.different), len(found.unsettled)
+
+    assert at(main, file, mode="rekey", reverse=unfile) == (
+        (True, 0, 1) if lives else (False, 1, 0)
+    )
 
 
 @pytest.mark.parametrize("to", [None, "New"])
