@@ -152,6 +152,15 @@ MUTANTS = (
         "test_without_reverse_one_decision_for_the_old_item_is_enough_in_a_rollback",
     ),
     Mutant(
+        "mark-of-a-pair-that-is-over",
+        "migrate/families/plans.py",
+        "        if record is None:\n            return FamilyPlan(family, Family(",
+        "        if False:\n            return FamilyPlan(family, Family(",
+        "after a rollback an item that was split keeps the mark of a pair that was given up",
+        test="tests/simulation/test_migration_old_writers.py::"
+        "test_a_rollback_of_a_split_leaves_no_mark_in_an_item_whose_part_new_code_deleted",
+    ),
+    Mutant(
         "decided-and-still-open",
         "migrate/verify/mending.py",
         "            newer.append(error.id)\n            continue\n",
@@ -362,8 +371,8 @@ MUTANTS = (
     Mutant(
         "split-rest-looks-paired",
         "migrate/families/plans.py",
-        "_without(one, COPY, PAIR) for p, one in self._rest",
-        "_without(one, COPY) for p, one in self._rest",
+        "old=bare(self._rest(family))",
+        "old=self._rest(family)",
         "no pass looks at the rest of a split item, to which old code writes again",
         test="tests/simulation/test_migration_no_old_code.py::test_old_items_go_at_once_where_no_old_code_writes",
     ),

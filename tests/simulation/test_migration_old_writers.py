@@ -370,6 +370,20 @@ def test_a_rollback_keeps_what_either_side_has_written():
     play(rekey(), OLD_ORDERS, updates_and_deletes, then)
 
 
+def test_a_rollback_of_a_split_leaves_no_mark_in_an_item_whose_part_new_code_deleted():
+    async def deleted(site):
+        await site.delete(Stats(name="ann"))
+
+    async def then(site):
+        after = await site.run("rollback")
+        return after.phase, [await site.get(Profile(name=name)) for name in ("ann", "bob")]
+
+    items = [Profile(name=name, click=1) for name in ("ann", "bob")]
+    phase, (ann, bob) = play(split(), items, deleted, then)
+    assert (phase, "click" in ann, bob["click"]) == ("rolled back", False, {"N": "1"})
+    assert PAIR not in ann.keys() | bob.keys()
+
+
 async def written_by_old_code_twice():
     """Let old code write what new code has not, and then what it has; without a way back."""
     async with site_of(rekey(reverse=False)) as site:

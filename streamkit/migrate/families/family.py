@@ -32,7 +32,7 @@ from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.rewrites import Target, plain, visible
 from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.attempts import Undecided
-from streamkit.model.copies import PAIR
+from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
 
 _ELSE = "-"
@@ -221,6 +221,16 @@ class Views:
 
 def _places(fields: Digests, base: Digests) -> set[str]:
     return {place for place, _ in (*fields, *base) if place != OLD}
+
+
+def without(item: WireItem, *names: str) -> WireItem:
+    """Return an item without some attributes."""
+    return {name: value for name, value in item.items() if name not in names}
+
+
+def bare(items: Items) -> Items:
+    """Return items without the marks of a migration: none of them is one of a pair."""
+    return {place: one and without(one, COPY, PAIR) for place, one in items.items()}
 
 
 def undecided(family: Family, kind: str, text: str, detail: str = "") -> Undecided:

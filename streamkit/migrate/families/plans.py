@@ -22,8 +22,10 @@ from streamkit.migrate.families.family import (
     Rules,
     Sides,
     Views,
+    bare,
     conflict,
     undecided,
+    without,
 )
 from streamkit.migrate.families.records import PairRecord
 from streamkit.migrate.families.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
@@ -207,8 +209,7 @@ class Plans:
 
     def _removed(self, family: Family) -> FamilyPlan:
         """Return a family without its old side and its record; of a split, the rest is left."""
-        old = {p: one and _without(one, COPY, PAIR) for p, one in self._rest(family).items()}
-        return FamilyPlan(family, replace(family, record=None, old=old), "old")
+        return FamilyPlan(family, replace(family, record=None, old=bare(self._rest(family))), "old")
 
     def close(self, family: Family) -> FamilyPlan | None:
         """Remove stubs that no other code has written, and the record."""
@@ -217,8 +218,7 @@ class Plans:
             return None
         if record.left == "new":
             gone: Items = dict.fromkeys(family.new)
-            rest = {p: one and _without(one, COPY, PAIR) for p, one in family.old.items()}
-            return FamilyPlan(family, replace(family, record=None, old=rest, new=gone))
+            return FamilyPlan(family, replace(family, record=None, old=bare(family.old), new=gone))
         return FamilyPlan(family, replace(family, record=None, old=self._rest(family)), "old")
 
     def _rest(self, family: Family) -> Items:
@@ -273,28 +273,26 @@ class Plans:
         counts_new: bool | None = None,
         only: Only = "",
     ) -> FamilyPlan:
-        """Return a plan that leaves the stamps in all items that it is about."""
+        """Return a plan that leaves the stamps in all items that it is about; if a record stays."""
+        if record is None:
+            return FamilyPlan(family, Family(family.key, None, bare(old), bare(new)), only)
         turned = self.counts_new(family) if counts_new is None else counts_new
         copy = {COPY: {"S": f"{self.views.id}:{place_id(next(iter(new)))}"}} if new else {}
         theirs = copy if turned and not self.shapes.is_split else {}
         olds = {
-            p: one and {**_without(one), **self.views.stamp(family, "old"), **theirs}
+            p: one and {**without(one, COPY), **self.views.stamp(family, "old"), **theirs}
             for p, one in old.items()
         }
         mine = {} if turned else {COPY: {"S": f"{self.views.id}:{family.name}"}}
         items = {
-            p: one and {**_without(one), **self.views.stamp(family, "new"), **mine}
+            p: one and {**without(one, COPY), **self.views.stamp(family, "new"), **mine}
             for p, one in new.items()
         }
         return FamilyPlan(family, replace(family, old=olds, new=items, record=record), only)
-
-
-def _without(item: WireItem, *names: str) -> WireItem:
-    return {name: value for name, value in item.items() if name not in (names or (COPY,))}
 
 
 def _as_stamped(before: WireItem | None, after: WireItem | None) -> WireItem | None:
     """Return an item without a stamp, if it had none."""
     if before is None or after is None or PAIR in before:
         return after
-    return {name: value for name, value in after.items() if name != PAIR}
+    return without(after, PAIR)
