@@ -161,6 +161,15 @@ MUTANTS = (
         "test_a_rollback_of_a_split_leaves_no_mark_in_an_item_whose_part_new_code_deleted",
     ),
     Mutant(
+        "rest-of-a-split-cannot-be-read",
+        "migrate/items/transform.py",
+        "        if needed := rewrite.removes & self._needed:\n",
+        "        if needed := frozenset():\n",
+        "every item of a split fails at contract, weeks after the first pass was fine",
+        test="tests/unit/migrate/test_transform.py::"
+        "test_what_a_split_takes_away_must_not_be_needed_to_read_the_rest",
+    ),
+    Mutant(
         "decided-and-still-open",
         "migrate/verify/mending.py",
         "            newer.append(error.id)\n            continue\n",

@@ -74,6 +74,7 @@ class Transform:
         self._known = set(self._names) | set(self._names.values())
         self._follow = partial(follow_indexes, migration.entity, self.schema, self.entity)
         self._key_types = key_types(schema)
+        self._needed = _needed(migration, self._names) if migration.mode == "split" else frozenset()
 
     def of(self, image: Image) -> Rewrite:
         """Return what an item becomes.
@@ -252,6 +253,9 @@ class Transform:
         changed = rewrite.sets.keys() | rewrite.removes
         if changed & self.schema.key_attributes:
             raise TransformError(f"{declared}: a key attribute cannot be set; use mode='rekey'")
+        if needed := rewrite.removes & self._needed:
+            text = "needs a default, such as None: what is left of an item is read again"
+            raise TransformError(f"{declared}: {', '.join(sorted(needed))} {text}")
         beside = (
             self.migration.mode in ("rekey", "merge", "derive") or self.migration.to is not None
         )
@@ -274,6 +278,15 @@ class Transform:
         keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
         if any(key in keys[:place] for place, key in enumerate(keys)):
             raise TransformError(f"{declared}: it returns two items with one key")
+
+
+def _needed(migration: Migration, names: Mapping[str, str]) -> frozenset[str]:
+    """Return the attributes without which what is left of a split item could not be read."""
+    found = {attribute for attribute, required in migration.parameters.values() if required}
+    if migration.takes == "entity" or migration.collect is not None:
+        fields = migration.entity.model_fields
+        found |= {names[name] for name, info in fields.items() if info.is_required()}
+    return frozenset(found)
 
 
 def _parts(result: Any, declared: Declaration) -> list[Any]:

@@ -55,6 +55,44 @@ def test_parameters_are_the_read_set_and_nothing_else_is_looked_at():
     assert rewrite.reads == {"PK", "SK", "status"}
 
 
+class Worn(Entity, pk="WORN#{name}", sk="WORN"):
+    name: str
+    clicks: int
+
+
+class Clicks(Entity, pk="WORN#{name}", sk="CLICKS"):
+    name: str
+    clicks: int
+
+
+def worn_by_field(name: str, clicks: int) -> list[Clicks | Remove[Worn]]:
+    return [Clicks(name=name, clicks=clicks), Remove("clicks")]
+
+
+def worn_by_default(name: str, clicks: int | None = None) -> list[Clicks | Remove[Worn]]:
+    return [] if clicks is None else worn_by_field(name, clicks)
+
+
+def worn_whole(worn: Worn) -> list[Clicks | Remove[Worn]]:
+    return worn_by_field(worn.name, worn.clicks)
+
+
+@pytest.mark.parametrize(
+    ("function", "collect"),
+    [
+        (worn_by_field, None),
+        (worn_whole, None),
+        (worn_by_default, lambda worn: Clicks.query(name=worn.name)),
+    ],
+)
+def test_what_a_split_takes_away_must_not_be_needed_to_read_the_rest(function, collect):
+    item = plain(Worn(name="ann", clicks=3).attributes(SCHEMA))
+    with pytest.raises(TransformError, match=r"clicks needs a default, such as None"):
+        transform(function, mode="split", entity=Worn, collect=collect).of(item)
+    rewrite = transform(worn_by_default, mode="split", entity=Worn).of(item)
+    assert rewrite.removes == {"clicks"}
+
+
 def test_an_item_that_is_as_it_should_be_needs_nothing():
     def by_status(status: str) -> Set[Order]:
         return Set(status_day=f"{status}#d")
