@@ -240,9 +240,9 @@ MUTANTS = (
         test="tests/simulation/test_moving_to_lambda.py::test_what_was_done_in_a_shard_that_has_ended_is_not_done_again",
     ),
     Mutant(
-        "lister-not-taken",
+        "cursors-not-captured",
         "operate/moves/to_lambda.py",
-        "        await self._take(LISTER, newest.number)\n",
+        "        await capture(self.store, newest, read=False)\n",
         "",
         "a lister that was thought dead makes a cursor, at which its worker goes on beside functions",
         test="tests/simulation/test_moving_to_lambda.py::test_a_lister_that_was_thought_dead_creates_no_shard_that_its_worker_would_go_on_with",

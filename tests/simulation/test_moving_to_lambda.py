@@ -60,7 +60,8 @@ class Thawing(Process):
     cursors: str = ""
 
     async def intercept(self, call, apply):
-        if call.operation == "TransactWriteItems" and self.zombie.frozen:
+        deletes = call.operation == "TransactWriteItems" and b'"Delete"' in call.payload
+        if deletes and self.zombie.frozen:
             self.zombie.thaw()
             await anyio.sleep(5.0)
             self.cursors = repr(own_items(self.world, TABLE, "cursor"))

@@ -7,7 +7,6 @@ same call again finishes the move.
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from streamkit.app import App
@@ -19,7 +18,8 @@ from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.fleet.cursors import LISTER, drop_cursors, every_cursor
+from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.generation import Generation, begin_move, newest_generation
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
@@ -110,7 +110,9 @@ class _MoveToLambda:
         fence = await MoveFence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)
         newest = fence.began
         log.info("consumer.fenced", host=TO_LAMBDA)
-        cursors = await self._take_all(newest)
+        # Without workers in its generation, the positions of all cursors are final.
+        await capture(self.store, newest, read=False)
+        cursors = await every_cursor(self.store)
         await self.marking.raise_all(cursors)
         for cursor in cursors.values():
             if cursor.done and not cursor.finished:
@@ -195,25 +197,6 @@ class _MoveToLambda:
             )
         log.error("retention.lost", shards=len(late), certain=False)
         return frozenset(h.name for h in self.environment.app.handlers if h.is_aggregate)
-
-    async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
-        """Take every cursor, in a generation without workers, so that their positions are final."""
-        await self._take(LISTER, newest.number)
-        while True:
-            cursors = await every_cursor(self.store)
-            theirs = [
-                c for c in cursors.values() if not c.finished and c.generation < newest.number
-            ]
-            if not theirs:
-                return cursors
-            for cursor in theirs:
-                await self._take(cursor.name, newest.number)
-
-    async def _take(self, name: str, generation: int) -> None:
-        cursor = await self.store.read(name)
-        if cursor is not None and not cursor.finished and cursor.generation < generation:
-            with suppress(LeaseLost):  # a worker that seemed to be dead wrote first: read again
-                await self.store.take(cursor, "the mover", generation)
 
     async def _hold(self, queue: ParkedQueue, fence: MoveFence) -> None:
         """Name a parked queue in its item's mark, IF it is still parked."""
