@@ -17,7 +17,8 @@ goes at once, together with the record, and no stub is left. Old code that write
 `late`: its write is carried, or left for people.
 
 What is not here: that a process acts under a phase that is over (`view` refuses that), and which
-side handlers count. A field that is written back to what was agreed counts as not written.
+side handlers count. A field that is written back to what was agreed counts as not written, and so
+does an item that is made and deleted where nothing was agreed.
 
 In: the rules. Out: the steps that break them. The naive rules are BAD, each for a reason of its own.
 """
