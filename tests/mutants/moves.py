@@ -146,8 +146,10 @@ MUTANTS = (
     Mutant(
         "positions-not-final",
         "operate/moves/to_lambda.py",
-        "            if not theirs:",
-        "            if True:",
+        "        await capture(self.store, newest, read=False)\n"
+        "        cursors = await every_cursor(self.store)\n",
+        "        cursors = await every_cursor(self.store)\n"
+        "        await capture(self.store, newest, read=False)\n",
         "a worker that was thought dead commits behind the positions that were read",
         test="tests/simulation/test_moving.py::test_a_worker_that_was_thought_dead_commits_nothing_once_positions_are_final",
     ),
