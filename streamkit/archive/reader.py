@@ -99,6 +99,7 @@ class CopyReader(ShardReader):
     """Reads a shard for the writer of its archive, which may go on where another has stopped."""
 
     _behind_hole = False
+    _at_horizon = False
 
     def go_to(self, tip: Link) -> None:
         """Read on behind the last link that is stored."""
@@ -107,7 +108,20 @@ class CopyReader(ShardReader):
         self._behind_hole = tip.kind == "hole"
         self.ended = tip.kind == "end" or tip.last == BEYOND
 
+    def resume(self, loss: RetentionLost) -> None:
+        """Go on at the oldest record that is still there.
+
+        A hole ends at the record that is read next. So no hour is left to read on, as other readers
+        have it: what is trimmed before it was read is the next hole.
+        """
+        self.dated, self.ended, self._iterator = 0.0, loss.gone, None
+        self._at_horizon = True
+
     async def _open(self) -> str:
+        if self._at_horizon:
+            opened = await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
+            self._at_horizon = False
+            return opened
         if not self._behind_hole:
             return await super()._open()
         self._behind_hole = False

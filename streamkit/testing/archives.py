@@ -126,7 +126,7 @@ class MemoryArchive:
             try:
                 reply = await self._sent(Call("", "s3", operation, b""), apply)
                 if reply.status < 300:
-                    return results[0]
+                    return results[-1]
             except OSError:  # the reply was lost: it may have been applied
                 await anyio.sleep(_PAUSE_SECONDS)
             await anyio.sleep(_PAUSE_SECONDS)

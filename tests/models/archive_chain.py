@@ -380,7 +380,8 @@ class Model:
     def archived(self, world: World, link: Link) -> World:
         """Return the world after the reader has read a link."""
         if link.kind == "hole":
-            return self.told(world, link.last)._replace(opened=world.gone <= link.last)
+            opened = world.gone <= link.last and world.at(link.last) is None
+            return self.told(world, link.last)._replace(opened=opened)
         new = tuple(n for n in link.records if n > world.r or not self.rules.drops)
         if link.bad:
             new = tuple(-n for n in new)

@@ -82,7 +82,8 @@ class World(NamedTuple):
     half. `own_queue` and `app_queue` are H's parked changes of the first item. `phase` is what the
     app's generation says: no consumer knows of the join while it is *apart*. `still` says which consumers a command
     has stopped, `looked` what it has seen of H's cursors, and `marked` that it has marked the
-    app's cursors, and `begun_anew` that a worker of the app has begun since it stopped the app.
+    app's cursors, and `begun_anew` that a worker of the app has begun since it stopped the app. It
+    `lives` until it has decided, given up or died.
     """
 
     app: tuple[AppCursor | None, ...]
@@ -97,6 +98,7 @@ class World(NamedTuple):
     looked: "tuple[OwnCursor | None, ...] | None" = None
     marked: bool = False
     begun_anew: bool = False
+    lives: bool = False
     takes: int = 0
     older: int = 0
     parks: int = 0
@@ -358,9 +360,10 @@ class Model:
         goes_on = [who for who in ("own", "app") if who in self.rules.stands - world.still]
         if goes_on:
             stopped = world._replace(still=world.still | {goes_on[0]}, begun_anew=False)
+            stopped = stopped._replace(lives=True)
             yield (f"command stops {goes_on[0]}",), stopped
         elif world.looked is None and self.fits(world):
-            yield ("command looks",), world._replace(looked=world.own)
+            yield ("command looks",), world._replace(looked=world.own, lives=True)
         elif world.looked is None:
             yield ("command gives up",), self.goes_on(world)
         if world.looked is not None and not world.marked:
@@ -368,18 +371,19 @@ class Model:
         if world.marked:
             yield ("command decides",), self.decides(world)
         if world.looked is not None or world.begun_anew:
-            yield ("command dies",), world._replace(looked=None, marked=False, begun_anew=False)
+            yield ("command dies",), self.goes_on(world)._replace(still=world.still)
         if world.begun_anew:
             yield ("command gives up",), self.goes_on(world)
         if "app" in world.still and world.takes < self.bound.takes:
             begun = world._replace(still=world.still - {"app"}, takes=world.takes + 1)
-            begun = begun._replace(begun_anew=True)
+            begun = begun._replace(begun_anew=world.lives)
             outdated = begun._replace(looked=None, marked=False)
             yield ("worker begins",), outdated if self.rules.asked else begun
 
     def goes_on(self, world: World) -> World:
         """Both consumers go on as they were."""
-        return world._replace(still=frozenset(), looked=None, marked=False, begun_anew=False)
+        after = world._replace(still=frozenset(), looked=None, marked=False)
+        return after._replace(begun_anew=False, lives=False)
 
     def fits(self, world: World) -> bool:
         """Return whether H may be taken over where both consumers stand."""

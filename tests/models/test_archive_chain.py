@@ -58,7 +58,7 @@ def test_no_schedule_of_writers_and_a_reader_goes_wrong(found):
     assert len(found.worlds) > 400
 
 
-@pytest.mark.parametrize("found", BOUNDS, indirect=True)
+@pytest.mark.parametrize("found", [n for n in BOUNDS if BOUNDS[n].reads], indirect=True)
 def test_a_reader_comes_to_the_end_in_the_end(found):
     trace = stuck(found, is_read, helps)
     assert trace is None, told(trace)
@@ -156,6 +156,20 @@ class Copying:
         await CopyCheckpoints(self.stage).position()
 
 
+class Objects(MemoryArchive):
+    """An archive in memory, which knows by name which actors replace a damaged object."""
+
+    replacing: frozenset = frozenset()
+
+    async def replace(self, name, body, tag):
+        actor = PASSING.get().__self__.name
+        self.replacing |= {actor}
+        try:
+            return await super().replace(name, body, tag)
+        finally:
+            self.replacing -= {actor}
+
+
 class Driver:
     """An archive in memory, writers with the real code, and a reader of it."""
 
@@ -163,7 +177,7 @@ class Driver:
         self.place, self.bound = place, bound
         self.space = ControlSpace.of(SCHEMA, "app", "label")
         self.stores = [CursorStore(aws.dynamodb, self.space) for aws in place.aws]
-        self.objects, self.stream = MemoryArchive(), ShortStream(1, strict=True)
+        self.objects, self.stream = Objects(), ShortStream(1, strict=True)
         self.archive = ArchivedShards(self.objects, "T/label")
         self.copying: list[Copying | None] = [None, None]
         self.late, self.bad, self.over = [], set(), False
@@ -237,8 +251,10 @@ class Driver:
         await self.place.actors[n].begins(self.acting(n, self.copying[n].store()))
 
     async def puts(self, n):
-        self.place.actors[n].waiting.arrives()
-        await self.place.actors[n].settles()
+        actor = self.place.actors[n]
+        await actor.step()
+        if actor.name in self.objects.replacing:  # in the model that is one step with the refusal
+            await actor.step()
 
     async def puts_in_vain(self, n):
         self.place.actors[n].waiting.apply()
@@ -341,3 +357,11 @@ def test_a_writer_whose_hole_is_refused_goes_on_behind_all_that_is_there(more):
     trace = [*began, ("takes", 1), ("copies", 1), *STORED, *(more and [("stores", 1)])]
     trace += [("commits", 1), ("reads", False)]
     assert replayed(Bound(), [trace]) == len(trace)
+
+
+def test_what_is_trimmed_soon_after_a_hole_and_was_not_read_is_a_hole_too():
+    hole = [("publishes",), ("trims",), ("takes", 0), ("copies", 0), ("sends", 0)]
+    stored = [("stores", 0), ("stores", 0), ("commits", 0)]
+    later = [("publishes",), ("publishes",), ("trims",), ("trims",), ("copies", 0), ("sends", 0)]
+    trace = [*hole, *stored, *later, *stored]
+    assert replayed(Bound(records=4, takes=1), [trace]) == len(trace)

@@ -4,6 +4,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "archive-settles-hours-behind-a-hole",
+        "archive/reader.py",
+        "        self.dated, self.ended, self._iterator = 0.0, loss.gone, None\n",
+        "        super().resume(loss)\n",
+        "a link says that it has records that were trimmed within the hour after a hole",
+        test="tests/models/test_archive_chain.py::"
+        "test_what_is_trimmed_soon_after_a_hole_and_was_not_read_is_a_hole_too",
+    ),
+    Mutant(
         "archive-restore-takes-a-mark-away",
         "operate/restore/target.py",
         "    mark.guards.append((Guard(still), OURS))\n",
