@@ -99,7 +99,7 @@ class Families:
         own = old.keys() if transform.target.name == transform.schema.name else set[str]()
         family = Family(key, record, old, await self._at(places - own))
         more = self._said_at_stubs(family) - places - own
-        return replace(family, new={**family.new, **await self._at(more)}) if more else family
+        return replace(family, new=await self._at((places - own) | more)) if more else family
 
     async def _at(self, places: set[str]) -> Items:
         """Read the new items in some places."""
