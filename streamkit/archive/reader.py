@@ -100,6 +100,7 @@ class CopyReader(ShardReader):
 
     _behind_hole = False
     _at_horizon = False
+    _loss: RetentionLost | None = None
 
     def go_to(self, tip: Link) -> None:
         """Read on behind the last link that is stored."""
@@ -114,8 +115,19 @@ class CopyReader(ShardReader):
         A hole ends at the record that is read next. So no hour is left to read on, as other readers
         have it: what is trimmed before it was read is the next hole.
         """
-        self.dated, self.ended, self._iterator = 0.0, loss.gone, None
-        self._at_horizon = True
+        if loss.gone:
+            super().resume(loss)
+            return
+        self.dated, self._iterator = 0.0, None
+        self._loss, self._at_horizon = loss, True
+
+    def _progressed(self, page: Page) -> Page | None:
+        found = super()._progressed(page)
+        if self._loss is not None and self.ended and not page.records:
+            self.accept(self._loss)  # a hole up to the end has no age: it covers the children, too
+        if page.records:
+            self._loss = None
+        return found
 
     async def _open(self) -> str:
         if self._at_horizon:

@@ -4,10 +4,19 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "archive-children-of-a-hole-are-holes",
+        "archive/reader.py",
+        "        if self._loss is not None and self.ended and not page.records:\n",
+        "        if False:\n",
+        "after a shard that was lost whole, its children count as lost although the stream has them",
+        test="tests/simulation/test_past_gaps.py::"
+        "test_a_hole_up_to_the_end_of_a_shard_is_a_loss_although_its_age_is_not_known",
+    ),
+    Mutant(
         "archive-settles-hours-behind-a-hole",
         "archive/reader.py",
-        "        self.dated, self.ended, self._iterator = 0.0, loss.gone, None\n",
-        "        super().resume(loss)\n",
+        "        if loss.gone:\n            super().resume(loss)\n",
+        "        if True:\n            super().resume(loss)\n",
         "a link says that it has records that were trimmed within the hour after a hole",
         test="tests/models/test_archive_chain.py::"
         "test_what_is_trimmed_soon_after_a_hole_and_was_not_read_is_a_hole_too",
