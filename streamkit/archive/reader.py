@@ -99,7 +99,6 @@ class CopyReader(ShardReader):
     """Reads a shard for the writer of its archive, which may go on where another has stopped."""
 
     _behind_hole = False
-    _at_horizon = False
     _loss: RetentionLost | None = None
 
     def go_to(self, tip: Link) -> None:
@@ -112,28 +111,26 @@ class CopyReader(ShardReader):
     def resume(self, loss: RetentionLost) -> None:
         """Go on at the oldest record that is still there.
 
-        A hole ends at the record that is read next. So no hour is left to read on, as other readers
-        have it: what is trimmed before it was read is the next hole.
+        Other readers count the next hours as read, because their loss names them. A hole ends at
+        the next record, so what is trimmed unread behind that is another hole.
         """
         if loss.gone:
             super().resume(loss)
             return
-        self.dated, self._iterator = 0.0, None
-        self._loss, self._at_horizon = loss, True
+        self._loss, self.dated, self._iterator = loss, 0.0, None
 
     def _progressed(self, page: Page) -> Page | None:
         found = super()._progressed(page)
         if self._loss is not None and self.ended and not page.records:
-            self.accept(self._loss)  # a hole up to the end has no age: it covers the children, too
+            # The hole reaches to the end and has no time, so its loss covers the children, too.
+            self.accept(self._loss)
         if page.records:
             self._loss = None
         return found
 
     async def _open(self) -> str:
-        if self._at_horizon:
-            opened = await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
-            self._at_horizon = False
-            return opened
+        if self._loss is not None:
+            return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
         if not self._behind_hole:
             return await super()._open()
         self._behind_hole = False

@@ -281,7 +281,7 @@ class Model:
         return after
 
     def told(
-        self, world: World, name: str, after: Side, number: int, item: frozenset[int] = EVERY
+        self, world: World, name: str, after: Side, number: int, item: frozenset[int]
     ) -> World:
         """Return a world in which a write was acknowledged, unless it changes nothing agreed."""
         before: Side = getattr(world, name)

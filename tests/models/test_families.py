@@ -394,7 +394,7 @@ def test_in_a_rollback_a_decision_for_the_old_item_leaves_what_was_overruled_out
 
 
 @pytest.mark.parametrize("reverse", [True, False])
-def test_without_reverse_one_decision_for_the_old_item_is_enough_in_a_rollback(reverse):
+def test_one_decision_for_the_old_item_is_enough_in_a_rollback(reverse):
     begun = [("read", 0), ("send", 0), ("back",)]
     wrote = [("new", "set 0", 0), ("new", "set 1", 0), ("old", "set 1", 0), ("look",)]
     rules = Rules(reverse=reverse)

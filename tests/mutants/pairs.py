@@ -145,11 +145,11 @@ MUTANTS = (
     Mutant(
         "decided-for-half-of-it",
         "migrate/families/plans.py",
-        "            settled = Settlement(sides.old.changed | sides.new.changed)\n",
-        "            settled = Settlement(sides.old.changed)\n",
+        "            settled: Settlement | None = Settlement(sides.old.changed | sides.new.changed)\n",
+        "            settled: Settlement | None = Settlement(sides.old.changed)\n",
         "in a rollback what new code alone has written is asked for again",
         test="tests/models/test_families.py::"
-        "test_without_reverse_one_decision_for_the_old_item_is_enough_in_a_rollback",
+        "test_one_decision_for_the_old_item_is_enough_in_a_rollback",
     ),
     Mutant(
         "mark-of-a-pair-that-is-over",

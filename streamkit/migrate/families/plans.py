@@ -71,11 +71,11 @@ class Plans:
         if early and take != "old":
             text = "written at its new key, and there is no reverse= to bring it back"
             raise undecided(family, "early", text)
-        settled = compare(
-            sides.old, sides.new, mirrors=mirrors, take=take, settle=self.shapes.settle
-        )
         if early:  # a person has decided for the old item, whatever it has written, too
-            settled = Settlement(sides.old.changed | sides.new.changed)
+            settled: Settlement | None = Settlement(sides.old.changed | sides.new.changed)
+        else:
+            policy = self.shapes.settle
+            settled = compare(sides.old, sides.new, mirrors=mirrors, take=take, settle=policy)
         if settled is None:
             return self._marked(family, sides)
         if settled.clash:
@@ -273,7 +273,7 @@ class Plans:
         counts_new: bool | None = None,
         only: Only = "",
     ) -> FamilyPlan:
-        """Return a plan that leaves the stamps in all items that it is about; if a record stays."""
+        """Return a plan that stamps its items; without a record it takes their marks away."""
         if record is None:
             return FamilyPlan(family, Family(family.key, None, bare(old), bare(new)), only)
         turned = self.counts_new(family) if counts_new is None else counts_new
