@@ -88,7 +88,7 @@ class CompiledModel(msgspec.Struct, frozen=True):
 
     def is_independent(self, name: str) -> bool:
         """Return whether a field's validation does not depend on other fields."""
-        return not _looks_around(self.fields[name]["schema"])
+        return not _looks_around(self.fields[name]["schema"], self.definitions)
 
     def validator(self, schema: Schema) -> SchemaValidator:
         """Return a validator of a part of the model, with the model's own settings."""
@@ -200,17 +200,25 @@ def _inside(schema: Schema, definitions: tuple[Schema, ...]) -> Schema | None:
     return inner
 
 
-def _looks_around(schema: Any) -> bool:
-    """Return whether a schema contains a function that receives the other fields' values."""
+def _looks_around(schema: Any, definitions: tuple[Schema, ...]) -> bool:
+    """Return whether a schema contains a function that receives the other fields' values.
+
+    A type with a name is a definition that its fields refer to.
+    """
     if isinstance(schema, Mapping):
         if schema.get("type") == "with-info" or schema.get("default_factory_takes_data"):
             return True
         # The validators of a nested model see that model's fields, not these.
         if schema.get("type") in ("model", "dataclass", "typed-dict"):
             return False
-        return any(_looks_around(part) for part in schema.values())
+        if schema.get("type") == "definition-ref":
+            # Without those that were followed already, because a type may contain itself.
+            ref = schema["schema_ref"]
+            others = tuple(one for one in definitions if one.get("ref") != ref)
+            return _looks_around(_definition(ref, definitions), others)
+        return any(_looks_around(part, definitions) for part in schema.values())
     if isinstance(schema, list | tuple):
-        return any(_looks_around(part) for part in schema)
+        return any(_looks_around(part, definitions) for part in schema)
     return False
 
 

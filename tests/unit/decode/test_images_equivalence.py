@@ -36,6 +36,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import TypeAliasType
 
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
@@ -263,6 +264,25 @@ class Informed(Entity, pk="X", validate_default=True):
         return f"{info.mode}:{info.field_name}:{note_class(value)}"
 
 
+def add_a(value: int, info: ValidationInfo) -> int:
+    return value + int(info.data.get("a", 0))
+
+
+Shifted = TypeAliasType("Shifted", Annotated[int, AfterValidator(add_a)])
+Tree = TypeAliasType("Tree", "list[Tree] | Shifted")  # type: ignore[misc]
+Plain = TypeAliasType("Plain", "list[Plain] | int")  # type: ignore[misc]
+
+
+class Named(Entity, pk="X"):
+    """Types with a name that several fields have are definitions of the schema."""
+
+    a: int
+    b: Shifted = 0
+    c: Shifted | None = None
+    d: Tree = 0
+    e: Plain = 0
+
+
 class WholeAfter(Entity, pk="X"):
     a: int = 0
     b: int = 0
@@ -334,7 +354,7 @@ class NoField(Entity, pk="X"):
 MODELS: list[type[Entity]] = [
     Scalars, Moments, Optionals, Aliases, Swapped, ByAliasOnly, Collections, Deeper, Nested,
     Discriminated, Recursive, Unions, Choices, Chosen, Constrained, Strict, Validated, Shown, Informed,
-    WholeAfter, WholeBefore, WholeWrap, Forbidding, Keeping, Hooked, OwnInit, OneField, NoField,
+    Named, WholeAfter, WholeBefore, WholeWrap, Forbidding, Keeping, Hooked, OwnInit, OneField, NoField,
 ]  # fmt: skip
 
 
@@ -432,6 +452,8 @@ def fitting(annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(fitting(arguments[0]), max_size=3).map(lambda members: {"L": members})
     if isinstance(annotation, NewType):
         return fitting(annotation.__supertype__)
+    if isinstance(annotation, TypeAliasType):
+        return FITTING[int]
     if issubclass(annotation, Enum):
         return st.sampled_from([member.value for member in annotation]).map(stored)
     if issubclass(annotation, RootModel):
