@@ -148,6 +148,10 @@ class Totals(Protocol):
     def __len__(self) -> int:
         """Return how many items the changes add to."""
 
+    @property
+    def widest(self) -> int:
+        """Return the most attributes that the changes add to in one item."""
+
     def effects(self) -> tuple[Effect, ...]:
         """Return one effect for each item, as if the changes were one.
 

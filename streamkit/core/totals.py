@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ChangeSource, Kind
+from streamkit.core.draft import CLAUSES_MAX
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
@@ -198,10 +199,14 @@ class Block:
         for outcome in beside:
             self._write(outcome)
         marks = len(self._records) if self.marks else 0
-        groups = sum([len(sums.totals) for sums in self._sums.values()])
+        groups, widest = 0, 0
+        for sums in self._sums.values():
+            groups += len(sums.totals)
+            widest = max(widest, sums.totals.widest)
         self._items = marks + len(self._refs) + groups
         most = _FULL if self.marks or self._refs else _ITEMS_MAX
-        if self._items >= most or self._bytes >= _BYTES_MAX:
+        # A `Distinct` adds to an attribute for each value: one group may be too much for an update.
+        if widest >= CLAUSES_MAX or self._items >= most or self._bytes >= _BYTES_MAX:
             self.close()
         return True
 

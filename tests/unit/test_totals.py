@@ -23,6 +23,7 @@ from streamkit import (
     absent,
 )
 from streamkit.core.dispatch import Dispatcher
+from streamkit.core.draft import CLAUSES_MAX
 from streamkit.core.handler import as_registered
 from streamkit.core.tables import Tables
 from streamkit.model.schema import TableSchema
@@ -378,6 +379,26 @@ def test_a_block_of_written_items_fills_a_commit_and_is_never_larger(labels):
     written = [len({ref for one in change.outcomes for ref in one.actions}) for change in pending]
     assert max(written) <= ITEMS_MAX
     assert all(items > ITEMS_MAX - 5 - labels for items in written[:-1])
+
+
+def test_a_block_changes_no_more_attributes_of_a_group_than_one_update_can_name():
+    records = []
+    for n in range(1, 1_001):  # each has a buyer of its own, whom `Distinct` counts apart
+        inner = {
+            "Keys": {"PK": {"S": f"SALE#{n}"}, "SK": {"S": "SALE"}},
+            "ApproximateCreationDateTime": 1_700_000_000,
+            "SequenceNumber": f"{n:021}",
+            "NewImage": image(random.Random(1), n)
+            | {"shop": {"S": "a"}, "day": {"N": "1"}, "buyer": {"S": str(n)}},
+        }
+        records.append({"eventName": "INSERT", "dynamodb": inner})
+    page = parse_page(msgspec.json.encode({"Records": records}))
+    singly, _, _ = dispatched(app_of(Stock), page, blocks=False)
+    together, _, _ = dispatched(app_of(Stock), page, blocks=True)
+    assert meaning(together) == meaning(singly)
+    clauses = [a.clauses for c in together for o in c.outcomes for a in o.actions.values()]
+    assert max(clauses) < CLAUSES_MAX + 10
+    assert len(clauses) == 5
 
 
 def test_a_build_that_is_under_way_is_asked_at_each_change():

@@ -132,10 +132,11 @@ class Adding(EffectsOf, Adder):
 
 
 class GroupTotals:
-    """What the changes of a block add to each group."""
+    """What the changes of a block add to each group; `widest` is the most attributes of one."""
 
     def __init__(self, deltas: Callable[[Any, Any], Sequence[Delta]]) -> None:
         self.deltas = deltas
+        self.widest = 0
         self._groups: dict[Key[Any], tuple[Key[Any], dict[str, int | Decimal]]] = {}
 
     def add(self, deltas: Sequence[Delta]) -> None:
@@ -144,6 +145,7 @@ class GroupTotals:
             there = self._groups.get(key)
             if there is None:
                 self._groups[key] = (key, dict(amounts))
+                self.widest = max(self.widest, len(amounts))
                 continue
             if there[0] is not key:  # the last change says which fields the item has
                 self._groups[key] = there = (key, there[1])
@@ -154,6 +156,7 @@ class GroupTotals:
                     sums[name] = before + amount
                 else:
                     sums[name] = _EXACT.add(Decimal(before), Decimal(amount))
+            self.widest = max(self.widest, len(sums))
 
     def __len__(self) -> int:
         """Return the number of groups."""
