@@ -26,7 +26,7 @@ import anyio
 import msgspec
 
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.narrowing import Narrowing, culprit
+from streamkit.core.narrowing import Narrowing, unstored
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
 from streamkit.core.planning import Blocked, Planner, Rerun, TooLarge
@@ -123,7 +123,7 @@ class CommitLoop:
             settle(self.pending, won.written)
         self._drop(won)
         self.fence.adopted(won)
-        self._narrowing.reset()
+        self._narrowing.widen()
         self.pacing.committed()
 
     # -- one transaction -----------------------------------------------------------------------
@@ -217,9 +217,12 @@ class CommitLoop:
 
     async def _narrow(self, sent: Batch, code: str) -> None:
         """Halve the commit until only the change, then the handler, that is invalid is left."""
-        if self._take_apart() or self._narrowing.narrow(sent.changes):
+        if self._take_apart():
             return
-        shard, found = self.planner.shard, culprit(self.pending[0], self.fence.start.done)
+        shard, stored = self.planner.shard, unstored(self.pending[0], self.fence.start.done)
+        if self._narrowing.narrow(sent.changes, len(stored)):
+            return
+        found = stored[0] if stored else None
         if found is None or found.parks:
             log.often("parking.refused", level="error", by=code, shard=shard, code=code)
             self.failure = None if found is None else found.failure

@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(
         "invalid-reads-have-no-culprit",
         "core/narrowing.py",
-        "        if not stored and bool(outcome.parks or outcome.items):\n",
-        "        if not stored and bool(outcome.parks or outcome.actions):\n",
+        "        and bool(outcome.parks or outcome.items)\n",
+        "        and bool(outcome.parks or outcome.actions)\n",
         "a read that cannot be checked, and leads to no effect, stops its shard for ever",
         test="tests/simulation/test_full_transactions.py::test_a_read_that_cannot_be_checked_is_parked_although_it_leads_to_no_effect",
     ),

@@ -4,12 +4,14 @@ Whatever a fence answers, in whatever order: each change is committed once, thos
 order, or it is parked, or it is left with all that is behind it.
 """
 
+import dataclasses
 import random
 from types import SimpleNamespace
 
 import anyio
 import pytest
 
+from streamkit import Policy
 from streamkit.core import loop as loops
 from streamkit.core.failures import DispatchCounts, Failures
 from streamkit.core.loop import CommitLoop, Overtaken
@@ -67,6 +69,24 @@ class Fence:
         pass
 
 
+class Picky(Fence):
+    """Finds the effects of some changes invalid, by their numbers."""
+
+    def __init__(self, bad):
+        super().__init__(())
+        self.bad = {f"THING#x{number}" for number in bad}
+
+    def count(self):
+        self.asked += 1
+        assert self.asked < 2_000, "commits without end"
+
+    async def commit(self, plan, pending):
+        if self.bad.isdisjoint(action.ref.pk[1] for action in plan.actions):
+            return await super().commit(plan, pending)
+        self.count()
+        return Invalid((), "ValidationError")
+
+
 class Dispatcher:
     """Runs a handler again by making the same effect, and counts."""
 
@@ -94,13 +114,14 @@ class Dispatcher:
         return True
 
 
-def make_loop(script, count=6, **options):
+def make_loop(script, count=6, by=None, **options):
     fence, dispatcher, planner = Fence(script), Dispatcher(), Planner(SPACE, Clock(), "shard-1")
     held, tables = QueuedKeys(None, planner.queues), Tables(SCHEMA)
     pacing = Pacing(Pace(), random.Random(1))
     made = CommitLoop(fence, dispatcher, planner, held, tables, pacing, **options)
     made.pending.extend(
-        pending_change(n, done(n, add(f"x{n}")), name=f"x{n}") for n in range(1, count + 1)
+        pending_change(n, done(n, add(f"x{n}"), by=by or handler()), name=f"x{n}")
+        for n in range(1, count + 1)
     )
     return made, fence, dispatcher
 
@@ -122,19 +143,26 @@ def test_whatever_a_fence_answers_each_change_is_done_once_and_in_order(seed):
 
 
 def test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alone_is_parked():
-    class Picky(Fence):
-        async def commit(self, plan, pending):
-            self.count()
-            names = [action.ref.pk[1] for action in plan.actions]
-            if f"THING#{'x4'}" in names:
-                return Invalid((), "ValidationError")
-            return await super().commit(plan, pending)
-
     loop, _, dispatcher = make_loop(())
-    loop.fence = fence = Picky(())
+    loop.fence = fence = Picky({4})
     run_virtually(loop.run)
     assert fence.applied == dispatcher.finished == positions(*range(1, 7))
     assert fence.parked == positions(4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "commits"),
+    [(range(1, 401), 1_210), (range(1, 401, 10), 450), ([200], 20), ([], 5)],
+    ids=["all", "a tenth", "one", "none"],
+)
+def test_many_changes_that_cannot_be_stored_cost_three_commits_each(bad, commits):
+    by = dataclasses.replace(handler("h"), policy=Policy(breaker=False))
+    loop, _, dispatcher = make_loop((), count=400, by=by)
+    loop.fence = fence = Picky(bad)
+    run_virtually(loop.run)
+    assert fence.parked == positions(*bad)
+    assert fence.applied == dispatcher.finished == positions(*range(1, 401))
+    assert fence.asked <= commits
 
 
 def test_a_result_that_is_refused_too_often_for_what_it_read_is_parked():
