@@ -2,6 +2,10 @@
 
 from tests.mutants.mutant import Mutant
 
+_LOOP = "tests/unit/test_loop.py"
+_PLANNING = "tests/unit/test_planning.py"
+_CHECKPOINTS = "tests/unit/test_checkpoints.py"
+
 MUTANTS = (
     Mutant(
         "errors-of-images-caught",
@@ -481,5 +485,152 @@ MUTANTS = (
         "    sent = await transact(store.dynamodb, schemas, [advance], rng)\n",
         "a result that leaves room for its queue alone is lost when its change leaves the queue",
         test="tests/simulation/test_fences.py::test_one_pass_applies_each_result_once_and_leaves_out_what_a_case_says[head-full]",
+    ),
+    Mutant(
+        "rerun-cut-off-for-ever",
+        "core/loop.py",
+        """        self.left = self.left or self._leaves(outcome)
+""",
+        """        self.left = self._leaves(outcome)
+""",
+        "a host whose time is over plans the same run again without end",
+        test=f"{_LOOP}::test_a_stale_result_that_the_deadline_cuts_off_while_it_is_made_again_is_left",
+    ),
+    Mutant(
+        "halved-for-ever",
+        "core/loop.py",
+        """        self._narrowing.widen()
+""",
+        "",
+        "after one invalid action each commit holds one change",
+        test=f"{_LOOP}::test_many_changes_that_cannot_be_stored_cost_three_commits_each",
+    ),
+    Mutant(
+        "pauses-of-an-earlier-conflict",
+        "core/loop.py",
+        """        self.pacing.committed()
+""",
+        "",
+        "a shard that once met conflicts waits long after the next one",
+        test=f"{_LOOP}::test_a_commit_resets_the_pauses_that_refusals_before_it_have_made_longer",
+    ),
+    Mutant(
+        "invalid-and-tried-at-once",
+        "core/loop.py",
+        """        if found.waiting:
+            await self._wait()
+""",
+        "",
+        "an invalid result of a handler that blocks is sent again without a pause",
+        test=f"{_LOOP}::test_an_invalid_result_of_a_handler_that_blocks_is_waited_for_or_left",
+    ),
+    Mutant(
+        "stop-waits-for-parking",
+        "core/loop.py",
+        """self.left = not self.patient or self.stopping.is_set()
+        if""",
+        """self.left = not self.patient
+        if""",
+        "a worker whose parking is refused cannot be stopped",
+        test=f"{_LOOP}::test_a_host_that_stops_does_not_wait_until_parking_is_accepted",
+    ),
+    Mutant(
+        "blocked-and-never-run-again",
+        "core/outcome.py",
+        """            self.waiting, self.refusals = True, 0
+""",
+        """            self.waiting = True
+""",
+        "a change that was refused too often waits for ever without a run",
+        test=f"{_LOOP}::test_a_handler_that_blocks_runs_again_after_each_series_of_refusals",
+    ),
+    Mutant(
+        "commit-without-a-size",
+        "core/draft.py",
+        """        self.size = size
+""",
+        "",
+        "a commit exceeds 4 MB, and is halved as if an action were invalid",
+        test=f"{_PLANNING}::test_a_commit_holds_four_megabytes",
+    ),
+    Mutant(
+        "update-of-any-length",
+        "core/draft.py",
+        "    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None",
+        "    return merged",
+        "an update whose expression is too long is refused, and its last change is parked",
+        test=f"{_PLANNING}::test_an_update_changes_as_many_attributes_as_its_expression_has_room_for",
+    ),
+    Mutant(
+        "queued-and-sent",
+        "core/planning.py",
+        "if outcome.sends and not (outcome.sent or self._is_queued(change, outcome, draft))",
+        "if outcome.sends and not outcome.sent",
+        "a change that queues is delivered before those ahead of it",
+        test=f"{_PLANNING}::test_what_is_queued_sends_nothing_yet",
+    ),
+    Mutant(
+        "split-behind-a-send",
+        "core/planning.py",
+        "if draft.actions or draft.sends or (self.marks and taken):",
+        "if draft.actions or (self.marks and taken):",
+        "handlers of one change are committed apart, although a commit of its own holds them",
+        test=f"{_PLANNING}::test_handlers_are_split_only_in_a_commit_that_begins_with_their_change",
+    ),
+    Mutant(
+        "block-overtakes-a-queue-of-its-commit",
+        "core/planning.py",
+        """queues = self.queues or draft.queued
+""",
+        """queues = self.queues
+""",
+        "a change in a block overtakes one of its item that the same commit parks",
+        test=f"{_PLANNING}::test_a_block_is_taken_apart_where_one_of_its_changes_queues_behind_one_before_it",
+    ),
+    Mutant(
+        "end-believed-of-an-earlier-plan",
+        "core/checkpoints.py",
+        """            elif isinstance(verdict, Applied) and verdict.batch is batch:
+                return heirs""",
+        """            elif isinstance(verdict, Applied):
+                return heirs""",
+        "a shard is dropped as finished, and neither its end nor its children are in the table",
+        test=f"{_CHECKPOINTS}::test_a_shard_whose_end_an_earlier_plan_beats_is_finished_behind_it",
+    ),
+    Mutant(
+        "checkpoint-believed-of-an-earlier-plan",
+        "core/checkpoints.py",
+        """            if isinstance(verdict, Applied) and verdict.batch is batch:
+                return
+""",
+        """            if isinstance(verdict, Applied):
+                return
+""",
+        "a settled loss is not in the cursor, and is settled once more",
+        test=f"{_CHECKPOINTS}::test_a_checkpoint_that_an_earlier_plan_beats_is_written_again_behind_it",
+    ),
+    Mutant(
+        "start-passed-in-silence",
+        "core/stage.py",
+        "return self.cursor.seen < self.cursor.since <= self._known",
+        "return False",
+        "a handler that wants to join waits for a quiet shard",
+        test=f"{_CHECKPOINTS}::test_a_shard_that_is_read_beyond_its_start_says_so_although_nothing_was_written",
+    ),
+    Mutant(
+        "written-unnoticed-beside-a-queue",
+        "core/stage.py",
+        "if not all(action.is_control",
+        "if not any(action.is_control",
+        "a worker that runs until idle ends before the changes that its own commit makes",
+        test=f"{_CHECKPOINTS}::test_a_commit_of_items_beside_control_items_is_a_write_of_the_application",
+    ),
+    Mutant(
+        "left-and-run",
+        "core/stage.py",
+        "if later and not self.left:",
+        "if later:",
+        "handlers act on changes that their next owner runs again",
+        test=f"{_CHECKPOINTS}::test_handlers_do_not_run_for_changes_that_are_left_to_another_owner",
     ),
 )

@@ -4,8 +4,8 @@ Whatever a fence answers, in whatever order: each change is committed once, thos
 order, or it is parked, or it is left with all that is behind it.
 """
 
-import dataclasses
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import anyio
@@ -18,6 +18,7 @@ from streamkit.core.loop import CommitLoop, Overtaken
 from streamkit.core.parking import Failure
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import QueuedKeys
+from streamkit.core.reads import Read
 from streamkit.core.tables import Tables
 from streamkit.core.tracing import NO_TRACING
 from streamkit.progress.actions import READ, GuardSource
@@ -156,7 +157,7 @@ def test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alon
     ids=["all", "a tenth", "one", "none"],
 )
 def test_many_changes_that_cannot_be_stored_cost_three_commits_each(bad, commits):
-    by = dataclasses.replace(handler("h"), policy=Policy(breaker=False))
+    by = replace(handler("h"), policy=Policy(breaker=False))
     loop, _, dispatcher = make_loop((), count=400, by=by)
     loop.fence = fence = Picky(bad)
     run_virtually(loop.run)
@@ -170,6 +171,73 @@ def test_a_result_that_is_refused_too_often_for_what_it_read_is_parked():
     run_virtually(loop.run)
     assert fence.parked == positions(1)
     assert dispatcher.repeated == 5
+
+
+def test_a_handler_that_blocks_runs_again_after_each_series_of_refusals():
+    by = replace(handler(), policy=Policy(on_failure="block"))
+    loop, fence, dispatcher = make_loop(["refuse"] * 20, count=1)
+    loop.pending[0].outcomes[0].handler = by
+
+    async def run():
+        with anyio.fail_after(3600):
+            await loop.run()
+
+    run_virtually(run)
+    assert (fence.applied, fence.parked) == (positions(1), [])
+    assert dispatcher.repeated == 20
+
+
+def test_a_commit_resets_the_pauses_that_refusals_before_it_have_made_longer():
+    loop, _, _ = make_loop(["throttle"] * 5 + ["apply"])
+    run_virtually(loop.run)
+    assert loop.pacing.contended(throttled=False) <= 2 * 0.02
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_an_invalid_result_of_a_handler_that_blocks_is_waited_for_or_left(patient):
+    loop, fence, _ = make_loop(["invalid"] * 4, count=1, patient=patient)
+    outcome = loop.pending[0].outcomes[0]
+    outcome.handler = replace(handler(), policy=Policy(on_failure="block"))
+    pauses: list[bool] = []
+
+    def contended(*, throttled):
+        pauses.append(throttled)
+        return 1.0
+
+    loop.pacing = SimpleNamespace(contended=contended, committed=lambda: None)
+    run_virtually(loop.run)
+    assert loop.left is not patient
+    assert fence.applied == (positions(1) if patient else [])
+    assert pauses == ([True] * 3 if patient else [])
+
+
+def test_a_host_that_stops_does_not_wait_until_parking_is_accepted():
+    loop, fence, _ = make_loop(["invalid"] * 30, count=2)
+    loop.stopping.set()
+    run_virtually(loop.run)
+    assert loop.left
+    assert fence.applied == []
+
+
+def test_a_stale_result_that_the_deadline_cuts_off_while_it_is_made_again_is_left():
+    async def run():
+        loop, fence, dispatcher = make_loop((), count=1, patient=False)
+        seen = ((positions(0)[0], "h", 1),)  # the change before is not pending any more
+        (outcome,) = loop.pending[0].outcomes
+        outcome.reads = (Read(next(iter(outcome.actions)), seen),)
+
+        async def again(change, outcome, uncommitted, shard_id, until):
+            await anyio.sleep_forever()
+
+        async def learn_tails(pending):
+            fence.count()
+
+        dispatcher.run, loop.queued_keys.learn_tails = again, learn_tails
+        loop.deadline = anyio.current_time() + 5
+        await loop.run()
+        assert (loop.left, loop.cut, fence.applied) == (True, True, [])
+
+    run_virtually(run)
 
 
 @pytest.mark.parametrize("patient", [True, False])

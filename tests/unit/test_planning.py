@@ -1,16 +1,20 @@
 """Commits end at change borders, held queues queue, and stale reads run again."""
 
+from decimal import Decimal
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from streamkit.changes import ItemKey
+from streamkit.core.draft import CLAUSES_MAX, Draft
 from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import queue_name
-from streamkit.core.planning import Planner, Rerun
+from streamkit.core.planning import Planner, Rerun, TooLarge
 from streamkit.core.reads import Read
-from streamkit.effects import Put, Set
+from streamkit.effects import Put, Send, Set
 from streamkit.model.conditions import absent, present
-from streamkit.progress.actions import QUEUE, ItemRef, Verb
+from streamkit.progress.actions import BYTES_MAX, QUEUE, Action, ItemRef, Verb
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.stream.decode import Record
@@ -25,6 +29,7 @@ from tests.pending import (
     handler,
     is_absent,
     pending_change,
+    record,
 )
 
 
@@ -152,6 +157,56 @@ def test_a_parked_change_of_a_commuting_handler_holds_nothing():
     )
     assert kinds(batch) == ["holds", "lane", "parked"]
     assert "THING#x" in [a.ref.pk[1] for a in batch.actions]
+
+
+def test_changes_without_effects_go_ahead_of_one_that_has_to_run():
+    late = done(3, add("x"))
+    late.waiting = True
+    batch = plan([pending_change(1, done(1)), pending_change(2, done(2)), pending_change(3, late)])
+    assert (batch.actions, batch.changes) == ([], 2)
+
+
+def test_a_commit_holds_four_megabytes():
+    names = [f"{n:02}" * 50_000 for n in range(1, 31)]
+    pending = [pending_change(n, done(n, Put(Thing(name=x)))) for n, x in enumerate(names, 1)]
+    batch = plan(pending)
+    assert 3_500_000 < sum(action.size() for action in batch.actions) <= BYTES_MAX
+    assert batch.changes < len(pending)
+
+
+def test_an_update_changes_as_many_attributes_as_its_expression_has_room_for():
+    ref, draft = ItemRef("things", ("S", "THING#x"), ("S", "THING#x")), Draft()
+    updates = [Action(ref, Verb.UPDATE, adds={f"a{n}": Decimal(1)}) for n in range(300)]
+    taken = [draft.offer([update], []) for update in updates]
+    assert taken == [True] * CLAUSES_MAX + [False] * (300 - CLAUSES_MAX)
+
+
+def test_what_is_queued_sends_nothing_yet():
+    by = handler("h")
+    outcome = done(2, by=by)
+    outcome.sends, outcome.sent = (Send(SimpleNamespace(name="sink"), {}),), False
+    change = pending_change(2, outcome, name="a")
+    queue = queue_name("h", ItemKey("a", "a"))
+    assert len(plan([change]).sends) == 1
+    held = {queue: QueuedKey("shard-1.0", "1".zfill(40))}
+    assert plan([change], queues=held).sends == []
+
+
+def test_handlers_are_split_only_in_a_commit_that_begins_with_their_change():
+    sending = done(1)
+    sending.sends, sending.sent = (Send(SimpleNamespace(name="sink"), {}),), False
+    both = [done(2, *[add(f"{by}{i}") for i in range(60)], by=handler(by)) for by in "ab"]
+    batch = plan([pending_change(1, sending, name="b"), pending_change(2, *both)])
+    assert (batch.changes, batch.actions, len(batch.sends)) == (1, [], 1)
+    assert batch.cursor.done == frozenset()
+
+
+def test_a_block_is_taken_apart_where_one_of_its_changes_queues_behind_one_before_it():
+    block = pending_change(3, done(3, add("y")), name="b")
+    block.block = [(record(2, "a"), Thing), (record(3, "b"), Thing)]
+    pending = [pending_change(1, failed(), name="a"), block]
+    assert plan(pending).changes == 1
+    assert isinstance(plan(pending[1:], queues=plan(pending).queued), TooLarge)
 
 
 def test_a_read_becomes_a_check_in_the_same_commit():

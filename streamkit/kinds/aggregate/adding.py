@@ -145,8 +145,7 @@ class GroupTotals:
             there = self._groups.get(key)
             if there is None:
                 self._groups[key] = (key, dict(amounts))
-                if len(amounts) > self.widest:
-                    self.widest = len(amounts)
+                self.widest = max(self.widest, len(amounts))
                 continue
             if there[0] is not key:  # the last change says which fields the item has
                 self._groups[key] = there = (key, there[1])
@@ -157,8 +156,7 @@ class GroupTotals:
                     sums[name] = before + amount
                 else:
                     sums[name] = _EXACT.add(Decimal(before), Decimal(amount))
-            if len(sums) > self.widest:
-                self.widest = len(sums)
+            self.widest = max(self.widest, len(sums))
 
     def __len__(self) -> int:
         """Return the number of groups."""
