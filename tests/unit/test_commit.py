@@ -154,6 +154,13 @@ async def test_a_refused_condition_names_its_effects():
     assert await committer(table).commit(batch(guarded=True)) == RefusedCommit((SOURCE,))
 
 
+async def test_a_refusal_of_which_no_condition_is_left_is_another_try_after_a_pause():
+    sent = batch(guarded=True)
+    sent.actions[0].guards.append((Guard(present), SOURCE))
+    table = Table(canceled("None", "ConditionalCheckFailed"), None, None)
+    assert await committer(table).commit(sent) == Again(throttled=False)
+
+
 async def test_an_invalid_action_is_named_whatever_else_went_wrong():
     table = Table(canceled("None", "ValidationError"), item=in_table())
     assert await committer(table).commit(batch()) == Invalid((0,), "ValidationError")

@@ -291,6 +291,41 @@ def test_an_audience_of_which_one_recipient_always_changes_is_deferred_and_has_n
     assert (outcome.deferred, outcome.failure, outcome.waiting) == (True, None, False)
 
 
+def test_a_fan_out_that_fails_is_deferred_where_failures_are_skipped_and_loses_no_recipient():
+    app = App("shop", table="shop", policy=Policy(on_failure="skip"))
+
+    @app.fan_out(everybody)
+    def notify(change: Inserted[Order], to: Order) -> Put[Order]:
+        return Put(to)
+
+    outcome = Outcome(app.handlers[0], waiting=True)
+    outcome.give_up(Failure("ValueError", "no"))
+    assert (outcome.deferred, outcome.parks, outcome.failure) == (True, True, None)
+
+
+def test_a_change_that_kills_its_workers_is_parked_for_the_handlers_that_would_run_alone():
+    app = App("shop", table="shop")
+
+    @app.on
+    def runs(change: Inserted[Order]) -> None: ...
+
+    @app.on(shadow=True)
+    def shadow(change: Inserted[Order]) -> None: ...
+
+    @app.on
+    def done_before(change: Inserted[Order]) -> None: ...
+
+    def as_run(handler, record):
+        return None if handler.name == "done_before" else handler
+
+    routes = app.routes(Tables(SCHEMA))
+    chance = random.Random(1)
+    dispatcher = Dispatcher(app.handlers, routes, lambda *_: {}, SystemClock(), chance)
+    (change,) = dispatcher.unrun(record(1), Failure("WorkerKilled", "no"), as_run)
+    assert [outcome.handler.name for outcome in change.outcomes] == ["runs"]
+    assert change.outcomes[0].parks
+
+
 def place_of(work):
     """Return what is stored of the failure that a call raises."""
     try:

@@ -21,7 +21,13 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import QUEUE
 from streamkit.progress.commit import Batch, Committer
-from streamkit.progress.control import ControlSpace, Cursor, cursor_attributes, read_cursor
+from streamkit.progress.control import (
+    ControlSpace,
+    Cursor,
+    child_of,
+    cursor_attributes,
+    read_cursor,
+)
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.fold import fold
 from streamkit.progress.lease import LeaseWatch
@@ -106,6 +112,20 @@ async def test_a_take_whose_reply_was_lost_is_mine():
         assert (lost, taken.owner, taken.epoch) == ([200], "me", 1)
 
 
+async def test_a_take_that_meets_a_transaction_on_the_cursor_is_tried_again():
+    async def intercept(call, apply):
+        if call.operation != "UpdateItem" or met:
+            return apply()
+        met.append(call)
+        kind = b"com.amazonaws.dynamodb.v20120810#TransactionConflictException"
+        return type(apply())(400, b'{"__type":"%s","message":""}' % kind)
+
+    met = []
+    async with opened(intercept=intercept) as store:
+        taken = await store.take(await store.read("s"), "me", 1)
+        assert (len(met), taken.owner) == (1, "me")
+
+
 async def test_a_cursor_that_was_deleted_since_it_was_read_is_not_taken(store):
     before = await store.read("s")
     await store.dynamodb.delete_item(TableName="shop", Key=SPACE.key("cursor", "s"))
@@ -173,6 +193,21 @@ def test_a_cursor_is_read_as_it_was_written():
     names = {"done": frozenset({"6:a"}), "chunks": frozenset({"s.0"})}
     cursor = replace(MINE, parent="p", root="p", seen=9, **names)
     assert read_cursor(cursor_attributes(cursor)) == cursor
+
+
+def test_a_handler_that_joined_is_done_up_to_its_mark_and_the_mark_goes_with_it():
+    five, six, seven = (str(number).zfill(40) for number in (5, 6, 7))
+    cursor = replace(MINE, joined=frozenset({f"{six}:h", f"{seven}:other"}))
+    assert [cursor.is_done("h", at) for at in (five, six, seven)] == [True, True, False]
+    assert cursor.joined_after(five) == cursor.joined
+    assert cursor.joined_after(six) == {f"{seven}:other"}
+
+
+def test_a_child_is_live_for_the_builds_of_its_parent_and_dated_by_what_is_known_of_it():
+    parent = replace(MINE, live=frozenset({"Likes:1"}), seen=900, dated=800)
+    for dated, known in ((800, 900), (0, 0)):
+        found = child_of("c", replace(parent, dated=dated), generation=2, parent_name="s")
+        assert (found.live, found.seen, found.dated) == (parent.live, 900, known)
 
 
 # -- parking ---------------------------------------------------------------------------------------

@@ -321,3 +321,29 @@ async def test_a_shard_that_is_gone_is_over_once_its_loss_is_settled():
         await subject.read()
     subject.resume(caught.value)
     assert subject.ended
+
+
+async def test_a_page_ends_the_pauses_that_errors_before_it_have_made_longer():
+    slow = error("ProvisionedThroughputExceededException")
+    subject = reader(Stream(*[slow] * 6, page(1), slow))
+    pauses = []
+    for _ in range(8):
+        await subject.read()
+        pauses.append(subject.wait)
+    assert pauses[5] > 3
+    assert pauses[6] == 0
+    assert 0 < pauses[7] < 0.5
+
+
+async def test_a_page_with_records_begins_the_count_of_empty_ones_anew():
+    subject = reader(Stream(*[page()] * 9, page(1, age=HOUR), *[page()] * 9))
+    for _ in range(19):
+        await subject.read()
+    assert subject.seen == NOW - HOUR
+
+
+async def test_a_shard_that_is_gone_and_whose_parent_was_read_is_a_loss():
+    stream = Stream(opens=[error(GONE)] * 9)
+    subject = reader(stream, seen=NOW - 60, founded=NOW - 90)
+    with pytest.raises(RetentionLost):
+        await positions(subject, 9)
