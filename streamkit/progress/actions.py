@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from streamkit.effects import Guard
 from streamkit.model.codec import encode
+from streamkit.model.conditions import Condition
 from streamkit.model.expressions import compile_all
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
@@ -148,6 +149,11 @@ class Action:
             guards=list(self.guards),
             plain=self.plain,
         )
+
+    def only_if(self, condition: Condition) -> "Action":
+        """Return the action, which now also requires a condition of streamkit's own."""
+        self.guards.append((Guard(condition), OURS))
+        return self
 
     def leave_origin(self, text: str) -> None:
         """Write the origin into the item; a deletion cannot carry it."""

@@ -199,9 +199,8 @@ class CursorStore:
         # After a death in the write below the lease has an owner that never beats: another worker
         # takes it after a lease. Without the generation in the condition a worker of an older
         # roll-out would take what it must not read any more (model `generations`, rule `take`).
-        action.guards.append((Guard(condition), OURS))
         try:
-            return read_cursor(await self.write(action))
+            return read_cursor(await self.write(action.only_if(condition)))
         except LeaseLost:
             # The SDK repeats a call whose reply was lost; the first call may have taken the lease.
             now = await self.read(cursor.name)
@@ -217,9 +216,8 @@ class CursorStore:
         # A death before the write only costs the next owner a lease of waiting. The epoch stays: if
         # it began at 0 again, a late commit of an earlier owner would be accepted (model
         # `leased_commit`, rule `keeps_epoch`).
-        action.guards.append((Guard(condition), OURS))
         try:
-            await self.write(action)
+            await self.write(action.only_if(condition))
         except LeaseLost:
             return
 

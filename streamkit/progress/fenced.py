@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
 from streamkit.model.schema import TableSchema
@@ -59,7 +58,7 @@ class Fenced:
         item = self.store.space.ref(*self.names)
         mine = [action for action in actions if action.ref == item]
         fence = mine[0] if mine else Action(item, Verb.CHECK)
-        fence.guards.append((Guard(self.still), OURS))
+        fence.only_if(self.still)
         everything = actions if mine else [*actions, fence]
         schemas = {one.name: one for one in (*self.beside, self.store.space.schema)}
         sent = await transact(self.store.dynamodb, schemas, everything, rng)

@@ -306,11 +306,8 @@ MUTANTS = (
     Mutant(
         "take-without-condition",
         "progress/cursor.py",
-        """        action.guards.append((Guard(condition), OURS))
-        try:
-            return read_cursor""",
-        """        try:
-            return read_cursor""",
+        "read_cursor(await self.write(action.only_if(condition)))",
+        "read_cursor(await self.write(action))",
         "a cursor is taken whoever has taken it since it was read",
         "A3",
         test="tests/unit/test_leases.py::test_a_cursor_changed_since_it_was_read_is_not_taken",
@@ -335,11 +332,8 @@ MUTANTS = (
     Mutant(
         "release-without-condition",
         "progress/cursor.py",
-        """        action.guards.append((Guard(condition), OURS))
-        try:
-            await self.write(action)""",
-        """        try:
-            await self.write(action)""",
+        "            await self.write(action.only_if(condition))",
+        "            await self.write(action)",
         "a worker gives up a cursor that another one has taken meanwhile",
         test="tests/unit/test_leases.py::test_an_owner_that_was_replaced_does_not_release_its_successors_lease",
     ),

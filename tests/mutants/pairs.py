@@ -220,8 +220,8 @@ MUTANTS = (
     Mutant(
         "last-write-goes-back",
         "migrate/book/old_writes.py",
-        '        action.guards.append((Guard(Attr("last").not_exists() | Attr("last").lt(at)), OURS))\n',
-        "",
+        'action.only_if(Attr("last").not_exists() | Attr("last").lt(at))',
+        "action",
         "old items go although old code has written within a day",
         test="tests/unit/migrate/test_migration_waivers.py::test_the_last_old_write_does_not_become_older_and_counts_in_a_run_that_began_anew",
     ),

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, GuardSource, Wire
-from streamkit.progress.control import DIRECTORIES, ControlSpace
+from streamkit.model.conditions import Attr, Condition
+from streamkit.progress.actions import Wire
+from streamkit.progress.control import DIRECTORIES
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.transaction import transact
@@ -150,7 +149,7 @@ class ErrorBook:
             shown: a digest of what a person would decide about.
         """
         name = name or error_id(key)
-        action = self.space.update("error", self.migration, name)
+        action = self.store.space.update("error", self.migration, name)
         action.sets |= {
             "name": {"S": name},
             "what": {"S": reason.kind},
@@ -166,12 +165,13 @@ class ErrorBook:
         found = await self.store.write(action)
         if "since" not in found:
             # A record with it is listed: `remove` takes both away at once.
-            await self._list(name)
-            first = self.space.update("error", self.migration, name)
+            listing = self.store.space.update("errors", self.migration, self._directory(name))
+            listing.unions["names"] = {"SS": [name]}
+            await self.store.write(listing)
+            first = self.store.space.update("error", self.migration, name)
             first.sets["since"] = action.sets["at"]
-            first.guards.append(_as_read(_read(found)))
             with suppress(LeaseLost):  # it was removed, or another process has noted the item, too
-                await self.store.write(first)
+                await self.store.write(first.only_if(_as_read(_read(found))))
         return bool(_read(found).waived)
 
     async def remove(self, error: ItemError) -> bool:
@@ -179,11 +179,11 @@ class ErrorBook:
 
         One that another process has written since stays: it says something newer.
         """
-        record = self.space.delete("error", self.migration, error.id)
-        record.guards.append(_as_read(error))
-        action = self.space.update("errors", self.migration, self._directory(error.id))
+        space = self.store.space
+        record = space.delete("error", self.migration, error.id).only_if(_as_read(error))
+        action = space.update("errors", self.migration, self._directory(error.id))
         action.subtractions["names"] = {"SS": [error.id]}
-        schemas = {self.space.schema.name: self.space.schema}
+        schemas = {space.schema.name: space.schema}
         sent = await transact(self.store.dynamodb, schemas, [record, action], random.Random())
         return sent is None or await self.get(error.id) is None
 
@@ -192,7 +192,7 @@ class ErrorBook:
         found = await self.get(name)
         if found is None:
             return False
-        action = self.space.update("error", self.migration, name)
+        action = self.store.space.update("error", self.migration, name)
         action.sets |= {"waived": {"S": reason}, "decided": {"S": found.shown}}
         await self.store.write(action)
         return True
@@ -234,36 +234,26 @@ class ErrorBook:
 
     async def written(self, key: Mapping[str, Wire], at: float) -> None:
         """Write down when old code last wrote at an old key, unless a later write is known."""
-        action = self.space.update("written", self.migration)
+        action = self.store.space.update("written", self.migration)
         action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
-        action.guards.append((Guard(Attr("at").not_exists() | Attr("at").lt(round(at))), OURS))
+        known = Attr("at")
         with suppress(LeaseLost):  # a later write is known already
-            await self.store.write(action)
+            await self.store.write(action.only_if(known.not_exists() | known.lt(round(at))))
 
     async def last_written(self) -> tuple[str, float] | None:
         """Return which item old code last wrote at its old key, by its hash, and when."""
         item = await self.store.item("written", self.migration)
         return None if item is None else (item["name"]["S"], float(item["at"]["N"]))
 
-    @property
-    def space(self) -> ControlSpace:
-        """The control items of the app's migrations."""
-        return self.store.space
-
     def _directory(self, name: str) -> str:
         return str(int(name[:4], 16) % DIRECTORIES)
 
-    async def _list(self, name: str) -> None:
-        action = self.space.update("errors", self.migration, self._directory(name))
-        action.unions["names"] = {"SS": [name]}
-        await self.store.write(action)
 
-
-def _as_read(error: ItemError) -> tuple[Guard, GuardSource]:
+def _as_read(error: ItemError) -> Condition:
     """Return the condition that a record is as it was read, but for a waiver since."""
     notes, at = Attr("notes"), Attr("at").eq(round(error.at))
     counted = notes.eq(error.notes) if error.notes else notes.not_exists()
-    return Guard(counted & at), OURS
+    return counted & at
 
 
 def _read(item: Mapping[str, Any]) -> ItemError:

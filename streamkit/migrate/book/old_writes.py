@@ -17,13 +17,11 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.migrate.book.order import migration_of
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 
 _HOUR = 3600
@@ -97,9 +95,8 @@ class OldWrites:
     async def _note_last(self, place: str, at: int) -> None:
         action = self._store.space.update("old", self._migration, place)
         action.sets["last"] = {"N": str(at)}
-        action.guards.append((Guard(Attr("last").not_exists() | Attr("last").lt(at)), OURS))
         with suppress(LeaseLost):  # another process, or another shard, has seen a later write
-            await self._store.write(action)
+            await self._store.write(action.only_if(Attr("last").not_exists() | Attr("last").lt(at)))
 
     async def last_before_switch(self, run: int) -> float:
         """Return when the application last wrote in the old shape; epoch seconds, 0 for never.

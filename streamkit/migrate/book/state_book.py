@@ -15,12 +15,11 @@ from typing import Any, Final
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
-from streamkit.effects import Guard
 from streamkit.kinds.migration import rank
 from streamkit.migrate.book.state import ENDED, GATES, State, read_state
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import OURS, Action, Verb
+from streamkit.progress.actions import Action, Verb
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry, Operation, Step
@@ -104,8 +103,7 @@ class StateBook:
 
     def _still(self, other: State) -> Action:
         check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
-        check.guards.append((Guard(as_read(other.version)), OURS))
-        return check
+        return check.only_if(as_read(other.version))
 
     async def change(self, migration: str, change: Callable[[State], State]) -> State:
         """Change a state, however often other processes change it at the same time.
@@ -173,8 +171,7 @@ def next_version(action: Action, before: int, after: int, fields: Mapping[str, A
         "state": {"S": json.dumps(fields, separators=(",", ":"))},
         "version": {"N": str(after)},
     }
-    action.guards.append((Guard(as_read(before)), OURS))
-    return action
+    return action.only_if(as_read(before))
 
 
 def as_read(version: int) -> Condition:

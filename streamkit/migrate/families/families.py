@@ -70,7 +70,7 @@ class Families:
         self.shapes = BothShapes(self.transform)
         self.plans = Plans(Views(self.shapes), self.rules)
         book = self.failed.book
-        self.records = PairRecords(book.space, book.migration, self.calls)
+        self.records = PairRecords(book.store.space, book.migration, self.calls)
         self._writes = FamilyWrites(self.shapes, self.failed.writer)
 
     # -- reading -------------------------------------------------------------------------------

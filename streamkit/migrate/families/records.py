@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from streamkit.effects import Guard
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.state import GATES
 from streamkit.migrate.families.settlement import OLD, Digests, Field
 from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.calls import Calls
 from streamkit.model.conditions import Attr, absent
-from streamkit.progress.actions import OURS, Action, Verb, own_attributes
+from streamkit.progress.actions import Action, Verb, own_attributes
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.scan.places import place_of, place_text
 
@@ -106,9 +105,8 @@ class PairRecords:
     def gate(self, name: str, gate: str) -> Action:
         """Return the check that pairs are still made under what the state says."""
         copy = f"{int(name, 16) % GATES}"
-        action = Action(self.space.ref("gate", self.migration, copy), Verb.CHECK)
-        action.guards.append((Guard(Attr("state").eq(gate)), OURS))
-        return action
+        check = Action(self.space.ref("gate", self.migration, copy), Verb.CHECK)
+        return check.only_if(Attr("state").eq(gate))
 
     def writes(self, before: PairRecord | None, after: PairRecord | None) -> Action:
         """Return the action that replaces a record IF it is as it was read."""
@@ -119,6 +117,4 @@ class PairRecords:
             action = self.space.delete(*names)
         else:
             action = self.space.put({"state": {"S": after.text}}, *names)
-        held = absent if before is None else Attr("state").eq(before.text)
-        action.guards.append((Guard(held), OURS))
-        return action
+        return action.only_if(absent if before is None else Attr("state").eq(before.text))

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.book.limits import Share
 from streamkit.migrate.sending.rate import Rate
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, Action, Wire
+from streamkit.progress.actions import Action, Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
+from streamkit.progress.lease import LeaseWatch
 
 LOOK_SECONDS = 0.5
 FRESH_SECONDS = 2.0
@@ -60,7 +60,7 @@ class Shares:
     _from: float | None = None
     _renewed: float = 0.0
     _count: int = 0
-    _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _watch: LeaseWatch = field(default_factory=lambda: LeaseWatch(_DEAD_SECONDS))
 
     async def keep(self, rate: Rate) -> None:
         """Keep a rate to its share while it is limited and busy, until it is cancelled.
@@ -97,12 +97,12 @@ class Shares:
         if self._from is not None and asked - self._renewed > _LOST_SECONDS:
             self._from = None
         if self._from is None:
-            self._seen.clear()  # earlier looks prove nothing: claims may have come and gone
+            self._watch.observe({}, asked=asked, answered=asked)  # claims may have come and gone
         if self._from is None or asked - self._renewed > _RENEW_SECONDS:
             item = await self._renew(asked)
         else:
             item = await self.store.item("shares", self.migration) or {}
-        others = await self._others(item)
+        others = await self._others(item, asked)
         if self._from is None:
             waits = others or self._count == 1  # processes that start together have much to write
             self._from = self.clock.monotonic() + (WAIT_SECONDS if waits else 0.0)
@@ -122,26 +122,21 @@ class Shares:
         self._renewed = asked
         return await self.store.write(action)
 
-    async def _others(self, item: dict[str, Wire]) -> int:
+    async def _others(self, item: dict[str, Wire], asked: float) -> int:
         """Return how many other processes have a claim, and remove those of dead ones."""
-        now = self.clock.monotonic()
-        before, self._seen = self._seen, {}
-        for name, value in item.items():
-            if name.startswith(_OF) and name != self._attribute:
-                count, since = before.get(name, ("", now))
-                self._seen[name] = (value["S"], since if count == value["S"] else now)
-        dead = [n for n, (_, since) in self._seen.items() if now - since > _DEAD_SECONDS]
+        claims = {n: v["S"] for n, v in item.items() if n.startswith(_OF) and n != self._attribute}
+        self._watch.observe(claims, asked=asked, answered=self.clock.monotonic())
+        dead = [name for name in claims if self._watch.is_abandoned(name)]
         for name in dead:
-            await self._remove(name, self._seen[name][0])
-        return len(self._seen) - len(dead)
+            await self._remove(name, claims[name])
+        return len(claims) - len(dead)
 
     async def _remove(self, name: str, count: str) -> None:
         """Remove a claim IF it is still that one: a late removal leaves a later claim alone."""
         action = self._update()
         action.removes.add(name)
-        action.guards.append((Guard(Attr(name).eq(count)), OURS))
         with suppress(LeaseLost):
-            await self.store.write(action)
+            await self.store.write(action.only_if(Attr(name).eq(count)))
 
     @property
     def _attribute(self) -> str:
