@@ -12,6 +12,7 @@ from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.items.rewrites import Target, alike
+from streamkit.model.codec import key_text
 from streamkit.model.copies import FROM, PAIR
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
@@ -29,8 +30,8 @@ Item = Mapping[str, Wire]
 def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, Wire]:
     """Return the attribute by which the targets of a source are known, and its value."""
     if migration.owner is not None:
-        pk, sk = _text(key[schema.pk]), "" if schema.sk is None else _text(key[schema.sk])
-        return OWNER, {"S": json.dumps([migration.owner, pk, sk or "None"])}
+        sk = None if schema.sk is None else key_text(key[schema.sk])
+        return OWNER, {"S": json.dumps([migration.owner, key_text(key[schema.pk]), str(sk)])}
     return FROM, {"S": f"{migration.id}:{error_id(key)}"}
 
 
@@ -47,8 +48,3 @@ def place_is(
     if there.get(name) == value:
         return "right" if right else "differs"
     return "right" if right or migration.conflict == "keep" else "taken"
-
-
-def _text(attribute: Wire) -> str:
-    ((_, value),) = attribute.items()
-    return str(value)

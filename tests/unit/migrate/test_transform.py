@@ -1,12 +1,15 @@
 """What a migration makes of one item, and what it is not allowed to make."""
 
+import json
 from typing import ClassVar
 
 import pytest
 
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
+from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import MigrationOptions
 from streamkit.kinds.migration_function import read_migration
+from streamkit.migrate.items.marks import mark_of
 from streamkit.migrate.items.rewrites import plain, wire
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform, TransformError
@@ -438,3 +441,23 @@ def test_index_keys_that_the_function_sets_itself_are_left():
 
     rewrite = transform(change, entity=Task).of(task(status="NEW", agent="ann"))
     assert rewrite.sets == {"status": "OPEN", "GSI1PK": "mine", "GSI1SK": "own"}
+
+
+@pytest.mark.parametrize(
+    ("sk", "stored", "text"),
+    [
+        ("S", {"S": "#ORDER#1"}, "#ORDER#1"),
+        ("B", {"B": b"#ORDER#1"}, "#ORDER#1"),
+        (None, {}, "None"),
+    ],
+)
+def test_a_derived_item_is_marked_as_its_handler_marks_it_whatever_the_sort_key(sk, stored, text):
+    def part(order_id: str) -> Part:
+        return Part(user="ann", order_id=order_id)
+
+    options = MigrationOptions(mode="derive", owner="parts")
+    migration = read_migration("0001", Order, part, options)
+    schema = TableSchema("Shop", "PK", sk and "SK", "S", sk, {})
+    key = {"PK": {"S": "C#ann"}} | ({"SK": stored} if sk else {})
+    name, mark = mark_of(migration, schema, key)
+    assert (name, json.loads(mark["S"])) == (OWNER, ["parts", "C#ann", text])  # `Derivation._owner`
