@@ -139,14 +139,10 @@ class ErrorBook:
         name: str = "",
         shown: str = "",
     ) -> bool:
-        """Write down that an item failed; return whether a waiver covers what is shown.
+        """Write down that an item failed, `at` epoch seconds; return whether it is waived.
 
-        Args:
-            key: the key of the item.
-            reason: why.
-            at: when, in epoch seconds.
-            name: the name of the record; by default the hash of the key.
-            shown: a digest of what a person would decide about.
+        The record's `name` is by default the hash of the key. A waiver covers only what is `shown`,
+        which is a digest of what a person would decide about.
         """
         name = name or error_id(key)
         action = self.store.space.update("error", self.migration, name)

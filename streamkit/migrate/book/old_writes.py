@@ -126,10 +126,9 @@ class OldWrites:
 
     async def read(self, run: int) -> list[OldWriteRate]:
         """Return the counts of a run by phase, in the order of the phases."""
-        keys = {phase: f"{run}.{phase}" for phase in _PHASES}
         found = []
-        for phase, key in keys.items():
-            item = await self._store.item("old", self._migration, key)
+        for phase in _PHASES:
+            item = await self._store.item("old", self._migration, f"{run}.{phase}")
             if item is None:
                 continue
             hours = {

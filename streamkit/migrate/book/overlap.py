@@ -20,12 +20,8 @@ async def objection(
 ) -> str | None:
     """Return the reason against deleting old items, if there is one.
 
-    Args:
-        errors: the errors of the migration.
-        counted: what was written in the old shape.
-        clock: this process's, for a table that does not say its time.
-        state: the state of the migration; if people have said that no old code writes any more,
-            only what it wrote after that counts.
+    If people have said that no old code writes any more, only what it wrote after that counts. The
+    clock is this process's, for a table that does not say its time.
     """
     number = errors.migration
     said = await broken_word(errors, state) or await errors.not_right()

@@ -119,11 +119,7 @@ def require_same(
 ) -> None:
     """Refuse a migration whose definition is not the one that was begun.
 
-    Args:
-        migration: as it is defined now.
-        state: as it was begun.
-        accept_change: people have said that the change is right.
-        command: the command that takes this word.
+    By `accept_change` people say to a `command` that the change is right.
 
     Raises:
         ConfigurationError: its definition was changed since.

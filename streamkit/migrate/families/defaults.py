@@ -20,13 +20,9 @@ from streamkit.migrate.items.reverse import Items
 def without_defaults(
     shapes: BothShapes, old: Items, sides: tuple[FamilySide, FamilySide], image: Items
 ) -> FamilySide:
-    """Return the old side without the fields that old code has not written.
+    """Return the old one of both sides without the fields that old code has not written.
 
-    Args:
-        shapes: both shapes.
-        old: the old items.
-        sides: the old side and the new one.
-        image: the new items.
+    `image` are the new items.
     """
     ours, theirs = sides
     if not shapes.mirrors or shapes.settle == "item" or not (ours.changed and theirs.changed):

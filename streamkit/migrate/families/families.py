@@ -190,15 +190,10 @@ class Families:
         new: Key | None = None,
         at: float = 0,
     ) -> None:
-        """Bring a family into step, and do what its phase does with one that is.
+        """Bring the family of an old item into step, and do its phase's step with one that is.
 
-        Args:
-            key: the key of the old item.
-            tally: the counts to add to.
-            step: what is done with it then.
-            seen: the old item, if the first pass has just read it, strongly consistent.
-            new: the key of the new item that led here.
-            at: when it was written, if a change says so.
+        The old item was `seen` if the first pass has just read it, strongly consistent. `new` is
+        the key of the new item that led here, `at` when it was written, if a change says so.
         """
         key = self.transform.sources.family(key)
 
@@ -253,10 +248,8 @@ class Families:
 
     def _step(self, family: Family, step: Step) -> FamilyPlan | None:
         match step:
-            case "turn":
-                return self.plans.turn(family, counts_new=True)
-            case "unturn":
-                return self.plans.turn(family, counts_new=False)
+            case "turn" | "unturn":
+                return self.plans.turn(family, counts_new=step == "turn")
             case "contract":
                 return self.plans.contract(family)
             case "close":

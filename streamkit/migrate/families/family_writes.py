@@ -110,11 +110,7 @@ class FamilyRoom:
         self._writes = FamilyWrites(self._shapes, transform.migration.id)
 
     def is_enough(self, key: Key, old: Items) -> bool:
-        """Return whether the writes of a family can be made.
-
-        Args:
-            key: the key of the family.
-            old: its old items, by place.
+        """Return whether the writes of the family of some old items can be made.
 
         Raises:
             Exception: any error of the migration's function.

@@ -52,11 +52,7 @@ class Plans:
     # -- settling ------------------------------------------------------------------------------
 
     def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
-        """Return what brings both sides to agree; None if they do.
-
-        Args:
-            family: as it was read.
-            take: the side that a person has decided for.
+        """Return what brings both sides to agree, as a person has decided; None if they do.
 
         Raises:
             Undecided: both have written the same, and no person has decided.

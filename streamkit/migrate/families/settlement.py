@@ -110,15 +110,10 @@ def compare(
     take: Take = "",
     settle: Policy = "field",
 ) -> Settlement | None:
-    """Return what has to be carried; None if nothing has changed.
+    """Return what has to be carried, as a person has decided; None if nothing has changed.
 
-    Args:
-        old: the old items, in the new shape.
-        new: the new items.
-        mirrors: the old side can take up what the new one has written; without `reverse=` it
-            cannot, and what is a stub must not.
-        take: the side that a person has decided for, where both have written.
-        settle: whether different fields of both sides are merged.
+    `mirrors`: the old side can take up what the new one has written; without `reverse=` it cannot,
+    and what is a stub must not.
     """
     if not old.changed and not (new.changed and mirrors):
         return None

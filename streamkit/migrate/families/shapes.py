@@ -177,13 +177,7 @@ class BothShapes:
     def new_item(
         self, there: WireItem | None, target: Target | None, names: AbstractSet[str]
     ) -> WireItem | None:
-        """Return a new item that takes up fields of its old one; None if it goes.
-
-        Args:
-            there: the item as it is.
-            target: what follows from the old item.
-            names: the fields that are taken up.
-        """
+        """Return a new item that takes up fields of its target; None if it goes."""
         if not names:
             return there
         if target is None:
@@ -218,10 +212,7 @@ class BothShapes:
     def old_items(self, old: Items, seen: Sequence[WireItem], now: Sequence[WireItem]) -> Items:
         """Return old items that take up what was written to their new ones; None where one goes.
 
-        Args:
-            old: the items as they are.
-            seen: the new items as they follow from them.
-            now: the new items as they are to be.
+        The new items were `seen` as they follow from the old ones, and are to be as they are `now`.
 
         Raises:
             TransformError: what `reverse=` makes has another key.

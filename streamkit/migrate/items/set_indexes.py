@@ -30,13 +30,7 @@ def follow_indexes(
 ) -> frozenset[str]:
     """Add the index keys that follow to what is set and removed; return what decides them.
 
-    Args:
-        entity: the migration's entity.
-        schema: its table.
-        read: makes an entity of an item in wire form.
-        shown: the item as it is.
-        sets: the attributes that are set; keys are added.
-        removes: the attributes that are removed; keys are added.
+    `shown` is the item as it is; `read` makes an entity of one in wire form.
 
     Raises:
         DecodeError: the item, as it will be, does not fit the entity.

@@ -96,14 +96,7 @@ def update(
 ) -> Action:
     """Return the action that sets and removes attributes IF an item is as the conditions say.
 
-    Args:
-        schema: the schema of its table.
-        key: the key of the item.
-        conditions: all of them have to hold.
-        writer: the migration's name in origins.
-        sets: attributes in wire form.
-        removes: attributes that are removed.
-        origin: the text of the item's origin; by default a new one.
+    `writer` is the migration's name in the item's origin, a new one unless `origin` is given.
     """
     action = Action(
         item_ref(schema, key),

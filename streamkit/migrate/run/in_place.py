@@ -89,10 +89,7 @@ class InPlace:
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
         """Bring one item, as it was read, into the new shape.
 
-        Args:
-            item: the item in wire form.
-            tally: the counts to add to.
-            live: the item comes from the stream, and is not read for the first time.
+        `live`: it comes from the stream, and is not read for the first time.
         """
         key, limits = self.transform.schema.key_of(item), self._calls.rate.limits
         answer: WireItem | None = None
@@ -177,13 +174,7 @@ async def delete_marked(
 ) -> Outcome:
     """Delete an item, after its last image says that a migration deletes it.
 
-    Args:
-        calls: send the two writes.
-        schema: the schema of its table.
-        key: the key of the item.
-        held: conditions that hold when it is marked, and still when it is deleted.
-        writer: the migration's name in origins.
-        first: further conditions that hold when it is marked.
+    Conditions are `held` when it is marked and when it is deleted, or `first` when it is marked.
     """
     text = origin_text(writer, deleting=True)
     marked = await calls.write(update(schema, key, [*held, *first], writer, origin=text))

@@ -58,13 +58,9 @@ class Pairs:
         old: WireItem | None = None,
         seen: WireItem | None = None,
     ) -> None:
-        """Bring the targets of a source in step with it.
+        """Bring the targets of a source in step with it; those of an `old` image may be stale.
 
-        Args:
-            key: the key of the source.
-            tally: the counts to add to.
-            seen: the source, if the first pass has just read it, strongly consistent.
-            old: the source before its change; its targets may be stale.
+        The source was `seen` if the first pass has just read it, strongly consistent.
         """
         attempt = self._free.attempt(seen, partial(self._attempt, key, old))
         await persist(self.calls, self.failed, key, tally, attempt)

@@ -56,14 +56,8 @@ class FailedItems:
     ) -> None:
         """Write down that an item could not be brought into the new shape.
 
-        Args:
-            key: the key of the item.
-            tally: the counts to add to.
-            kind: the kind of error, for programs.
-            what: the exception, or a sentence for people.
-            name: the name of the record; by default the hash of the key.
-            shown: a digest of what a person would decide about.
-            detail: what a person sees of it on request.
+        The record's `name` is by default the hash of the key. `shown` is a digest of what a person
+        would decide about, and `detail` what it sees of that on request.
         """
         tally.errors += 1
         name = name or error_id(key)
@@ -142,12 +136,7 @@ async def persist(
 ) -> None:
     """Attempt something with an item until it is done; write down a final failure.
 
-    Args:
-        calls: what `attempt` reads and writes with.
-        failed: where failures are written down.
-        key: the key of the item.
-        tally: the counts to add to.
-        attempt: reads and writes; returns the outcome, None if there was nothing to do.
+    `attempt` reads and writes by `calls`, and returns the outcome, None if nothing was to be done.
     """
     invalid = False
     for number in range(_TRIES):

@@ -101,9 +101,6 @@ class Permit:
 
         A task that wakes up is often cancelled at once, because a lease was lost; this is done
         first.
-
-        Args:
-            places: the items that were written.
         """
         if self.view.lasts(self.state):
             return  # nothing is to be read: the two scopes would cost more than all the rest of it
