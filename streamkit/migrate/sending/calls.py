@@ -22,6 +22,7 @@ from streamkit.migrate.sending.view import Permit
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire, render
+from streamkit.progress.fetch import pages_of
 from streamkit.progress.transaction import refused
 from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
@@ -80,14 +81,8 @@ class Calls:
 
     async def query(self, **request: Any) -> list[dict[str, Wire]]:
         """Read all items of a query, strongly consistent."""
-        items: list[dict[str, Wire]] = []
-        request = {**request, "ConsistentRead": True}
-        while True:
-            reply = await self.query_page(**request)
-            items += reply["Items"]
-            if "LastEvaluatedKey" not in reply:
-                return items
-            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+        pages = pages_of(self.query_page, **request | {"ConsistentRead": True})
+        return [item async for page in pages for item in page["Items"]]
 
     async def write(self, action: Action) -> Outcome:
         """Send one action that has a condition, in a call of its own."""
