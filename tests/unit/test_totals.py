@@ -401,6 +401,24 @@ def test_a_block_changes_no_more_attributes_of_a_group_than_one_update_can_name(
     assert len(clauses) == 5
 
 
+def test_a_shadow_handler_beside_an_aggregate_has_a_result_for_each_change():
+    app = app_of(Stock)
+
+    @app.on(shadow=True)
+    def label(change: Change[Sale]) -> Put[Label]:
+        sale = change.new or change.old
+        return Put(Label(number=sale.number, shop=sale.shop))
+
+    def results(*, blocks):
+        pending, _, counts = dispatched(app, page_of(random.Random(5), 60), blocks=blocks)
+        trials = [o.trial for change in pending for o in change.outcomes if o.trial]
+        return len(trials), counts.shadow["label"].runs
+
+    singly = results(blocks=False)
+    assert results(blocks=True) == singly
+    assert singly[0] > 50
+
+
 def test_a_build_that_is_under_way_is_asked_at_each_change():
     page = page_of(random.Random(5), 60)
     pending, _, _ = dispatched(app_of(Till), page, blocks=True, as_run=lambda *_: None)
