@@ -697,4 +697,20 @@ MUTANTS = (
         "a change is parked for a handler that was done with it before it joined, and applied again",
         test="tests/unit/test_failures.py::test_a_change_that_kills_its_workers_is_parked_for_the_handlers_that_would_run_alone",
     ),
+    Mutant(
+        "conditions-of-equal-texts-are-one",
+        "model/conditions.py",
+        "return type(condition).__name__, repr(condition)",
+        "return str(condition)",
+        "of two conditions with 1 and with its text one is not asked",
+        test="tests/unit/test_conditions.py::test_of_two_conditions_with_different_meanings_none_is_left_out",
+    ),
+    Mutant(
+        "conditions-without-their-operator",
+        "model/conditions.py",
+        'return expression["operator"], tuple(map(identity, expression["values"]))',
+        'return tuple(map(identity, expression["values"]))',
+        "of two conditions on one value one is not asked",
+        test="tests/unit/test_conditions.py::test_of_two_conditions_with_different_meanings_none_is_left_out",
+    ),
 )

@@ -780,4 +780,12 @@ MUTANTS = (
         "workers look at shards in different orders, and more of them move than need to",
         test="tests/simulation/test_balance.py::test_the_death_of_a_worker_moves_its_shards_and_few_others",
     ),
+    Mutant(
+        "pages-of-others-end-the-search",
+        "fleet/lag.py",
+        "empty = 0 if page.records else empty + 1",
+        "empty = empty + 1",
+        "a consumer counts as caught up behind some pages that it does not listen to",
+        test="tests/unit/test_lag.py::test_pages_of_what_nobody_waits_for_do_not_end_the_search",
+    ),
 )

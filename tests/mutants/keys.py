@@ -384,4 +384,28 @@ MUTANTS = (
         "of two values that a migration's function sets, one is lost without a word",
         test="tests/unit/migrate/test_transform.py::test_results_that_cannot_be_are_refused_and_say_why",
     ),
+    Mutant(
+        "epoch-in-any-zone",
+        "model/epoch.py",
+        "return value.astimezone(UTC).replace(microsecond=0)",
+        "return value.replace(microsecond=0)",
+        "a key made of a moment depends on the zone in which it was given",
+        test="tests/unit/test_entity.py::test_epoch_seconds_are_whole_and_in_utc",
+    ),
+    Mutant(
+        "sets-of-numbers-too-small",
+        "model/sizes.py",
+        "            return sum(2 + len(m) // 2 for m in value)",
+        "            return sum(len(m) // 3 for m in value)",
+        "a commit of sets of numbers is planned larger than a transaction may be",
+        test="tests/unit/test_sizes.py::test_numbers_in_a_set_are_as_large_as_beside_each_other",
+    ),
+    Mutant(
+        "binary-inside-stays-base64",
+        "model/codec.py",
+        'others = {n: a for n, a in item.items() if len(a) != 1 or type(a.get("S")) is not str}',
+        'others = {n: a for n, a in item.items() if "B" in a}',
+        "binary values in sets and maps are written as their base64",
+        test="tests/unit/test_codec.py::test_an_image_has_its_binary_values_as_bytes_wherever_they_are",
+    ),
 )

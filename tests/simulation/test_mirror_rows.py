@@ -8,8 +8,9 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from streamkit import App, Entity, Index, Key, Query, Set, Table
+from streamkit import App, Entity, Index, Key, Query, Set, Table, changed
 from streamkit.core.handler import AUDIENCE
+from streamkit.kinds.copy_directory import directory_of
 from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.audience import as_sources
 from streamkit.kinds.mirror import FoundCopy, Mirror
@@ -406,3 +407,47 @@ def test_a_check_on_one_of_two_parents_is_not_enough(harness_of, monkeypatch):
     """2 naive: two parents, check on one."""
     without_checks(monkeypatch, lambda read: "USER#" not in str(read.ref))
     assert not two_parents(harness_of)
+
+
+def test_a_copy_that_moves_to_another_source_leaves_the_directory_of_the_first(mirrored):
+    harness, _ = mirrored()
+    harness.put(User(user="a", name="1"), User(user="b", name="2"))
+    harness.put(Task(task="t", owner="a"))
+    harness.settle()
+    harness.put(Task(task="t", owner="b"))
+    harness.settle()
+    entries = {
+        owner: len(harness.query(directory_of("copy_name", User.key(user=owner)))) for owner in "ab"
+    }
+    assert (entries, name(harness)) == ({"a": 0, "b": 1}, "2")
+
+
+class Author(Entity, pk="AUTHOR#{author}", sk="AUTHOR#{author}"):
+    author: str
+    title: str
+
+
+class Book(Entity, pk="BY#{author}", sk="BOOK#{book}"):
+    author: str
+    book: str
+    shown: str = ""
+    pages: int = 0
+
+
+def test_a_condition_on_the_source_says_nothing_about_its_copies(harness_of):
+    app = App("books", table="Tasks")
+
+    @app.mirror(
+        copies=lambda author: Book.query(author=author.author),
+        source=lambda book: Author.key(author=book.author),
+        when=changed("title"),
+    )
+    def show(author: Author, book: Book) -> Set[Book]:
+        return Set(book.item_key, shown=author.title)
+
+    harness = harness_of(app)
+    harness.put(Author(author="ann", title="Dr"))
+    for pages in (1, 2):
+        harness.put(Book(author="ann", book="b", pages=pages))
+        harness.settle()
+        assert harness.scan(Book) == [Book(author="ann", book="b", shown="Dr", pages=pages)]

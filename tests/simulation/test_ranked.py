@@ -11,6 +11,7 @@ from streamkit import (
     App,
     Count,
     Entity,
+    EpochSeconds,
     First,
     Key,
     Last,
@@ -20,6 +21,8 @@ from streamkit import (
     Removed,
     Sum,
     Top,
+    Until,
+    bucket,
 )
 from streamkit.testing.loop import run_virtually
 from tests.rigs import Rig
@@ -147,6 +150,34 @@ def test_an_emptied_group_keeps_its_item_and_counts_on(harness_of):
     assert harness.get(OfDevice.key(device="a")) == OfDevice(device="a")
     (item,) = [i for i in harness.world.items("Logs") if i["PK"]["S"].startswith("LAST#")]
     assert item["_rev"] == {"N": "2"}
+
+
+class Daily(Aggregate[Log], pk="DAY#{device}", sk="DAY#{day:%Y-%m-%d}"):
+    device: str
+    day: datetime
+    largest: Annotated[int | None, Max("size")] = None
+    expires: Annotated[EpochSeconds | None, Until("day", keep=timedelta(days=2))] = None
+
+    @classmethod
+    def group(cls, log: Log) -> Key["Daily"] | None:
+        return log.at and cls.key(device=log.device, day=bucket(log.at, "day", tz="UTC"))
+
+    @classmethod
+    def members(cls, device: str, day: datetime):
+        return Log.query(device=device)
+
+
+def test_extremes_of_a_bucket_that_is_over_are_not_written(harness_of):
+    harness = harness_of(make_app(Daily))
+    now = datetime.fromtimestamp(harness.world.clock.time(), UTC)
+    harness.put(
+        Log(device="a", number=1, at=now - timedelta(days=10), size=7),
+        Log(device="a", number=2, at=now, size=3),
+    )
+    harness.settle()
+    (kept,) = harness.scan(Daily)
+    assert (kept.largest, kept.day.date()) == (3, now.date())
+    assert kept.expires is not None
 
 
 def test_an_item_that_moves_leaves_one_group_and_enters_another(harness_of):

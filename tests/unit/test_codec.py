@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from streamkit.model.codec import decode, decode_image, decode_number, encode, key_digest
+from streamkit.model.codec import (
+    decode,
+    decode_image,
+    decode_number,
+    encode,
+    key_digest,
+    wire_image,
+)
 
 numbers = st.integers(-(10**38) + 1, 10**38 - 1) | st.decimals(
     allow_nan=False, allow_infinity=False, places=8, min_value=-(10**20), max_value=10**20
@@ -148,6 +155,15 @@ def test_an_image_that_is_no_item_names_the_attribute() -> None:
         decode_image(b'{"id":{"S":"a"},"price":{"N":"x"}}')
     with pytest.raises(ValueError, match="not an item"):
         decode_image(b'{"id":')
+
+
+def test_an_image_has_its_binary_values_as_bytes_wherever_they_are() -> None:
+    image = b'{"k":{"S":"a"},"s":{"BS":["AQ==","Ag=="]},"m":{"M":{"l":{"L":[{"B":"Aw=="}]}}}}'
+    assert wire_image(image) == {
+        "k": {"S": "a"},
+        "s": {"BS": [b"\1", b"\2"]},
+        "m": {"M": {"l": {"L": [{"B": b"\3"}]}}},
+    }
 
 
 def test_digests_tell_keys_apart_and_show_nothing_of_them() -> None:

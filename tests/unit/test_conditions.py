@@ -1,5 +1,6 @@
 """Conditions of the commonest kinds are compiled without boto3's builder, to what it makes."""
 
+import pytest
 from boto3.dynamodb.conditions import ConditionExpressionBuilder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,9 @@ from streamkit.model.conditions import (
     AsRead,
     Attr,
     _is_simple,
+    absent,
     all_of,
+    any_of,
     as_it_was,
     attribute,
     compile_condition,
@@ -72,3 +75,19 @@ def test_what_a_path_a_size_or_another_attribute_is_compared_with_is_left_to_bot
     assert not _is_simple(Attr("a").size().eq(1))
     assert not _is_simple(Attr("a").eq(Attr("b")))
     assert not _is_simple(Attr("a").lt(1))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (Attr("n").lt(1), Attr("n").gt(1)),
+        (Attr("n").eq(1), Attr("n").eq("1")),
+        (Attr("n").eq(1), Attr("n").eq(True)),
+        (Attr("n").eq(1), Attr("m").eq(1)),
+        (any_of(absent, Attr("n").eq(1)), any_of(present, Attr("n").eq(1))),
+    ],
+)
+def test_of_two_conditions_with_different_meanings_none_is_left_out(others):
+    one, other = (compile_all([condition], "pk")[0] for condition in others)
+    both = compile_all([*others, *others], "pk")[0]
+    assert both.count("#n") == one.count("#n") + other.count("#n")

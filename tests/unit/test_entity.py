@@ -417,6 +417,7 @@ def test_upcasts_run_in_order_those_of_bases_first() -> None:
 def test_epoch_seconds_are_whole_and_in_utc() -> None:
     moment = datetime(2024, 5, 1, 2, 0, 0, 5, tzinfo=timezone(timedelta(hours=2)))
     assert order(expires=moment).expires == datetime(2024, 5, 1, tzinfo=UTC)
+    assert order(expires=moment).expires.isoformat() == "2024-05-01T00:00:00+00:00"
     assert order(expires=Decimal(0)).expires == datetime(1970, 1, 1, tzinfo=UTC)
     assert order(expires=moment).attributes(SCHEMA)["expires"] == {"N": "1714521600"}
     with pytest.raises(ValidationError, match="time zone"):

@@ -52,5 +52,10 @@ def test_what_nobody_waits_for_may_be_unread(monkeypatch):
     assert has_read(monkeypatch, reader, wants=lambda _: False)
 
 
+def test_pages_of_what_nobody_waits_for_do_not_end_the_search(monkeypatch):
+    reader = Reader([[1]] * 8 + [[2]])
+    assert not has_read(monkeypatch, reader, wants=lambda record: record.created_at == EPOCH + 2)
+
+
 def test_a_shard_that_is_read_to_its_end_is_read(monkeypatch):
     assert has_read(monkeypatch, Reader([[1]], ends=True), wants=lambda _: False)

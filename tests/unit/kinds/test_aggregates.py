@@ -1,5 +1,6 @@
 """What an aggregate's options make of a change, and which declarations cannot work."""
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
@@ -30,10 +31,13 @@ from streamkit import (
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Policy
 from streamkit.kinds.aggregate.contributions import difference
+from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.model.codec import decode_item
+from streamkit.model.conditions import compile_condition
 from streamkit.model.origin import LAST_CHANGE
-from streamkit.model.parts import part_of_shard
+from streamkit.model.parts import part_of_shard, suffix
+from streamkit.testing.loop import run_virtually
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -179,6 +183,7 @@ EQUAL = [
     ((1, 2.0), [1, 2]),
     ({"a": 1, "b": 2}, {"b": 2, "a": Decimal("1.0")}),
     (frozenset({1, 10}), {Decimal("10.0"), 1}),
+    ({11, 100}, {11, Decimal("1E+2")}),  # as texts they have another order
 ]
 
 
@@ -217,7 +222,57 @@ def test_where_empty_groups_go_each_contribution_says_which_change_it_is_of():
     assert effect.stored == {LAST_CHANGE: {"S": "abc"}}
 
 
+class Plain(Aggregate[Sale], pk="OF#{shop}", sk="{shop}", spread=2, remove_empty=True):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+
+
+class Stored:
+    """A table that has the parts of a group; it notes which group was asked for."""
+
+    def __init__(self, *parts):
+        self.found, self.asked = dict(parts), []
+
+    async def parts(self, key):
+        self.asked.append((key.pk, key.sk))
+        return self.found
+
+
+def emptied(*parts):
+    """Return what the handler does about a group of these parts, and the groups that it reads."""
+    key = Plain.key(shop="a")
+    keys = [key, dataclasses.replace(key, part=1)]
+    table = Stored(*zip(keys, parts, strict=True))
+    handler = emptying_handler(Plain, Policy())
+    image = Plain.model_construct(shop=f"a{suffix(1)}", sales=0)
+    found = run_virtually(lambda: handler.run(change(None, image), table))
+    return found, table.asked
+
+
+def test_a_group_goes_whole_or_not_at_all():
+    marked = [{"sales": {"N": n}, LAST_CHANGE: {"S": n}} for n in ("1", "-1")]
+    effects, asked = emptied(*marked)
+    assert asked == [("OF#a", "a")]
+    assert [effect.guard.otherwise for effect in effects] == ["skip", "skip"]
+    conditions = [compile_condition(effect.guard.condition) for effect in effects]
+    assert [values for _, _, values in conditions] == [{":v0": {"S": "1"}}, {":v0": {"S": "-1"}}]
+
+
+def test_a_part_without_a_last_change_goes_if_it_has_none_still():
+    effects, _ = emptied({"sales": {"N": "0"}}, {"sales": {"N": "0"}, LAST_CHANGE: {"S": "e"}})
+    texts = [compile_condition(effect.guard.condition)[0] for effect in effects]
+    assert texts == ["attribute_not_exists(#n0)", "#n0 = :v0"]
+
+
 # -- sums ------------------------------------------------------------------------------------------
+
+
+def test_an_item_of_zero_counts_in_the_mean():
+    mean = Avg("amount")
+    assert mean.amounts("mean", Sale(number=1, amount=Decimal(0))) == {
+        "mean_sum": 0,
+        "mean_count": 1,
+    }
 
 
 def test_a_difference_of_more_than_38_digits_fails_instead_of_being_rounded():

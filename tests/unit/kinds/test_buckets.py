@@ -109,3 +109,10 @@ def test_a_date_begins_where_until_says():
 def test_until_does_not_guess_either(fields):
     with pytest.raises(ValueError, match="no such moment"):
         Until("day", keep=timedelta(days=1)).moment(fields)
+
+
+@pytest.mark.parametrize("minute", [0, 45])
+def test_a_day_whose_midnight_happens_twice_begins_with_the_first(minute):
+    first = datetime(2024, 11, 3, 4, minute, tzinfo=UTC)
+    starts = {bucket(first + timedelta(hours=n), "day", tz="America/Havana") for n in (0, 1, 20)}
+    assert [start.isoformat() for start in starts] == ["2024-11-03T00:00:00-04:00"]
