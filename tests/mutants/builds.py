@@ -452,4 +452,12 @@ MUTANTS = (
         "a function of the application is given an item without the fields that it reads",
         test="tests/unit/test_totals.py::test_the_applications_own_code_gets_whole_items",
     ),
+    Mutant(
+        "extremes-without-their-revision",
+        "kinds/aggregate/ranked.py",
+        "    sight.check(REVISION)\n    attributes: dict",
+        "    attributes: dict",
+        "a rebuild writes the best of a group that has just left it",
+        test="tests/simulation/test_rebuild.py::test_a_group_that_changes_while_a_rebuild_computes_it_is_computed_again",
+    ),
 )

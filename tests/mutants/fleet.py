@@ -788,4 +788,28 @@ MUTANTS = (
         "a consumer counts as caught up behind some pages that it does not listen to",
         test="tests/unit/test_lag.py::test_pages_of_what_nobody_waits_for_do_not_end_the_search",
     ),
+    Mutant(
+        "old-queues-of-this-generation",
+        "fleet/rewinding.py",
+        "return queue.since < newest.founded",
+        "return queue.since <= newest.founded + 60",
+        "a rewind drops what was parked after it",
+        test="tests/unit/fleet/test_gaps.py::test_a_queue_of_an_older_streamkit_is_older_by_when_it_began",
+    ),
+    Mutant(
+        "rewind-beside-a-move",
+        "fleet/rewinding.py",
+        'asked = replace(newest, mover="")',
+        "asked = newest",
+        "a move goes on while a rewind of functions is decided",
+        test="tests/unit/fleet/test_gaps.py::test_where_functions_run_a_rewind_shuts_out_a_move",
+    ),
+    Mutant(
+        "rewind-that-is-over-begins-again",
+        "fleet/rewinding.py",
+        'still = Attr("generation").eq(newest.number) & Attr("rewinding").eq(True)',
+        'still = Attr("generation").eq(newest.number)',
+        "a process that stood still creates a cursor again that was read to its end",
+        test="tests/unit/fleet/test_gaps.py::test_a_rewind_that_is_finished_late_creates_no_cursor_that_was_not_asked_for",
+    ),
 )

@@ -1,6 +1,7 @@
 """What a mapping gave up: processed if it was never done, else parked as late and never applied."""
 
 import json
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -19,9 +20,9 @@ from streamkit import (
 )
 from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.host import process_batch
-from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.late import _note_of, process_late
 from streamkit.aws_lambda.maintenance import maintain
-from streamkit.core.parked.queues import Selection, list_parked
+from streamkit.core.parked.queues import Selection, list_parked, parked_queues
 from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -343,6 +344,64 @@ def test_what_is_passed_between_two_deliveries_of_a_message_is_late_and_not_lost
         assert await process_late(environment, message) == {"batchItemFailures": []}
         (parked,) = await list_parked(environment.store)
         assert (parked.error, int(parked.position)) == ("Late", int(number_of(records[1])))
+
+    scenario(check)
+
+
+def test_a_message_that_comes_again_once_its_records_are_gone_is_done_and_no_loss():
+    async def check(world, environment, stream, records, runs):
+        message = sqs(given_up(stream, records[1:2]))
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        world.control.split(TABLE)
+        await anyio.sleep(30 * 3_600)
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+
+    scenario(check)
+
+
+@pytest.mark.parametrize("other", ["incarnation", "shard", "first", "last"])
+def test_how_far_a_batch_is_done_says_nothing_of_another_one(other):
+    named = {"incarnation": "1a", "shard": "s", "first": "1", "last": "2"}
+
+    def note(incarnation, **batch):
+        environment = SimpleNamespace(incarnation=incarnation)
+        return _note_of(environment, SimpleNamespace(**batch))
+
+    assert note(**named) != note(**named | {other: "3"})
+
+
+def test_the_messages_of_an_invocation_share_its_time():
+    async def check(world, environment, stream, records, runs):
+        message = sqs(*(given_up(stream, [one], payload=True) for one in records[:2]))
+
+        async def never(**request):
+            await anyio.sleep(1_000)
+
+        put(world, "c", 1)
+        client, real = environment.aws.dynamodb, environment.aws.dynamodb.transact_write_items
+        client.transact_write_items = never
+        later = [given_up(stream, [one], payload=True) for one in (records[1], *stream.traffic())]
+        began = anyio.current_time()
+        answer = await process_late(environment, sqs(*later), 10)
+        assert anyio.current_time() - began <= 10.5
+        assert len(answer["batchItemFailures"]) == 2
+        client.transact_write_items = real
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+
+    scenario(check)
+
+
+def test_a_change_that_fails_does_not_wait_behind_one_of_its_item_that_is_late():
+    async def check(world, environment, stream, records, runs):
+        await process_late(environment, given_up(stream, records[:1], payload=True))
+        put(world, "a", -1)
+        await process_batch(environment, event(stream.traffic()))
+        queues = await parked_queues(environment.store)
+        assert [queue.head == queue.tail for queue in queues] == [True, True]
+        assert {one.error for one in await list_parked(environment.store)} == {
+            "Late",
+            "PoisonChange",
+        }
 
     scenario(check)
 

@@ -1,9 +1,12 @@
 """The Lambda host and its time: what hangs is cut off, what kills is found and parked."""
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Policy, Send, Set
+from streamkit.aws_lambda.attempts import AttemptCounts
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import list_parked, parked_queues
@@ -414,5 +417,21 @@ def test_policies_of_failures_hold_for_what_a_batch_parks():
             await anyio.sleep(10)
             assert (await maintain(environment))["done"] == 1
         assert logged(world) == {"a": 5}
+
+    simulated(main)
+
+
+def test_runs_of_a_change_alone_that_ended_are_none_that_killed_their_functions():
+    async def main():
+        app = make_app(hang_on_bad)
+        world = world_of(app)
+        async with environment_of(world, app) as environment:
+            counts = AttemptCounts(environment.store, environment.clock, environment.incarnation)
+            record = SimpleNamespace(position="1".zfill(40))
+            assert [await counts.begin_alone(record) for _ in range(2)] == [0, 1]
+            assert await counts.begin(record), "functions have died here"
+            await counts.end(record)
+            assert not await counts.begin(record)
+            assert await counts.begin_alone(record) == 0
 
     simulated(main)

@@ -525,6 +525,25 @@ def test_extremes_are_computed_group_by_group(harness_of):
     assert [one.price for one in harness.scan(Best) if not one.bids] == []
 
 
+def reads_the_group(call):
+    return call.operation == "Query" and b"LOT#x" in call.payload
+
+
+def test_a_group_that_changes_while_a_rebuild_computes_it_is_computed_again(harness_of):
+    harness = harness_of(app_of(Best), settings=FAST)
+    harness.put(*(Bid(lot="x", number=n, price=10 * n) for n in range(4)))
+    harness.settle()
+    gate = Gate(reads_the_group, after=True)
+    operator = Operator(harness, gate=gate, aggregate="Best")
+    until(harness, gate.met)
+    harness.delete(Bid(lot="x", number=3, price=0).item_key)
+    harness.settle()
+    gate.open.set()
+    operator.wait()
+    harness.settle()
+    assert best(harness) == {"x": (3, 20)}
+
+
 def test_a_build_keeps_its_place_in_a_roll_out_that_leaves_its_aggregate_as_it_is(harness_of):
     harness = harness_of(app_of(), settings=FAST)
     open_existing(harness)

@@ -3,11 +3,12 @@
 import copy
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
 
 from streamkit import App, Change, ConfigurationError, Entity, Put
-from streamkit.aws_lambda.environment import StreamReplaced, open_environment
+from streamkit.aws_lambda.environment import Environment, StreamReplaced, open_environment
 from streamkit.aws_lambda.event import read_event
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import Kind
@@ -298,3 +299,12 @@ def test_a_table_that_does_not_answer_at_all_is_named_in_the_error():
             await process_batch(environment, {"Records": [record_of(arn)]}, 0.0)
 
     in_environment(check)
+
+
+@pytest.mark.parametrize(("created", "taken"), [(99, False), (100, True), (101, True), (0, True)])
+def test_what_was_made_before_the_consumer_began_is_not_its_own(created, taken):
+    parts = dict.fromkeys(("app", "machine", "tables", "shard", "losses"))
+    dispatcher = SimpleNamespace(wants=lambda _: True)
+    joined = SimpleNamespace(since=100)
+    environment = Environment(**parts, dispatcher=dispatcher, joined=joined)
+    assert environment.takes(SimpleNamespace(created_at=created)) is taken

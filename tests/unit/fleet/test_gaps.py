@@ -25,12 +25,18 @@ from streamkit.fleet.generation import (
     write_generation,
 )
 from streamkit.fleet.heartbeat import Facts, Heartbeat
-from streamkit.fleet.hosting import TAKEN
+from streamkit.fleet.hosting import LAMBDA, TAKEN
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, MemberList
 from streamkit.fleet.pausing import set_held
-from streamkit.fleet.rewinding import ask_rewind, begin_rewind, finish_rewind, withdraw_rewind
+from streamkit.fleet.rewinding import (
+    _is_older,
+    ask_rewind,
+    begin_rewind,
+    finish_rewind,
+    withdraw_rewind,
+)
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.view import FleetView
 from streamkit.local.engine import Engine
@@ -443,6 +449,36 @@ async def test_a_rewind_that_is_finished_late_does_not_finish_the_one_after_it(s
     assert second.rewinding
     await finish_rewind(store, second)
     assert await newest_generation(store) == replace(second, rewinding=False)
+
+
+async def test_a_rewind_that_is_finished_late_creates_no_cursor_that_was_not_asked_for(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    rewound = await begin_rewind(store, newest, 5, 0, begins=frozenset({"old"}))
+    await finish_rewind(store, rewound)
+    assert (await store.read("old")).since == 5
+    send = partial(transact, store.dynamodb, {SCHEMA.name: SCHEMA})
+    await drop_cursors(store, below=rewound.number + 1, send=send)  # it was read, and is over
+    await finish_rewind(store, rewound)
+    assert await store.read("old") is None
+
+
+async def test_where_functions_run_a_rewind_shuts_out_a_move(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    moving = replace(newest, host=LAMBDA, mover="token")
+    await write_generation(store, newest, moving)
+    asked = await ask_rewind(store, moving)
+    assert (asked.mover, asked.number) == ("", moving.number)
+    assert await newest_generation(store) == asked
+
+
+@pytest.mark.parametrize(
+    ("generation", "since", "older"),
+    [(1, 999, True), (2, 0, False), (0, 99, True), (0, 100, False), (0, 130, False)],
+)
+def test_a_queue_of_an_older_streamkit_is_older_by_when_it_began(generation, since, older):
+    newest = Generation(2, "v1", (), {}, frozenset(), founded=100)
+    queue = SimpleNamespace(generation=generation, since=since)
+    assert _is_older(queue, newest) is older
 
 
 @pytest.mark.parametrize("meanwhile", [frozenset(), frozenset({"Sales"})])
