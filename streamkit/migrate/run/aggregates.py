@@ -7,8 +7,6 @@ the migration stays where it was.
 """
 
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +21,7 @@ from streamkit.migrate.book.state import RESTING, State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock
-from streamkit.progress.operation import Operation, said_of
+from streamkit.progress.operation import said_of
 from streamkit.worker.joined_app import app_as_run
 
 
@@ -37,21 +35,12 @@ async def run_aggregate(
     clock: Clock,
     rng: random.Random | None = None,
 ) -> State:
-    """Count an aggregate again, or continue with it, until it is done or stopped.
+    """Count an aggregate again, or continue with it, until it is done or stopped; return the state.
 
     A migration that is paused already is left alone; one that is paused meanwhile is waited for.
 
-    Args:
-        app: the app that declares the migration; its workers have to run.
-        aws: open clients.
-        migration: the migration to run.
-        at_once: segments that this process scans at a time.
-        stopping: an event that ends it early, in order.
-        clock: time.
-        rng: for simulations.
-
-    Returns:
-        The state then.
+    The app's workers have to run. This process scans `at_once` segments at a time; `stopping` ends
+    it early, in order.
 
     Raises:
         NotBegun: there is nothing to work on.
@@ -69,7 +58,9 @@ async def run_aggregate(
         if state.phase in RESTING or stopping.is_set():
             return False
         state = await book.change(migration.id, partial(_scanning, clock))
-        async with _while_wanted(operation, stopping) as ending:
+        ending = anyio.Event()
+        async with task_group() as group:
+            group.start_soon(operation.watch, ending, _goes_on, stopping)
             rebuilt = await rebuild_aggregate(
                 await app_as_run(app, aws),
                 aws,
@@ -80,6 +71,7 @@ async def run_aggregate(
                 clock=clock,
                 rng=rng or random.Random(),
             )
+            group.cancel_scope.cancel()
         if rebuilt.done:
             await book.change(migration.id, partial(_done, clock, rebuilt))
         return True
@@ -103,15 +95,3 @@ def _done(clock: Clock, rebuilt: Rebuilt, state: State) -> State:
 
 def _goes_on(state: State) -> bool:
     return state.phase not in RESTING
-
-
-@asynccontextmanager
-async def _while_wanted(
-    operation: Operation[State], stopping: anyio.Event
-) -> AsyncIterator[anyio.Event]:
-    """Yield an event that is set once the migration is stopped, paused or at rest."""
-    ending = anyio.Event()
-    async with task_group() as group:
-        group.start_soon(operation.watch, ending, _goes_on, stopping)
-        yield ending
-        group.cancel_scope.cancel()

@@ -9,13 +9,13 @@ In: a `Runner`. Out: items, and `Report` for their readers. On failure: an error
 ends the reports, not the migration.
 """
 
-import json
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import msgspec
 
 from streamkit.aws import AwsError
 from streamkit.migrate.book.state import PASSES
@@ -60,18 +60,6 @@ class Report:
     looks: tuple[Look, ...] = ()
     worker: str = ""
 
-    @property
-    def text(self) -> str:
-        """The text that is stored."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def read(cls, text: str) -> "Report":
-        """Return the report from its stored text."""
-        found = json.loads(text)
-        looks = tuple(Look(**look) for look in found.pop("looks"))
-        return cls(**found, looks=looks)
-
 
 @dataclass(frozen=True)
 class ReportBook:
@@ -84,12 +72,13 @@ class ReportBook:
         """Return every report, those of dead processes too."""
         names = await self._names()
         items = await self.store.items([("runner", self.migration, n) for n in sorted(names)])
-        return [Report.read(item["text"]["S"]) for item in items if "text" in item]
+        texts = [item["text"]["S"] for item in items if "text" in item]
+        return [msgspec.json.decode(text, type=Report) for text in texts]
 
     async def write(self, report: Report) -> None:
         """Write a report in place of the previous one."""
         action = self.store.space.update("runner", self.migration, report.name)
-        action.sets["text"] = {"S": report.text}
+        action.sets["text"] = {"S": msgspec.json.encode(report).decode()}
         await self.store.write(action)
 
     async def join(self, name: str, now: float) -> None:
