@@ -124,9 +124,9 @@ async def _apply_all(
 
     What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
     """
-    from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.book.state_book import open_book
     from streamkit.migrate.operate.commands import is_due_again
+    from streamkit.migrate.operate.status import phase_of
 
     book, brought = await open_book(loaded, aws), 0
     absent = await _name_absent(loaded, book)

@@ -115,8 +115,8 @@ def retry(
 
     Mend the code or the data first.
     """
-    from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.book.state_book import open_book
+    from streamkit.migrate.operate.status import phase_of
     from streamkit.migrate.verify.mending import chosen, list_errors, retry_errors
 
     _require_kind(kind)

@@ -16,7 +16,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_views import phase_of, progress_line
+from streamkit.cli.migration_views import progress_line
 from streamkit.cli.printing import clock_text, is_rich, say
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
@@ -25,6 +25,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import RESTING, State
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.migrate.operate.slices import run_reported
+from streamkit.migrate.operate.status import phase_of
 from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.running import Runner
 from streamkit.progress.activity import task_group

@@ -203,8 +203,9 @@ def contract(
 
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
     """Change a state and print the new one."""
-    from streamkit.cli.migration_views import limits_of, phase_of
+    from streamkit.cli.migration_views import limits_of
     from streamkit.migrate.book.state import RESTING
+    from streamkit.migrate.operate.status import phase_of
 
     loaded = app_with_migrations(name)
     state = with_aws(lambda aws: change(loaded, aws))
@@ -232,8 +233,8 @@ def change_and_join(
 
     `asked` is the name of the command, if it is one that decides.
     """
-    from streamkit.cli.migration_views import phase_of
     from streamkit.migrate.book.order import migration_of
+    from streamkit.migrate.operate.status import phase_of
 
     migration_of(loaded, number)
 

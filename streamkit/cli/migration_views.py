@@ -7,7 +7,7 @@ from streamkit.migrate.book.limits import errors_text
 from streamkit.migrate.book.old_writes import OldWriteRate
 from streamkit.migrate.book.state import State
 from streamkit.migrate.operate.progress import Progress
-from streamkit.migrate.operate.status import Line
+from streamkit.migrate.operate.status import Line, phase_of
 from streamkit.migrate.plan.diffs import Diff
 from streamkit.migrate.plan.estimates import Choice, StepCost
 from streamkit.migrate.plan.sample_look import MigrationPlan
@@ -162,13 +162,6 @@ def progress_line(now: Progress) -> str:
     if now.note:
         parts.append(now.note)
     return " | ".join(parts)
-
-
-def phase_of(now: Progress | State) -> str:
-    """Return the phase and what an operator asked for."""
-    text = "pending" if now.phase == "new" else now.phase
-    text += ", going back" if now.direction == "back" and now.phase != "rolled back" else ""
-    return f"{text}, paused" if now.desired == "pause" else text
 
 
 def limits_of(state: State) -> str:

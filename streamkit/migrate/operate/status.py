@@ -13,7 +13,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.kinds.migration import rank
 from streamkit.migrate.book.discovery import DiscoveryError, files_of
-from streamkit.migrate.book.state import ENDED
+from streamkit.migrate.book.state import ENDED, State
 from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations, open_book
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.model.json_fields import JsonFields
@@ -75,17 +75,19 @@ def numbers_of(app: App) -> list[str]:
     return sorted(numbers, key=rank)
 
 
+def phase_of(now: Progress | State) -> str:
+    """Return the phase and what an operator asked for."""
+    text = "pending" if now.phase == "new" else now.phase
+    text += ", going back" if now.direction == "back" and now.phase != "rolled back" else ""
+    return f"{text}, paused" if now.desired == "pause" else text
+
+
 def line_of(progress: Progress) -> Line:
     """Return the line of one migration."""
-    phase = "pending" if progress.phase == "new" else progress.phase
-    if progress.direction == "back":
-        phase = f"{phase}, going back"
-    if progress.desired == "pause":
-        phase = f"{phase}, paused"
     share = "-" if progress.share is None else f"{progress.share:.1%}"
     return Line(
         progress.migration,
-        phase,
+        phase_of(progress),
         share,
         progress.open_errors,
         progress.note,
