@@ -283,11 +283,7 @@ def eta_of(
 ) -> tuple[float, float] | None:
     """Return the seconds that a pass has left, and how far that may be off.
 
-    Args:
-        share: the share of the pass that is done.
-        error: how far that may be off.
-        scanned: items that the pass has read.
-        speed: items a second, and how far that may be off.
+    `share` is done, give or take `error`; `speed` is items a second, and how far that may be off.
     """
     if share < _LEAST_SHARE or share >= 1 or speed[0] <= 0:
         return None

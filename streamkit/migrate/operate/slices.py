@@ -45,16 +45,9 @@ class Slice(JsonFields):
 async def run_slice(
     app: App, aws: Aws, migration: Migration, seconds: float, *, clock: Clock | None = None
 ) -> Slice:
-    """Run a migration until nothing happens by itself, or the time is over.
+    """Run a migration until nothing happens by itself; return within so many seconds.
 
     It does what the table says: a migration that is paused, or rests, is left alone.
-
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        migration: the migration to run.
-        seconds: the time within which this returns.
-        clock: time, for simulations.
 
     Raises:
         NotBegun: there is nothing to work on.

@@ -73,11 +73,8 @@ async def stamp(
 async def squash(app: App, aws: Aws, where: str, last: str) -> tuple[Path, list[Path]]:
     """Squash migrations, and return the file that was written and those that were deleted.
 
-    Args:
-        app: the app, with its files run.
-        aws: open clients.
-        where: the app as the command line names it, `module:app`.
-        last: the last one; those of lower numbers and those that they need are squashed with it.
+    `where` is the app as the command line names it, `module:app`. Those of lower numbers than the
+    `last` one, and those that they need, are squashed with it.
 
     Raises:
         ConfigurationError: one of them is not done in this table, may be repeated, or has no file

@@ -60,16 +60,9 @@ async def resume(
 ) -> State:
     """Let a paused migration continue, and verify a blocked one, or scan for its first items.
 
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        number: the migration's number.
-        accept_change: continue although the definition is not the one that was begun.
-        by: the operator's name, for the audit.
-        clock: time, for simulations.
-
     Raises:
-        ConfigurationError: there is no such migration, it was never begun, or changed since.
+        ConfigurationError: there is no such migration, it was never begun, or changed since, which
+            `accept_change` allows.
     """
     migration = migration_of(app, number)
 

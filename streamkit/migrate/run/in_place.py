@@ -87,10 +87,7 @@ class InPlace:
         self._seen = SeenFirst()
 
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
-        """Bring one item, as it was read, into the new shape.
-
-        `live`: it comes from the stream, and is not read for the first time.
-        """
+        """Bring an item, as it was read, into the new shape; a `live` one comes from the stream."""
         key, limits = self.transform.schema.key_of(item), self._calls.rate.limits
         answer: WireItem | None = None
 
@@ -174,7 +171,8 @@ async def delete_marked(
 ) -> Outcome:
     """Delete an item, after its last image says that a migration deletes it.
 
-    Conditions are `held` when it is marked and when it is deleted, or `first` when it is marked.
+    The conditions of `held` hold when it is marked, and still when it is deleted; those of `first`
+    hold only when it is marked.
     """
     text = origin_text(writer, deleting=True)
     marked = await calls.write(update(schema, key, [*held, *first], writer, origin=text))

@@ -58,9 +58,10 @@ class Pairs:
         old: WireItem | None = None,
         seen: WireItem | None = None,
     ) -> None:
-        """Bring the targets of a source in step with it; those of an `old` image may be stale.
+        """Bring the targets of a source in step with it.
 
-        The source was `seen` if the first pass has just read it, strongly consistent.
+        The first pass has just `seen` it, strongly consistent. A change was made of an `old` image,
+        whose targets may be stale.
         """
         attempt = self._free.attempt(seen, partial(self._attempt, key, old))
         await persist(self.calls, self.failed, key, tally, attempt)

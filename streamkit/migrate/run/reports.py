@@ -170,12 +170,9 @@ class Reporter:
 
 
 def fresh(reports: Sequence[Report], now: float, workers: Collection[str]) -> list[Report]:
-    """Return the reports of processes that are alive, as far as their reports show.
+    """Return the reports of processes that are alive `now`, by the table's clock.
 
-    Args:
-        reports: reports of all processes, also of those that were killed.
-        now: epoch seconds, by the table's clock.
-        workers: workers that capture the migration's changes, without those known to be dead.
+    `workers` capture the migration's changes; those known to be dead are not among them.
     """
     return [
         report

@@ -123,15 +123,10 @@ async def sample_of(aws: Aws, table: str, wanted: Wanted, rng: random.Random) ->
 async def take_sample(
     dynamodb: Any, table: str, wanted: Wanted, rng: random.Random, *, items: int = 0
 ) -> Sample:
-    """Read a sample.
+    """Read a sample of a table that has so many `items`, as far as is known.
 
-    Args:
-        dynamodb: a client.
-        table: its name.
-        wanted: how much of it.
-        rng: chooses the segments.
-        items: how many the table has, as far as is known: the number of `DescribeTable` is hours
-            old, so that a sample that turns out too large is taken again, of smaller segments.
+    The number of `DescribeTable` is hours old, so that a sample that turns out too large is taken
+    again, of smaller segments.
     """
     if wanted.share is not None:
         total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))

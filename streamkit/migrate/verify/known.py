@@ -45,14 +45,7 @@ def _falls_in(buckets: frozenset[int], pair: int) -> bool:
 def known_of(
     passes: Sequence[Findings], now: VerificationState, waived: frozenset[str], *, orphans: bool
 ) -> Known:
-    """Return what is known after some passes.
-
-    Args:
-        passes: what each pass has found.
-        now: the state of the verification.
-        waived: the items that a person has waived.
-        orphans: whether copies without a source are looked for.
-    """
+    """Return what is known after some passes; `orphans`: copies without a source are looked for."""
     first, *searches = passes
     found = Found(waived, beyond=first.beyond)
     for one in first.different:

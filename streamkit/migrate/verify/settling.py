@@ -88,9 +88,7 @@ class Settling:
     ) -> ItemDifference | None:
         """Bring an item into the new shape; return what is wrong with it then.
 
-        Args:
-            one: what is wrong with it.
-            found: the same as it was found, with its key; None if that was not kept.
+        It is `found` with its key, unless that was not kept.
         """
         if found is None or not one.can_be_repaired:
             return one
