@@ -59,7 +59,10 @@ def files_of(app: App) -> dict[str, Path]:
             continue
         number = int(match[1])
         if number in found:
-            raise DiscoveryError(f"{path}: {found[number].name} has the same number")
+            raise DiscoveryError(
+                f"{path}: {found[number].name} has the same number; give the one that no table has"
+                " had yet the next number, in its file's name and in @app.migration"
+            )
         found[number] = path
         numbers[match[1]] = path
     return dict(sorted(numbers.items(), key=lambda one: rank(one[0])))

@@ -33,6 +33,7 @@ class MigrationOrder:
     migrations: Mapping[str, Migration]
     needs: Mapping[str, frozenset[str]]
     ids: tuple[str, ...]
+    squashed: frozenset[str] = frozenset()
 
     def beside(self, migration: Migration) -> list[str]:
         """Return what a migration needs and what builds on it, in order."""
@@ -43,10 +44,12 @@ class MigrationOrder:
     def until(self, last: str) -> tuple[str, ...]:
         """Return a migration and all that it needs, in order; before a number, all lower ones.
 
+        One that was squashed is a limit as before, and is left out itself: it has no code.
+
         Raises:
             ConfigurationError: there is no such migration.
         """
-        if last not in self.migrations:
+        if last not in self.migrations and last not in self.squashed:
             known = ", ".join(self.ids) or "none"
             raise ConfigurationError(f"there is no migration {last!r}; there are {known}")
         wanted = {last}
@@ -163,7 +166,8 @@ def order_of(app: App) -> MigrationOrder:
             f"migrations {circle} need each other, by after= and because they are about the same"
             " items; change an after= or a number"
         ) from error
-    return MigrationOrder(all_, {id_: frozenset(one) for id_, one in needs.items()}, _line(needs))
+    frozen, squashed = {id_: frozenset(one) for id_, one in needs.items()}, app.done_everywhere
+    return MigrationOrder(all_, frozen, _line(needs), frozenset(squashed))
 
 
 def _line(needs: Mapping[str, set[str]]) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ async def squash(app: App, aws: Aws, where: str, last: str) -> tuple[Path, list[
     """
     if not last.isdecimal():
         raise ConfigurationError(f"{last}: name the last number, as in --to 0004")
+    if last in app.done_everywhere:
+        raise ConfigurationError(f"migration {last} was squashed before: name a later number")
     ids, files = order_of(app).until(last), files_of(app)
     states = await (await open_book(app, aws)).read_all(ids)
     for id_ in ids:

@@ -137,6 +137,8 @@ class MigrationWork:
                 step = _STEPS.get(self.state.does, "")
                 new = self.transform.target.key_of(item) if self.state.does == "following" else None
                 await self.families.settle(key, tally, step=step, seen=seen, new=new)
+            elif self.state.phase == "scanning":  # for `--first`: the stream was faster
+                tally.skipped += self.families.side(item) == "old"
         elif self.state.does == "dropping" and self.migration.is_pairs:
             await self.pairs.drop(item, tally)
         elif self.transform.matches(item):
@@ -259,10 +261,7 @@ class MigrationWork:
     # -- what was late -------------------------------------------------------------------------
 
     async def look_again(self, table: str, item: Item) -> None:
-        """Process an item that was written under a phase that is over, as the present one requires.
-
-        `item` is an item of the table, or its key.
-        """
+        """Process an item, or its key, that was written under a phase that is over."""
         if self.migration.moves:
             await self._look_again_at_family(table, item)
             return
@@ -272,8 +271,7 @@ class MigrationWork:
             if now is not None:
                 await self.visit(now, Tally())
         if table == self.transform.target.name and dropping:
-            key = self.transform.target.key_of(item)
-            there = await self.calls.get(table, key)
+            there = await self.calls.get(table, self.transform.target.key_of(item))
             if there is not None:
                 await self.pairs.drop(there, Tally())
 
@@ -292,8 +290,8 @@ class MigrationWork:
             key = self.schema.key_of(now)
         if key is not None:
             for _ in range(2):  # the first time leaves a stub, the second one removes it
-                step = _STEPS.get(self.state.does, "")
-                await self.families.settle(key, Tally(), step=step, new=new)
+                does = _STEPS.get(self.state.does, "")
+                await self.families.settle(key, Tally(), step=does, new=new)
 
     def is_target(self, item: Item) -> bool:
         """Return whether an item, by its entity, may be one that the migration makes."""

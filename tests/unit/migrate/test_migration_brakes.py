@@ -8,11 +8,15 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.run.work import TOUCH
 from tests.unit.migrate.test_migration_mending import at_orders, joined, labels, listed, shop
-from tests.unit.migrate.test_migration_order import Order, labelled
+from tests.unit.migrate.test_migration_order import Order, Parcel, labelled
 
 
 def failing(item: Item) -> Set[Order]:
     raise ValueError
+
+
+def as_parcel(order: Order) -> Parcel:
+    return Parcel(number=order.number)
 
 
 def touched(site):
@@ -49,6 +53,20 @@ def test_a_scan_that_ends_before_the_first_items_leaves_no_brake_to_later_phases
 
     state = at_orders(test, 10, shop(labelled))
     assert (state.phase, state.first) == ("done", 0)
+
+
+def test_items_that_the_stream_has_moved_before_the_scan_reads_them_count_as_first_ones():
+    async def test(site):
+        await site.begin("0001", limit=commands.Limit(first=150))
+        for number in range(3, 100):  # as what was written shortly before, or meanwhile
+            key = {"PK": {"S": f"ORDER#{number}"}, "SK": {"S": "ORDER"}}
+            await site.aws.dynamodb.put_item(
+                TableName="Shop", Item=key | {"number": {"N": f"{number}"}, "note": {"S": "new"}}
+            )
+        return await joined(site)
+
+    state = at_orders(test, 200, shop(as_parcel, mode="rekey"))
+    assert (state.phase, state.paused) == ("scanning", True)
 
 
 def test_the_first_items_of_a_touch_have_their_new_shape_when_people_look_at_them():

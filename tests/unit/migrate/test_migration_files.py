@@ -119,7 +119,10 @@ def test_an_app_without_a_folder_has_no_files(place):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (["0001_one.py", "0001_two.py"], "0001_one.py has the same number"),
+        (
+            ["0001_one.py", "0001_two.py"],
+            "0001_one.py has the same number; give the one .* next number",
+        ),
         (["0001_one.py", "00001_two.py"], "has the same number"),
         (["1_one.py"], "three digits or more"),
         (["0001-one.py"], "three digits or more"),

@@ -12,6 +12,7 @@ from streamkit import App, Entity, Inserted, Item, Set
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.migrate.book.discovery import discover
+from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.refusals import AlreadyBegun
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import commands, steps
@@ -392,6 +393,9 @@ def test_migrations_that_are_done_become_one_file_with_their_numbers(files):
         assert list(site.app.migrations) == ["0003"]
         assert next_number(site.app) == "0004"
         assert await listed(site) == {"0003": "pending"}
+        assert order_of(site.app).until("0002") == ()  # a pipeline may still say --to 0002
+        with pytest.raises(ConfigurationError, match="0002 was squashed before"):
+            await squashed(site, files, "0002")
         files.write("0004_four.py", more=', after=["0002"]')
         site.app = files.release()
         for number in ("0003", "0004"):
