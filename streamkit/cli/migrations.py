@@ -77,8 +77,9 @@ def check(
         print_json([one.to_dict() for one in found])
     elif found:
         describe_list(found)
-    else:
-        say(f"{loaded.name} has no migration")
+    else:  # what was squashed is done
+        some = loaded.done_everywhere
+        say("no migration is pending" if some else f"{loaded.name} has no migration")
     wrong = {"pending", "changed"} | ({"running", "rolled back", "no file"} if strict else set())
     if any(one.standing in wrong for one in found):
         exit_with(ExitCode.PROBLEMS)
