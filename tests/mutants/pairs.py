@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "old-writes-before-the-switch-forgotten",
         "migrate/book/overlap.py",
-        '        last = "", await counted.last_before_switch(run)\n',
-        '        last = "", 0.0\n',
+        '    before = "", await counted.last_before_switch(run)\n',
+        '    before = "", 0.0\n',
         "old items go an hour after the switch, and code that runs once a day writes where nobody looks",
         test="tests/unit/migrate/test_migration_old_writes.py::test_a_write_at_an_old_key_before_the_switch_holds_contract_back_for_a_day",
     ),

@@ -48,9 +48,9 @@ async def last_write(
     Writes before the switch are counted, and not told apart: then the item's name is empty.
     """
     now = await errors.store.time(clock)
-    last = await errors.last_written()
-    if last is None or now - last[1] >= QUIET_SECONDS:
-        last = "", await counted.last_before_switch(run)
+    before = "", await counted.last_before_switch(run)
+    # What old code has written may be known from an earlier run, which was rolled back.
+    last = max(await errors.last_written() or before, before, key=lambda write: write[1])
     return (*last, now) if now - last[1] < QUIET_SECONDS else None
 
 

@@ -9,6 +9,7 @@ from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
+from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.old_writes import OldWriteRate, OldWrites, read_old_writes
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
@@ -275,6 +276,8 @@ def test_a_write_at_an_old_key_before_the_switch_holds_contract_back_for_a_day()
             await anyio.sleep(20)
             await steps.switch(*about, **said)
             await anyio.sleep(60)
+            errors = ErrorBook((await open_book(site.app, site.aws)).store, "0001")
+            await errors.written({"PK": {"S": "O"}}, site.world.clock.time() - 840)  # another run's
             with pytest.raises(ConfigurationError, match=r"before the switch, 1 min ago"):
                 await steps.contract(*about, **said)
             site.world.clock.spend(23 * 3600)
