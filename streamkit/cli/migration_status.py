@@ -11,6 +11,7 @@ from streamkit.cli.printing import print_json, print_report, say, table, tell
 from streamkit.cli.running import looks_at
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
+from streamkit.migrate.book.refusals import changed
 from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
 from streamkit.migrate.operate.commands import Listed
 from streamkit.migrate.operate.progress import ProgressReader
@@ -35,6 +36,8 @@ def describe_list(found: Sequence[Listed]) -> None:
     for one in found:
         if one.standing == "no file":
             say(f"migration {one.id} is {one.phase!r}, and {TO_DO}")
+        elif one.standing == "changed":
+            say(changed(one.id))
 
 
 async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:

@@ -141,6 +141,7 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     write(shop, RIGHT.replace("S-", "T-"))
     changed = shop.run("migrate", "check", "shop:app")
     assert (changed.returncode, "changed" in changed.stdout) == (5, True)
+    assert "migration 0001 was begun with another definition; undo" in changed.stdout
     refused = apply(shop)
     assert (refused.returncode, "--accept-change" in refused.stderr) == (4, True)
 

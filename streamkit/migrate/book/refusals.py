@@ -126,10 +126,14 @@ def require_same(
     """
     if state.phase in ("new", "rolled back") or state.digest == migration.digest or accept_change:
         return
-    raise ConfigurationError(
-        f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
-        f" new migration, or say `streamkit migrate {command} --accept-change` if both do the"
-        " same"
+    raise ConfigurationError(f"{migration.declared}: {changed(migration.id, command)}")
+
+
+def changed(number: str, command: str = "resume") -> str:
+    """Return what to do about a migration whose definition is not the one that was begun."""
+    return (
+        f"migration {number} was begun with another definition; undo that change and write a new"
+        f" migration, or say `streamkit migrate {command} --accept-change` if both do the same"
     )
 
 
