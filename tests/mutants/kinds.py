@@ -353,4 +353,12 @@ MUTANTS = (
         "the sum of a spread group is rounded to 28 digits",
         test="tests/unit/test_parts.py::test_sums_of_parts_keep_38_digits",
     ),
+    Mutant(
+        "taken-from-whom-nobody-asked",
+        "kinds/derive.py",
+        "left = any_of(free, Attr(OWNER).eq(holder))",
+        "left = any_of(free, Attr(OWNER).exists())",
+        "a derived item of another source is overwritten that has just taken the place",
+        test="tests/simulation/test_derive.py::test_a_place_is_taken_from_the_owner_that_was_asked_and_from_no_other",
+    ),
 )

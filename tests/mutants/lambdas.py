@@ -622,4 +622,12 @@ MUTANTS = (
         "a consumer that begins now processes what was written before",
         test="tests/unit/test_lambda_events.py::test_what_was_made_before_the_consumer_began_is_not_its_own",
     ),
+    Mutant(
+        "events-without-origins",
+        "aws_lambda/event.py",
+        "    marked = is_marked(body)\n",
+        "    marked = False\n",
+        "on Lambda handlers do not know what they have written themselves, and copies are counted",
+        test="tests/unit/test_lambda_events.py::test_an_event_says_whether_an_item_in_it_may_carry_what_streamkit_writes",
+    ),
 )

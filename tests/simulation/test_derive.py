@@ -5,6 +5,7 @@ import random
 import pytest
 
 from streamkit import App, Entity, Put
+from streamkit.kinds.derive import OWNER, Derivation
 from streamkit.operate.permissions.place import AccountPlace
 from streamkit.testing import every_crash, trial
 from streamkit.testing.hosts import Functions
@@ -234,6 +235,36 @@ def test_a_place_whose_source_is_gone_is_taken_at_once(harness_of):
     harness.settle()
     assert emails(harness) == {"b@x": "ann"}
     assert not harness.parked()
+
+
+def test_a_place_is_taken_from_the_owner_that_was_asked_and_from_no_other(harness_of, monkeypatch):
+    harness, asked = harness_of(make_app()), []
+    harness.put(Customer(username="bob", email="b@x"))
+    harness.settle()
+    implied = Derivation._implied
+
+    def write(item, **more):
+        wire = item.attributes(harness.tables.table) | more
+        harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": wire})
+
+    async def overtaken(self, owner, key, table, **how):
+        found = await implied(self, owner, key, table, **how)
+        if "bob" in owner and not asked:
+            asked.append(owner)
+            write(Customer(username="carl", email="b@x"))
+            place = Email(email="b@x", username="carl")
+            write(place, **{OWNER: {"S": owner.replace("bob", "carl")}})
+        return found
+
+    monkeypatch.setattr(Derivation, "_implied", overtaken)
+    harness.delete(Customer.key(username="bob"))
+    harness.put(Customer(username="ann", email="b@x"))
+    harness.settle()
+    assert asked
+    assert emails(harness) == {"b@x": "carl"}
+    assert [(parked.handler, parked.error) for parked in harness.parked()] == [
+        ("marker", "ConditionFailed")
+    ]
 
 
 def test_one_who_does_not_let_go_is_not_overwritten_in_a_circle_either(harness_of):

@@ -13,6 +13,8 @@ from streamkit.aws_lambda.event import read_event
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import Kind
 from streamkit.core.parked.queues import list_parked, parked_queues
+from streamkit.model.copies import COPY
+from streamkit.model.origin import ORIGIN
 from streamkit.stream.decode.images import decode_item
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import world_of
@@ -308,3 +310,12 @@ def test_what_was_made_before_the_consumer_began_is_not_its_own(created, taken):
     joined = SimpleNamespace(since=100)
     environment = Environment(**parts, dispatcher=dispatcher, joined=joined)
     assert environment.takes(SimpleNamespace(created_at=created)) is taken
+
+
+@pytest.mark.parametrize("image", ["OldImage", "NewImage"])
+@pytest.mark.parametrize("name", [ORIGIN, COPY])
+def test_an_event_says_whether_an_item_in_it_may_carry_what_streamkit_writes(image, name):
+    event = documented()
+    assert not read_event(event).marked
+    event["Records"][1]["dynamodb"][image] |= {name: {"S": "handler:1:x:see"}}
+    assert read_event(event).marked
