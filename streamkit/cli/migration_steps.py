@@ -140,7 +140,8 @@ def switch(
     from streamkit.migrate.operate.steps import switch as switch_it
 
     loaded = app_with_migrations(app)
-    if migration_of(loaded, number).reverse is None:
+    migration = migration_of(loaded, number)
+    if migration.moves and migration.reverse is None:
         tell("after this there is no way back, because the migration has no reverse=")
 
     async def change(aws: "Aws") -> "State":

@@ -91,8 +91,8 @@ def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:
         if index is None or not index.is_active:
             there = sorted(name for name, one in schema.indexes.items() if one.is_active)
             raise ConfigurationError(
-                f"{source}: table {schema.name} has {', '.join(there) or 'no index'} to read, and"
-                " no such index"
+                f"{source}: table {schema.name} has no such index that can be read; it has"
+                f" {', '.join(there) or 'none'}"
             )
         request, types = {"IndexName": name}, dict(index.pk)
         if "{" not in source:
