@@ -94,4 +94,20 @@ MUTANTS = (
         "every migration is taken to be changed after it was applied",
         test=f"{_UNIT}test_a_migration_without_a_policy_has_the_digest_of_before",
     ),
+    Mutant(
+        "decision-that-is-asked-again",
+        "migrate/families/settlement.py",
+        'decided = _both(old, new) if take == "new" else frozenset[Field]()',
+        "decided = frozenset[Field]()",
+        "what a person has decided against an item put anew is a conflict again with its next write",
+        test="tests/unit/migrate/test_migration_policies.py::test_old_code_has_seen_what_was_decided_about_an_item_that_it_has_put_anew",
+    ),
+    Mutant(
+        "stub-taken-for-a-whole-item",
+        "migrate/families/settlement.py",
+        '        if old.stub and take == "old":\n            clash &= old.changed  # the rest of it is what the other side says\n',
+        "",
+        "a decision for what was written at a stub takes away what new code wrote in other fields",
+        test="tests/unit/migrate/test_migration_policies.py::test_of_a_whole_item_a_stub_gives_only_what_was_written_at_it",
+    ),
 )

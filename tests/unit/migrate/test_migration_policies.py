@@ -161,6 +161,24 @@ def test_old_code_has_not_seen_a_whole_new_item_that_a_person_has_decided_for():
     assert taken_up(ours, theirs, by_field, "new") == side(title="c")
 
 
+def test_old_code_has_seen_what_was_decided_about_an_item_that_it_has_put_anew():
+    base = side(title="a", text="x")
+    ours = FamilySide(side(title="a", text="y"), base, {"p"})  # it writes the title, too
+    theirs = FamilySide(side(title="c", text="x"), base)
+    settled = compare(ours, theirs, mirrors=False, take="new")
+    assert taken_up(ours, theirs, settled, "new")["p", "title"] == digest("c")
+
+
+def test_of_a_whole_item_a_stub_gives_only_what_was_written_at_it():
+    base = side(title="a", text="x")
+    theirs = FamilySide(side(title="a", text="z"), base)
+    for stub, fields in ((True, {"title"}), (False, {"title", "text"})):
+        ours = FamilySide(side(title="b", text="x"), base, stub=stub)
+        settled = compare(ours, theirs, take="old", settle="item")
+        assert {name for _, name in settled.to_new} == fields
+        assert not settled.to_old
+
+
 @pytest.mark.parametrize("anew", [frozenset(), {"p"}])
 def test_a_counter_that_was_removed_is_in_conflict_with_one_that_was_added_to(anew):
     ours = FamilySide(side() if not anew else {}, side(views=5), anew)
