@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "at-rest-by-amounts-alone",
+        "kinds/aggregate/recount.py",
+        "repr((pk, sk, *",
+        "repr((0, *",
+        "two items that swap their amounts look as if nobody wrote them",
+        test="tests/unit/kinds/test_recount.py::test_items_that_swap_their_amounts_are_not_at_rest_although_the_sum_is",
+    ),
+    Mutant(
+        "ledger-without-fields",
+        "kinds/aggregate/counting.py",
+        "key = Key(stored, pk, sk, tuple(values.items()))",
+        "key = Key(stored, pk, sk)",
+        "a group that is made anew during a build has no fields",
+        test="tests/unit/kinds/test_recount.py::test_an_entry_of_the_ledger_keeps_the_fields_of_its_group_which_may_have_to_be_made_again",
+    ),
+    Mutant(
         "idle-beside-a-build-that-goes-on",
         "worker/crew.py",
         "if coordinator.rollout.doubted or coordinator.rollout.superseded:",
