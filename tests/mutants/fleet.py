@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "deleted-cursor-assigned",
+        "fleet/known.py",
+        "                self.open.pop(name, None)  # deleted\n",
+        "                pass\n",
+        "workers are assigned a shard whose cursor was deleted, again and again",
+        test="tests/unit/fleet/test_gaps.py::test_a_cursor_that_was_deleted_is_not_assigned_any_more",
+    ),
+    Mutant(
         "caught-up-by-ones-own-clock",
         "fleet/catching_up.py",
         "await self.with_all_until(await self._store.time(self._clock))",

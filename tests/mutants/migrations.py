@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "stale-target-deleted-as-it-is",
+        "migrate/run/pairs.py",
+        "return [delete(schema, target.key, as_left(there, name))]",
+        "return [delete(schema, target.key, [])]",
+        "an item that somebody has written since is deleted as a stale one",
+        test="tests/unit/migrate/test_copied_items.py::test_a_target_that_is_stale_goes_only_as_the_migration_has_left_it",
+    ),
+    Mutant(
         "invalid-hides-a-changed-source",
         "migrate/sending/attempts.py",
         "        if isinstance(outcome, Invalid) and invalid:\n",

@@ -300,6 +300,17 @@ async def test_a_worker_that_lost_a_shard_reads_its_generation_at_its_next_look(
     assert rollout.superseded is noticed
 
 
+def test_a_cursor_that_was_deleted_is_not_assigned_any_more():
+    async def read_many(names):
+        return {}
+
+    known = KnownShards(SimpleNamespace(read_many=read_many))
+    known.learn(Cursor("gone"))
+    known.learn(Cursor("there"))
+    run_virtually(lambda: known.read(["gone"]))
+    assert set(known.open) == {"there"}
+
+
 class Beating:
     """Workers of which each beats every so many of its lease's seconds, or never."""
 

@@ -8,6 +8,8 @@ from streamkit.migrate.run.pairs import Pairs
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.calls import DONE, GONE
 from streamkit.model.copies import COPY as COPIED
+from streamkit.model.copies import FROM
+from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import render
 from streamkit.testing.loop import run_virtually
@@ -77,3 +79,17 @@ def test_a_copy_of_a_migration_is_the_source_of_nothing():
     places = {name: place for place, name in body["ExpressionAttributeNames"].items()}
     assert f"attribute_not_exists({places[COPIED]})" in body["ConditionExpression"]
     assert f"{places['n']} = " in body["ConditionExpression"]
+
+
+@pytest.mark.parametrize(("whose", "goes"), [("0003:a", True), ("0003:b", False), ("", False)])
+def test_a_target_that_is_stale_goes_only_as_the_migration_has_left_it(whose, goes):
+    mark, origin = (FROM, {"S": "0003:a"}), {"S": "written last"}
+    there = {"PK": {"S": "B"}, FROM: {"S": whose}, ORIGIN: origin}
+    pairs, _ = pairs_of(there if whose else None)
+    target = SimpleNamespace(key={"PK": there["PK"]})
+    actions = run_virtually(lambda: pairs._remove(target, mark))
+    assert len(actions) == goes
+    for action in actions:
+        (body,) = render(action, SCHEMA).values()
+        assert body["Key"] == {"PK": there["PK"]}
+        assert [*body["ExpressionAttributeValues"].values()] == [mark[1], origin]
