@@ -3,6 +3,14 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "finished-names-stay-in-a-mark",
+        "aws_lambda/high_water_marks.py",
+        "            action.removes.add(attribute)\n",
+        "            pass\n",
+        "what was done of one change is taken for done of the next one",
+        test="tests/unit/test_lambda_marks.py::test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written",
+    ),
     # -- marks -------------------------------------------------------------------------------------
     Mutant(
         "mark-unchecked",

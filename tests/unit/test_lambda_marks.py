@@ -1,5 +1,7 @@
 """High-water marks: what moves one, and what is read of it."""
 
+import re
+
 import pytest
 
 from streamkit.aws_lambda.high_water_marks import HighWaterMarks, _before
@@ -75,6 +77,10 @@ def test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written(now, t
     sets = [set(v["SS"]) for v in body["ExpressionAttributeValues"].values() if "SS" in v]
     expected = [set(texts) for mark in (then, now) for texts in (mark.done, mark.queues) if texts]
     assert sorted(map(sorted, sets)) == sorted(map(sorted, expected))
+    places = re.findall(r"#\w+", body["UpdateExpression"].partition("REMOVE ")[2])
+    removed = {body["ExpressionAttributeNames"][place] for place in places}
+    stays = {"done": then.done, "lanes": then.queues, "expires": not then.queues}
+    assert removed == {f"_sk_{name}" for name, texts in stays.items() if not texts}
 
 
 def test_a_change_is_done_if_its_items_mark_is_at_it_or_behind_it():
