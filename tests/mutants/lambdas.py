@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "not-shown-is-lost",
+        "aws_lambda/late.py",
+        "        if not lost.certain:\n",
+        "        if lost.certain is None:\n",
+        "a batch that the stream does not show at the moment is given up as lost",
+        test="tests/simulation/test_lambda_late.py::test_records_that_the_stream_only_does_not_show_yet_are_no_loss",
+    ),
+    Mutant(
         "finished-names-stay-in-a-mark",
         "aws_lambda/high_water_marks.py",
         "            action.removes.add(attribute)\n",

@@ -18,6 +18,7 @@ from streamkit import (
     RetryableError,
     Set,
 )
+from streamkit.aws_lambda import late
 from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import _note_of, process_late
@@ -221,6 +222,27 @@ def test_records_that_are_gone_are_a_loss_of_which_the_apps_hook_is_told():
         assert [(loss.certain, loss.shard) for loss in told] == [(True, shard)] * 2
         assert told[0].until.timestamp() > records[0]["dynamodb"]["ApproximateCreationDateTime"]
         assert logged(world) == {"a": 2, "b": 1}
+
+    scenario(check, on_loss=hook)
+
+
+def test_records_that_the_stream_only_does_not_show_yet_are_no_loss(monkeypatch):
+    told = []
+
+    async def hook(loss, table):
+        told.append(loss)
+
+    async def not_shown(*where):
+        raise RetentionLost("the stream does not show the records")
+
+    async def check(world, environment, stream, records, runs):
+        message = sqs(given_up(stream, records[1:2]))
+        with monkeypatch.context() as patched:
+            patched.setattr(late, "records_between", not_shown)
+            answer = await process_late(environment, message)
+            assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}]}
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        assert (told, logged(world)) == ([], {"a": 2, "b": 1})
 
     scenario(check, on_loss=hook)
 
