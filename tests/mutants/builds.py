@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "passed-over-without-a-doubt",
+        "worker/go_live.py",
+        "            self.doubt()  # the",
+        "            pass  # the",
+        "a shard passes changes over long after the groups are emptied",
+        test="tests/unit/test_go_live.py::test_a_change_that_is_passed_over_while_groups_are_emptied_makes_the_shard_look_again",
+    ),
+    Mutant(
+        "marks-of-other-builds-dropped",
+        "worker/go_live.py",
+        "        return due | kept\n",
+        "        return due\n",
+        "a shard that is live for one aggregate counts another one by its ledger again",
+        test="tests/unit/test_go_live.py::test_a_shard_goes_live_once_all_it_has_read_is_younger_and_keeps_the_marks_of_other_builds",
+    ),
+    Mutant(
         "at-rest-by-amounts-alone",
         "kinds/aggregate/recount.py",
         "repr((pk, sk, *",
