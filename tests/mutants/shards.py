@@ -3,6 +3,38 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "loss-settled-before-commits",
+        "worker/pipeline.py",
+        "        await self.stage.until_quiet()\n        pause = await self.reading.losses",
+        "        pause = await self.reading.losses",
+        "a loss is passed in the cursor while changes before it are not committed",
+        test="tests/unit/test_pipeline.py::test_a_loss_is_settled_once_all_before_it_is_committed_and_is_passed_only_then",
+    ),
+    Mutant(
+        "flawed-page-all-at-once",
+        "worker/pipeline.py",
+        "        if self._one_by_one.suspects:\n            await self._process_singly(page)\n            return\n",
+        "",
+        "a change that kills workers is never found in a page that has an unreadable record",
+        test="tests/unit/test_pipeline.py::test_a_flawed_page_of_a_suspected_shard_runs_one_by_one_too",
+    ),
+    Mutant(
+        "stop-waits-for-a-page",
+        "worker/pipeline.py",
+        "        if self._reading is not None:\n            self._reading.cancel()\n",
+        "",
+        "a shard is handed over seconds later, when its page has come",
+        test="tests/unit/test_pipeline.py::test_a_shard_that_stops_does_not_wait_for_the_page_that_it_is_reading",
+    ),
+    Mutant(
+        "left-and-kept",
+        "worker/pipeline.py",
+        "done = stage.stopping.is_set() or stage.left or (",
+        "done = stage.stopping.is_set() or (",
+        "a shard whose rest was left is kept, and nobody reads it",
+        test="tests/unit/test_pipeline.py::test_a_shard_is_closed_once_it_is_at_its_end_or_its_rest_is_left",
+    ),
     # -- commits -----------------------------------------------------------------------------------
     Mutant(
         "left-behind-a-position",
