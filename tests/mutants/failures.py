@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "recipient-of-before",
+        "worker/redriver.py",
+        "if known is None or known.handlers[0].run is not handler.run:",
+        "if known is None:",
+        "the change of one recipient is run for another one",
+        test="tests/unit/test_redriver.py::test_the_dispatcher_of_one_recipient_is_not_used_for_the_next_one",
+    ),
+    Mutant(
+        "ledger-of-another-build",
+        "worker/redriver.py",
+        "if build is None or build.number != head.build:",
+        "if build is None:",
+        "what was parked in a build that is over counts in the next one",
+        test="tests/unit/test_redriver.py::test_a_change_that_was_parked_in_a_build_counts_in_the_ledger_of_that_build",
+    ),
+    Mutant(
         "one-who-ran-it-alone-is-forgotten",
         "worker/one_by_one.py",
         "cursor.takes >= _TAKES_MAX or bool(cursor.trying)",
