@@ -1,15 +1,15 @@
 """The rule for a shared budget holds in every world, the naive ones do not, and the code is ours."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from streamkit.migrate.book.limits import Share, UnitLimits
 from streamkit.migrate.sending import sharing
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.sharing import Shares
+from streamkit.progress.actions import Action, Verb
 from tests.models import budget_claims
 from tests.models.budget_claims import CHECKS, NAIVE, Claims, broken
+from tests.pending import SPACE
 
 
 class Call:
@@ -33,8 +33,8 @@ class Code:
     def monotonic(self):
         return self.now
 
-    def update(self, *_names):
-        return SimpleNamespace(sets={}, removes=set(), guards=[])
+    def update(self, *names):
+        return Action(SPACE.ref(*names), Verb.UPDATE)
 
     async def item(self, *_names):
         return await Call(lambda items: None)

@@ -208,7 +208,7 @@ def test_an_invalid_result_of_a_handler_that_blocks_is_waited_for_or_left(patien
     run_virtually(loop.run)
     assert loop.left is not patient
     assert fence.applied == (positions(1) if patient else [])
-    assert pauses == ([True] * 3 if patient else [])
+    assert pauses == ([True] * 4 if patient else [])
 
 
 def test_a_host_that_stops_does_not_wait_until_parking_is_accepted():
