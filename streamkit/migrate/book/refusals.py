@@ -119,7 +119,7 @@ def require_same(
 ) -> None:
     """Refuse a migration whose definition is not the one that was begun.
 
-    By `accept_change` people say to a `command` that the change is right.
+    With `accept_change` a person has told the `command` that the change is right.
 
     Raises:
         ConfigurationError: its definition was changed since.

@@ -20,9 +20,9 @@ from streamkit.migrate.items.reverse import Items
 def without_defaults(
     shapes: BothShapes, old: Items, sides: tuple[FamilySide, FamilySide], image: Items
 ) -> FamilySide:
-    """Return the old one of both sides without the fields that old code has not written.
+    """Return the first of two `sides`, the old one, without the fields that old code did not write.
 
-    `image` are the new items.
+    `image` is the new items.
     """
     ours, theirs = sides
     if not shapes.mirrors or shapes.settle == "item" or not (ours.changed and theirs.changed):

@@ -52,7 +52,9 @@ class Plans:
     # -- settling ------------------------------------------------------------------------------
 
     def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
-        """Return what brings both sides to agree, as a person has decided; None if they do.
+        """Return what brings both sides to agree; None if they do.
+
+        `take` is the side that a person has decided for, if one has.
 
         Raises:
             Undecided: both have written the same, and no person has decided.

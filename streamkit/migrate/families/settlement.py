@@ -110,8 +110,9 @@ def compare(
     take: Take = "",
     settle: Policy = "field",
 ) -> Settlement | None:
-    """Return what has to be carried, as a person has decided; None if nothing has changed.
+    """Return what has to be carried; None if nothing has changed.
 
+    `take` is the side that a person has decided for, if one has.
     `mirrors`: the old side can take up what the new one has written; without `reverse=` it cannot,
     and what is a stub must not.
     """

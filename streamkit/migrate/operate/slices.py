@@ -45,7 +45,7 @@ class Slice(JsonFields):
 async def run_slice(
     app: App, aws: Aws, migration: Migration, seconds: float, *, clock: Clock | None = None
 ) -> Slice:
-    """Run a migration until nothing happens by itself; return within so many seconds.
+    """Run a migration until nothing happens by itself; return within `seconds`.
 
     It does what the table says: a migration that is paused, or rests, is left alone.
 
