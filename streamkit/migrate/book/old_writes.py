@@ -101,7 +101,7 @@ class OldWrites:
     async def last_before_switch(self, run: int) -> float:
         """Return when the application last wrote in the old shape; epoch seconds, 0 for never.
 
-        Earlier runs count, too: a run that began anew does not know what was seen before it.
+        Earlier runs count, too: the counts of a run that began anew begin with it.
         """
         if not self._before_switch.get(run):  # once known it does not change
             rates = [rate for number in range(1, run + 1) for rate in await self.read(number)]
