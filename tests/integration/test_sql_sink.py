@@ -344,7 +344,7 @@ async def test_a_lost_connection_heals(postgres_url):
 
 async def test_a_table_that_is_locked_is_given_up_after_the_timeout(postgres_url):
     database = Database(postgres_url)
-    sink = database.sink(timeout=0.3)
+    sink = database.sink(timeout=2.0)
     await sink.create_table()
     engine = create_async_engine(postgres_url)
     async with sink.opened() as sender:
