@@ -186,7 +186,7 @@ def check_start(app: App) -> None:
 async def _join(app: App, store: CursorStore, clock: Clock, losses: Losses) -> Generation | None:
     """Join the generation of this code, as a worker does, so that `status` shows the function."""
     listeners = frozenset(app.listeners)
-    founding = Founding(app.table, app.start, clock, losses, listeners=listeners)
+    founding = Founding(app.table, app.start, clock, losses, listeners=listeners, app=app.head.name)
     joined = await join_generation(
         store, app.fingerprint(), app.handlers, take_over=False, founding=founding
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import ENDED, host_of
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
@@ -46,9 +47,10 @@ class Origin:
 class Founding:
     """What a consumer's first generation needs to know: its table, and where it starts.
 
-    `past` asks the app's archive, if it has one. `exact` says that the consumer must have every
-    change since its start; without it and without an archive, a start older than the stream's
-    retention means the oldest record. `listeners` are the names of those that the app declares.
+    `app` is the name of the app, also for a listener of it, and `listeners` are the names of those
+    that it declares. `past` asks its archive, if it has one. `exact` says that the consumer must
+    have every change since its start; without it and without an archive, a start older than the
+    stream's retention means the oldest record.
     """
 
     table: str
@@ -58,6 +60,7 @@ class Founding:
     past: Past | None = None
     exact: bool = False
     listeners: frozenset[str] = frozenset()
+    app: str = ""
 
     async def origin(self, store: CursorStore, now: int) -> Origin:
         """Return where the consumer begins.
@@ -128,6 +131,40 @@ class Founding:
                     " its start= until `streamkit consumers join` has ended"
                 )
 
+    async def counted_before(
+        self, store: CursorStore, newest: Generation | None, handlers: Iterable[Handler]
+    ) -> frozenset[str]:
+        """Return the new aggregates that another consumer of the app has counted on this stream.
+
+        Their values hold some of the changes that this consumer reads: a rebuild makes them right.
+
+        Raises:
+            ConfigurationError: another app counts one of them, so each change would count twice.
+        """
+        known = {} if newest is None else newest.aggregates
+        new = [one for one in handlers if one.is_aggregate and not known.get(one.name)]
+        found = set[str]()
+        for name in sorted(await _consumers(store, self.table)) if new else ():
+            if name == store.space.consumer:
+                continue
+            there = await newest_generation(_store_of(store, name))
+            counted = {} if there is None else there.aggregates
+            if name == self.app or name.startswith(f"{self.app}."):
+                found |= {one.name for one in new if one.name in counted}
+                continue
+            for one in new:
+                if counted.get(one.name) == one.definition:
+                    raise ConfigurationError(self._counted_twice(one, name))
+        return frozenset(found)
+
+    def _counted_twice(self, one: Handler, other: str) -> str:
+        return (
+            f"{one.declared}: the app {other!r} counts it in the same items, and each change would"
+            f" count twice: keep the app's name. Or stop the workers of {other}, run streamkit"
+            f" consumers delete {other} --table {self.table} --yes, and `streamkit aggregate"
+            f" rebuild` of {one.name} once this app runs"
+        )
+
     async def _had_another_stream(self, store: CursorStore) -> bool:
         """Return whether a consumer of the table is known that read a stream before this one."""
         mine = store.space
@@ -137,15 +174,19 @@ class Founding:
 
 async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler]) -> list[Handler]:
     """Return the handlers that have run as consumers of their own, and have not joined the app."""
-    mine, found = store.space, list[Handler]()
-    there = {
-        one.consumer
-        for one in await entries(store.dynamodb, mine.schema)
-        if (one.table, one.label) == (table, mine.label)
-    }
+    found, there = list[Handler](), await _consumers(store, table)
     for handler in handlers:
-        name = f"{mine.consumer}.{handler.name}"
+        name = f"{store.space.consumer}.{handler.name}"
         if name in there:
-            own = CursorStore(store.dynamodb, replace(mine, consumer=name))
-            found += [handler] if await host_of(own) not in ENDED else []
+            found += [handler] if await host_of(_store_of(store, name)) not in ENDED else []
     return found
+
+
+async def _consumers(store: CursorStore, table: str) -> set[str]:
+    """Return the names of all consumers of the same stream."""
+    known = await entries(store.dynamodb, store.space.schema)
+    return {one.consumer for one in known if (one.table, one.label) == (table, store.space.label)}
+
+
+def _store_of(store: CursorStore, consumer: str) -> CursorStore:
+    return CursorStore(store.dynamodb, replace(store.space, consumer=consumer))

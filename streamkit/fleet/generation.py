@@ -42,6 +42,7 @@ _SETS = ("rebuild", "begins", "joins", "held")
 class Generation:
     """The newest generation as the consumer's item says.
 
+    `aggregates` are definitions by name, empty for one that is gone: its values may be there.
     `since` is from when on changes are the consumer's (0: all), `founded` when it began to
     read, `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is
     what the app declared at the founding. `rewinding` says that cursors of older generations
@@ -151,14 +152,14 @@ def next_generation(
     if newest is None:
         return Generation(1, fingerprint, (fingerprint,), aggregates, frozenset())
     missed = {name for name, made in aggregates.items() if newest.aggregates.get(name) != made}
-    gone = {name for name in newest.aggregates if name not in aggregates}
+    gone = newest.aggregates.keys() - aggregates.keys()
     before = [known for known in newest.known if known != fingerprint]
     return replace(
         newest,
         number=newest.number + 1,
         fingerprint=fingerprint,
         known=(*before, fingerprint)[-_KNOWN_MAX:],
-        aggregates=aggregates,
+        aggregates=aggregates | dict.fromkeys(gone, ""),
         rebuild=(newest.rebuild | missed) - gone,
         rewinding=False,
         builds={

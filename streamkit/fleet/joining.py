@@ -58,8 +58,8 @@ async def join_generation(
 
     Raises:
         RetentionLost: the stream was replaced, and the app's policy is to halt.
-        ConfigurationError: the app's start is in the future, the consumer has another host, or a
-            handler has run as a consumer of its own.
+        ConfigurationError: the app's start is in the future, the consumer has another host, a
+            handler has run as a consumer of its own, or another app counts an aggregate.
     """
     handlers = list(handlers)
     while True:
@@ -77,9 +77,7 @@ async def join_generation(
             return newest
         if newest is not None and fingerprint in newest.known and not take_over:
             return None
-        if founding is not None:
-            await founding.require_none_apart(store, handlers)
-        started = _started(newest, fingerprint, handlers, host)
+        started = await _started(store, newest, fingerprint, handlers, host, founding)
         if newest is None and founding is not None:
             found = await _found(store, started, handlers, founding)
             if found is not None:
@@ -96,11 +94,24 @@ async def join_generation(
         return started
 
 
-def _started(
-    newest: Generation | None, fingerprint: str, handlers: Iterable[Handler], host: str
+async def _started(
+    store: CursorStore,
+    newest: Generation | None,
+    fingerprint: str,
+    handlers: list[Handler],
+    host: str,
+    founding: Founding | None,
 ) -> Generation:
-    """Return the generation that these handlers start; a join that is under way goes on in it."""
+    """Return the generation that these handlers start; a join that is under way goes on in it.
+
+    Raises:
+        ConfigurationError: another consumer runs a handler, or counts an aggregate.
+    """
     started = next_generation(newest, fingerprint, handlers)
+    if founding is not None:
+        await founding.require_none_apart(store, handlers)
+        counted = await founding.counted_before(store, newest, handlers)
+        started = replace(started, rebuild=started.rebuild | counted)
     return started if started.host == TAKING_OVER or not host else replace(started, host=host)
 
 

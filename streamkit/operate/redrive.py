@@ -200,7 +200,7 @@ def _missed_by(space: ControlSpace, newest: Generation | None, handler: str) -> 
     A rebuild that is under way then ends with an error: it cannot know whether it has counted the
     change.
     """
-    if newest is None or handler not in newest.aggregates:
+    if newest is None or not newest.aggregates.get(handler):
         return []
     action = space.update("consumer")
     action.unions["rebuild"] = {"SS": [handler]}

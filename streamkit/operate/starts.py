@@ -33,9 +33,11 @@ async def start_findings(app: App, aws: Aws, tables: AppTables) -> list[Finding]
     losses = Losses(app.on_loss, Table(store.dynamodb, store.space.schema), store)
     start, listeners = app.start, frozenset(app.listeners)
     clock = SystemClock()
-    founding = Founding(app.table, start, clock, losses, exact=app.exact, listeners=listeners)
+    about = app.table, start, clock, losses, None, app.exact, listeners, app.head.name
+    founding = Founding(*about)
     try:
         await founding.require_none_apart(store, app.handlers)
+        await founding.counted_before(store, generation, app.handlers)
         if generation is None:
             origin = await _of_origin(app, aws, tables, store, founding)
             return [*origin, *_of_start(app, generation)]

@@ -160,14 +160,14 @@ def _founding(
     app: App, machine: Machine, tables: AppTables, losses: Losses, use: ArchiveUse | None
 ) -> Founding:
     """Build what a consumer that has never run needs to begin."""
-    past, names = None, frozenset(app.listeners)
+    past, names = None, (frozenset(app.listeners), app.head.name)
     if use is not None:
         arn = tables.table.stream_arn or ""
         waiting = replace(use.shards, objects=replace(use.objects, waits=True))
         still = StillStreamed(machine.aws, arn, waiting, machine.clock)
         written = partial(every_cursor, tables.store(app.writer, machine.aws))
         past = partial(beginning, still, written)
-    return Founding(app.table, app.start, machine.clock, losses, past, app.exact, names)
+    return Founding(app.table, app.start, machine.clock, losses, past, app.exact, *names)
 
 
 def _lineage(

@@ -134,7 +134,7 @@ async def _begun(
     """Make the consumer, which no host may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, tables.table), store, aggregates)
-    founding = Founding(app.table, "trim_horizon", clock, losses)
+    founding = Founding(app.table, "trim_horizon", clock, losses, app=app.head.name)
     await join_generation(
         store, app.fingerprint(), app.handlers, take_over=True, founding=founding, host=FROM_KCL
     )
