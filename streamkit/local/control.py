@@ -38,6 +38,10 @@ class Controllable(Protocol):
         """Carry out an operation of the API."""
         ...
 
+    def advance(self, seconds: float) -> float:
+        """Put the clock ahead; return the time, in epoch seconds."""
+        ...
+
     def expire(self, table_name: str) -> int:
         """Delete a table's items whose time to live has passed; return how many."""
         ...
@@ -104,6 +108,15 @@ class Control:
             raise ControlError(f"there is no table {table}")
         return engine.expire(name)
 
+    def advance(self, seconds: float) -> float:
+        """Put the clock ahead, for all Regions and accounts; return the time, in epoch seconds.
+
+        Records older than a day are trimmed then, as always. Items are not expired by this.
+        """
+        if not 0 < float(seconds) < float("inf"):
+            raise ControlError("the clock only goes ahead: give a number of seconds above 0")
+        return self._engine.advance(float(seconds))
+
     def configure(self, **settings: Any) -> dict[str, Any]:
         """Change fields of `StreamSettings`; return all of them."""
         current = self._engine.streams.settings
@@ -156,6 +169,7 @@ class Control:
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "advance": Control.advance,
     "configure": Control.configure,
     "disable": Control.disable,
     "enable": Control.enable,

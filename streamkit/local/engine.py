@@ -29,6 +29,7 @@ from streamkit.local import (
 from streamkit.local.all_streams import Streams
 from streamkit.local.attributes import nesting_error
 from streamkit.local.capacity import Meter
+from streamkit.local.engine_clock import EngineClock
 from streamkit.local.errors import ApiError, serialization
 from streamkit.local.lacking import complaint
 from streamkit.local.stream_settings import StreamSettings
@@ -110,12 +111,13 @@ class Engine:
         settings: StreamSettings | None = None,
         commons: EngineCommons | None = None,
     ) -> None:
-        self.clock = clock
+        self._clock = EngineClock.of(clock)
+        self.clock: Callable[[], float] = self._clock
         self.rng = rng or random.Random()
         self.account = account
         self.region = region
         self.streams = Streams(
-            clock=clock,
+            clock=self.clock,
             rng=self.rng,
             account=account,
             region=region,
@@ -124,14 +126,19 @@ class Engine:
         )
         self.tables: dict[str, EngineTable] = {}
         self.meter = Meter()
-        self.tokens = RequestTokens(clock)
-        self._commons = commons or EngineCommons(IndexLag(clock))
+        self.tokens = RequestTokens(self.clock)
+        self._commons = commons or EngineCommons(IndexLag(self.clock))
         self.lag, self.observers = self._commons.lag, self._commons.observers
         self._commons.engines[account, region] = self
 
     def everywhere(self) -> "list[Engine]":
         """Return this engine and the engines of all Regions and accounts called so far."""
         return list(self._commons.engines.values())
+
+    def advance(self, seconds: float) -> float:
+        """Put the clock of all Regions and accounts ahead; return the time, in epoch seconds."""
+        self._clock.ahead += seconds
+        return self._clock()
 
     def at(self, region: str | None = None, account: str | None = None) -> "Engine":
         """Return the engine of a Region of an account; None means this one's.

@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from zlib import crc32
 
 import boto3
@@ -361,6 +362,9 @@ async def test_commands_that_cannot_be_carried_out_say_why(world, raw):
         ("split", {"shard": 1}, "missing"),
         ("trim", {"table": "orders", "before": "noon"}, "noon"),
         ("expire", {"table": "none"}, "none"),
+        ("advance", {"seconds": -1}, "only goes ahead"),
+        ("advance", {"seconds": "soon"}, "soon"),
+        ("advance", {}, "seconds"),
     ]:
         status, answer = await command(raw, name, **arguments)
         assert status == 400
@@ -369,6 +373,16 @@ async def test_commands_that_cannot_be_carried_out_say_why(world, raw):
     assert (await raw.reply())[0] == 400
     raw.send("GET", path="/_control/shards", body=b"")
     assert (await raw.reply())[0] == 405
+
+
+async def test_the_clock_is_put_ahead_for_replies_and_records(world, raw):
+    before, changes = world.engine.clock(), world.server.changes
+    assert await command(raw, "advance", seconds=90_000) == (200, {"result": before + 90_000})
+    assert world.server.changes == changes + 1
+    raw.send(headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"})
+    _, headers, _ = await raw.reply()
+    assert parsedate_to_datetime(headers["date"]).timestamp() == int(before) + 90_000
+    assert world.engine.streams.clock() == before + 90_000
 
 
 async def test_web_pages_cannot_give_commands(world, raw):

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import random
+import time
 
 import anyio
 import pytest
@@ -67,6 +68,14 @@ def test_items_streams_and_positions_are_the_same_after_a_start(kept):
     assert sum(map(len, after.values())) == 21
     assert all(after[shard][: len(before[shard])] == before[shard] for shard in before)
     assert all(numbers == sorted(numbers) for numbers in after.values())
+
+
+def test_a_clock_that_was_put_ahead_stays_ahead(kept):
+    ahead = kept.engine.advance(3 * 3600)
+    kept.store()
+    again = Kept.open(kept.file.parent, new).engine
+    assert again.clock() >= ahead > time.time() + 2 * 3600
+    assert again.at("eu-west-1").clock() >= ahead
 
 
 def test_a_process_that_dies_while_it_writes_leaves_the_snapshot_before(kept, monkeypatch):
