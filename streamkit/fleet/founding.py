@@ -8,16 +8,18 @@ A stream keeps its records for a day, an archive for longer. Changes older than 
 were never recorded, so nothing of them is missing, unless the table had another stream before.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.handler import Handler
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import ENDED, host_of
+from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock, utc
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
@@ -25,6 +27,8 @@ from streamkit.stream.start import REACH_SECONDS, Start, created_of, since_of, s
 
 if TYPE_CHECKING:
     from streamkit.archive.completeness import Beginning
+
+log = get_logger("streamkit.fleet")
 
 Past = Callable[[float, float], Awaitable["Beginning"]]
 """A function of two times, in epoch seconds: it returns where an archive is read from the first one
@@ -147,8 +151,7 @@ class Founding:
         for name in sorted(await _consumers(store, self.table)) if new else ():
             if name == store.space.consumer:
                 continue
-            there = await newest_generation(_store_of(store, name))
-            counted = {} if there is None else there.aggregates
+            counted = await _counted_by(_store_of(store, name))
             if name == self.app or name.startswith(f"{self.app}."):
                 found |= {one.name for one in new if one.name in counted}
                 continue
@@ -180,6 +183,18 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
         if name in there:
             found += [handler] if await host_of(_store_of(store, name)) not in ENDED else []
     return found
+
+
+async def _counted_by(store: CursorStore) -> Mapping[str, str]:
+    """Return the aggregates of a consumer; a policy that allows no look at it prevents no start."""
+    try:
+        newest = await newest_generation(store)
+    except AwsError as error:
+        if trouble_of(error) is not ErrorKind.REFUSED:
+            raise
+        log.warning("consumer.not_seen", consumer=store.space.consumer, error=code_of(error))
+        newest = None
+    return {} if newest is None else newest.aggregates
 
 
 async def _consumers(store: CursorStore, table: str) -> set[str]:

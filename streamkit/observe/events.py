@@ -79,6 +79,7 @@ EVENTS: Mapping[str, str] = {
     "handler.taken": "a shard of the app runs handlers that had a consumer of their own",
     "handler.given_back": "a version without the handler leaves it to a consumer of its own again",
     "consumer.apart": "functions do not run a handler that has a start of its own",
+    "consumer.not_seen": "the policy allows no look at another consumer of the table",
     "consumer.fenced": "a consumer is being moved: its old host begins nothing any more",
     "consumer.waits": "a move waits for workers to stop",
     "consumer.moved": "a consumer was moved to another host: workers, or Lambda functions",
@@ -163,6 +164,8 @@ ACTIONS: Mapping[str, str] = {
     " out why it ends its host, then redrive",
     "consumer.halted": "as for `retention.lost`; start it with `--accept-loss` to go on",
     "consumer.apart": "let workers run that consumer: `streamkit worker deals:app.HANDLER`",
+    "consumer.not_seen": "take the policy that `streamkit iam` prints; until then nobody notices if"
+    " both count the same aggregate",
     "hook.failed": "mend the hook",
     "shard.slowed": "`ThrottlingException`, `LimitExceededException`: look for other readers of the"
     " stream; AWS allows two",

@@ -3,9 +3,12 @@
 from typing import Annotated
 
 import pytest
+from botocore.exceptions import ClientError
+from structlog.testing import capture_logs
 
 from streamkit import Aggregate, App, Count, Entity, Inserted, Put
 from streamkit.errors import ConfigurationError
+from streamkit.fleet import founding
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.operate.deletion import delete_consumer
 from streamkit.operate.inspection import inspect_app
@@ -139,3 +142,32 @@ def test_apps_with_aggregates_of_their_own_begin_on_one_table(harness_of):
     assert errors(harness, other) == []
     assert needs_rebuild(harness, other) == ()
     assert harness.get(Likers.key(user="ann")).likes == 1
+
+
+def test_an_app_begins_although_its_policy_allows_no_look_at_another_and_says_so(
+    harness_of, monkeypatch
+):
+    harness = harness_of(app_of("likes", PostLikes))
+    like(harness, "ann")
+
+    async def refused(store):
+        raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetItem")
+
+    monkeypatch.setattr(founding, "newest_generation", refused)
+    with capture_logs() as logs:
+        deploy(harness, app_of("hearts", PostLikes))
+    (said,) = [one for one in logs if one["event"] == "consumer.not_seen"]
+    assert (said["consumer"], said["error"]) == ("likes", "AccessDeniedException")
+
+
+def test_an_outage_of_the_look_ends_the_start(harness_of, monkeypatch):
+    """What was not looked at is not taken for right; the supervisor starts the process again."""
+    harness = harness_of(app_of("likes", PostLikes))
+    like(harness, "ann")
+
+    async def failing(store):
+        raise ClientError({"Error": {"Code": "ValidationException"}}, "GetItem")
+
+    monkeypatch.setattr(founding, "newest_generation", failing)
+    with pytest.raises(ClientError):
+        deploy(harness, app_of("hearts", PostLikes))

@@ -367,6 +367,19 @@ def test_without_leading_keys_any_item_is_allowed():
     assert may(app, "PutItem", "x", leading_keys=False)
 
 
+@pytest.mark.parametrize("host", ["worker", "lambda"])
+def test_an_app_that_counts_may_see_what_others_count_and_nothing_else_of_them(host):
+    class Orders(Aggregate[Order], pk="ORDERS", sk="ORDERS"):
+        count: Annotated[int, Count()] = 0
+
+    app, theirs = an_app(), "_sk#other#2026-10-01T00:00:00.000#"
+    assert not may(app, "GetItem", f"{theirs}consumer", host=host)
+    app.aggregate(Orders)
+    assert may(app, "GetItem", f"{theirs}consumer", host=host)
+    assert not may(app, "GetItem", f"{theirs}cursor#1", host=host)
+    assert not may(app, "UpdateItem", f"{theirs}consumer", host=host)
+
+
 # -- sinks, places, hosts --------------------------------------------------------------------------
 
 ACCOUNT_OF_SINKS = "210987654321"

@@ -172,6 +172,10 @@ class _Building:
             reads = ("BatchGetItem", "GetItem", "Query")
             why = "it slows down while the table's other consumers lag"
             self._allow("OtherConsumers", reads, [self.control], why, ALL_CONTROL)
+        elif self.host != "operator" and any(one.aggregates for one in self.consumers):
+            why = "whether another app counts an aggregate"
+            keys = frozenset({f"{CONTROL_PREFIX}*#consumer"})
+            self._allow("OtherConsumers", ["GetItem"], [self.control], why, keys)
         if self.host == "operator" and self.others:
             checks = ("ConditionCheckItem", *WRITES)
             why = "`check` asks with transactions that never apply"
