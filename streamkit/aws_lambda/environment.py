@@ -20,7 +20,7 @@ from streamkit.core.tables import AppTables, survey
 from streamkit.core.tracing import Tracing
 from streamkit.core.unreadable import set_aside
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.founding import Founding
+from streamkit.fleet.founding import founding_of
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.fleet.joining import join_generation
@@ -147,7 +147,7 @@ async def open_environment(
             aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
             table = Table(aws.dynamodb, tables.table)
             losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
-            joined = await _join(app, store, clock, losses)
+            joined = await _join(app, tables, clock, losses)
             tools = injector(aws.dynamodb, tables.table, resources, tables.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
@@ -183,10 +183,9 @@ def check_start(app: App) -> None:
         log.warning("listener.apart", app=app.name, listeners=apart)
 
 
-async def _join(app: App, store: CursorStore, clock: Clock, losses: Losses) -> Generation | None:
+async def _join(app: App, tables: AppTables, clock: Clock, losses: Losses) -> Generation | None:
     """Join the generation of this code, as a worker does, so that `status` shows the function."""
-    listeners = frozenset(app.listeners)
-    founding = Founding(app.table, app.start, clock, losses, listeners=listeners, app=app.head.name)
+    store, founding = losses.store, founding_of(app, tables, clock, losses)
     joined = await join_generation(
         store, app.fingerprint(), app.handlers, take_over=False, founding=founding
     )

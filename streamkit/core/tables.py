@@ -108,6 +108,15 @@ class AppTables(msgspec.Struct, frozen=True):
         """
         return CursorStore(aws.dynamodb, self.space(app))
 
+    def space_in_table(self, app: Consumer) -> ControlSpace | None:
+        """Return where the control items would be without the app's `control_table`, if it has one.
+
+        None also where the table could not hold them.
+        """
+        if self.control == self.table or self.table.pk_type != "S":
+            return None
+        return AppTables(self.table, self.table).space(app)
+
     def space(self, app: Consumer) -> ControlSpace:
         """Return the control items of this consumer of this stream.
 

@@ -8,19 +8,22 @@ A stream keeps its records for a day, an archive for longer. Changes older than 
 were never recorded, so nothing of them is missing, unless the table had another stream before.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
+from streamkit.core.consumer import Consumer
 from streamkit.core.handler import Handler
+from streamkit.core.tables import AppTables
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.directory import entries
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import ENDED, host_of
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock, utc
+from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.loss import Losses
 from streamkit.stream.start import REACH_SECONDS, Start, created_of, since_of, start_text
@@ -33,6 +36,17 @@ log = get_logger("streamkit.fleet")
 Past = Callable[[float, float], Awaitable["Beginning"]]
 """A function of two times, in epoch seconds: it returns where an archive is read from the first one
 on; its stream was created at the second."""
+
+
+class Founder(Consumer, Protocol):
+    """A consumer that says where it starts, and which app it belongs to."""
+
+    start: Start
+    exact: bool
+
+    @property
+    def head(self) -> "Founder":
+        """Return the app that it is a listener of, or itself."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +66,10 @@ class Founding:
     """What a consumer's first generation needs to know: its table, and where it starts.
 
     `app` is the name of the app, also for a listener of it, and `listeners` are the names of those
-    that it declares. `past` asks its archive, if it has one. `exact` says that the consumer must
-    have every change since its start; without it and without an archive, a start older than the
-    stream's retention means the oldest record.
+    that it declares. `elsewhere` is where its control items would be without its `control_table`.
+    `past` asks its archive, if it has one. `exact` says that the consumer must have every change
+    since its start; without it and without an archive, a start older than the stream's retention
+    means the oldest record.
     """
 
     table: str
@@ -65,6 +80,7 @@ class Founding:
     exact: bool = False
     listeners: frozenset[str] = frozenset()
     app: str = ""
+    elsewhere: ControlSpace | None = None
 
     async def origin(self, store: CursorStore, now: int) -> Origin:
         """Return where the consumer begins.
@@ -135,6 +151,22 @@ class Founding:
                     " its start= until `streamkit consumers join` has ended"
                 )
 
+    async def require_not_elsewhere(self, store: CursorStore) -> None:
+        """Refuse to begin anew in a `control_table` what has run with the table's own items.
+
+        Raises:
+            ConfigurationError: its positions and parked changes are in the table.
+        """
+        if self.elsewhere is None:
+            return
+        if await _seen(CursorStore(store.dynamodb, self.elsewhere)) is not None:
+            name, table = self.elsewhere.consumer, self.table
+            raise ConfigurationError(
+                f"the positions and parked changes of {name} are in table {table} itself; with a"
+                " control_table= it would run again for the changes of a day: leave that out. Or,"
+                f" to begin anew, run streamkit consumers delete {name} --table {table} --yes"
+            )
+
     async def counted_before(
         self, store: CursorStore, newest: Generation | None, handlers: Iterable[Handler]
     ) -> frozenset[str]:
@@ -151,7 +183,8 @@ class Founding:
         for name in sorted(await _consumers(store, self.table)) if new else ():
             if name == store.space.consumer:
                 continue
-            counted = await _counted_by(_store_of(store, name))
+            there = await _seen(_store_of(store, name))
+            counted = {} if there is None else there.aggregates
             if name == self.app or name.startswith(f"{self.app}."):
                 found |= {one.name for one in new if one.name in counted}
                 continue
@@ -185,16 +218,23 @@ async def run_apart(store: CursorStore, table: str, handlers: Iterable[Handler])
     return found
 
 
-async def _counted_by(store: CursorStore) -> Mapping[str, str]:
-    """Return the aggregates of a consumer; a policy that allows no look at it prevents no start."""
+def founding_of(
+    app: Founder, tables: AppTables, clock: Clock, losses: Losses, past: Past | None = None
+) -> Founding:
+    """Return what an app's first generation needs to know."""
+    about = app.table, app.start, clock, losses, past, app.exact, frozenset(app.listeners)
+    return Founding(*about, app.head.name, tables.space_in_table(app))
+
+
+async def _seen(store: CursorStore) -> Generation | None:
+    """Return a consumer's generation; a policy that allows no look at it prevents no start."""
     try:
-        newest = await newest_generation(store)
+        return await newest_generation(store)
     except AwsError as error:
         if trouble_of(error) is not ErrorKind.REFUSED:
             raise
         log.warning("consumer.not_seen", consumer=store.space.consumer, error=code_of(error))
-        newest = None
-    return {} if newest is None else newest.aggregates
+        return None
 
 
 async def _consumers(store: CursorStore, table: str) -> set[str]:

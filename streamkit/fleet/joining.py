@@ -138,6 +138,7 @@ async def _found(
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
     before = await _predecessor(store, founding.table, now)
     if before is None:
+        await founding.require_not_elsewhere(store)
         origin = await founding.origin(store, now)
         if origin.lost is not None and not await _settled(store, founding, origin.lost, now):
             return None

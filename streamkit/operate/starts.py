@@ -15,7 +15,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.founding import Founding
+from streamkit.fleet.founding import Founding, founding_of
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.kinds.finding import Finding
@@ -31,14 +31,12 @@ async def start_findings(app: App, aws: Aws, tables: AppTables) -> list[Finding]
     store = tables.store(app, aws)
     generation = await newest_generation(store)
     losses = Losses(app.on_loss, Table(store.dynamodb, store.space.schema), store)
-    start, listeners = app.start, frozenset(app.listeners)
-    clock = SystemClock()
-    about = app.table, start, clock, losses, None, app.exact, listeners, app.head.name
-    founding = Founding(*about)
+    founding = founding_of(app, tables, SystemClock(), losses)
     try:
         await founding.require_none_apart(store, app.handlers)
         await founding.counted_before(store, generation, app.handlers)
         if generation is None:
+            await founding.require_not_elsewhere(store)
             origin = await _of_origin(app, aws, tables, store, founding)
             return [*origin, *_of_start(app, generation)]
     except ConfigurationError as error:

@@ -22,7 +22,7 @@ from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.founding import Founding
+from streamkit.fleet.founding import Founding, founding_of
 from streamkit.fleet.heartbeat import Heartbeat
 from streamkit.fleet.hosting import TAKING_OVER
 from streamkit.fleet.known import KnownShards
@@ -160,14 +160,14 @@ def _founding(
     app: App, machine: Machine, tables: AppTables, losses: Losses, use: ArchiveUse | None
 ) -> Founding:
     """Build what a consumer that has never run needs to begin."""
-    past, names = None, (frozenset(app.listeners), app.head.name)
+    past = None
     if use is not None:
         arn = tables.table.stream_arn or ""
         waiting = replace(use.shards, objects=replace(use.objects, waits=True))
         still = StillStreamed(machine.aws, arn, waiting, machine.clock)
         written = partial(every_cursor, tables.store(app.writer, machine.aws))
         past = partial(beginning, still, written)
-    return Founding(app.table, app.start, machine.clock, losses, past, app.exact, *names)
+    return founding_of(app, tables, machine.clock, losses, past)
 
 
 def _lineage(

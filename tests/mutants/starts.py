@@ -68,6 +68,14 @@ MUTANTS = (
         test="tests/simulation/test_counted_once.py::test_an_app_under_another_name_does_not_count_again_what_the_old_one_has",
     ),
     Mutant(
+        "control-table-begins-anew",
+        "fleet/joining.py",
+        "        await founding.require_not_elsewhere(store)\n",
+        "",
+        "an app that gets a control_table runs again for a day, and its parked changes are forgotten",
+        test="tests/simulation/test_counted_once.py::test_an_app_that_gets_a_control_table_does_not_begin_anew_in_it",
+    ),
+    Mutant(
         "moved-aggregate-counts-again",
         "fleet/joining.py",
         "        started = replace(started, rebuild=started.rebuild | counted)\n",

@@ -34,9 +34,9 @@ class Likers(Aggregate[Like], pk="LIKER#{user}", sk="LIKES"):
     likes: Annotated[int, Count()] = 0
 
 
-def app_of(name, *aggregates, listener=None):
+def app_of(name, *aggregates, listener=None, **options):
     """An app that counts likes itself, or in a listener of that name."""
-    app = App(name, table="Likes", entities=[Like])
+    app = App(name, table="Likes", entities=[Like], **options)
 
     @app.on
     def mark(change: Inserted[Like]) -> Put[Mark]:
@@ -171,3 +171,20 @@ def test_an_outage_of_the_look_ends_the_start(harness_of, monkeypatch):
     monkeypatch.setattr(founding, "newest_generation", failing)
     with pytest.raises(ClientError):
         deploy(harness, app_of("hearts", PostLikes))
+
+
+def test_an_app_that_gets_a_control_table_does_not_begin_anew_in_it(harness_of):
+    """Its positions and parked changes are in the table itself, where nobody would look again."""
+    harness = harness_of(app_of("likes", PostLikes, tables=["Control"]))
+    like(harness, "ann")
+    apart = app_of("likes", PostLikes, control_table="Control")
+    said = "parked changes of likes are in table Likes itself.*leave that out.*consumers delete"
+    (text,) = errors(harness, apart)
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        deploy(harness, apart)
+    assert str(refused.value) in text
+    harness.stop()
+    clock = harness.world.clock
+    harness.operate(lambda aws: delete_consumer(aws, "Likes", "likes", clock=clock))
+    deploy(harness, apart)
+    assert errors(harness, apart) == []

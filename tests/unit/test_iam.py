@@ -380,6 +380,16 @@ def test_an_app_that_counts_may_see_what_others_count_and_nothing_else_of_them(h
     assert not may(app, "UpdateItem", f"{theirs}consumer", host=host)
 
 
+@pytest.mark.parametrize("host", ["worker", "lambda", "migrate"])
+def test_with_a_control_table_an_app_may_see_whether_it_has_run_without(host):
+    app = App("shop", table="Shop", control_table="Control")
+    mine = "_sk#shop#2026-10-01T00:00:00.000#"
+    assert may(app, "GetItem", f"{mine}consumer", host=host)
+    assert not may(app, "PutItem", f"{mine}consumer", host=host)
+    assert not may(app, "GetItem", "_sk#other#2026-10-01T00:00:00.000#consumer", host=host)
+    assert not may(app, "GetItem", f"{mine}cursor#1", host=host)
+
+
 # -- sinks, places, hosts --------------------------------------------------------------------------
 
 ACCOUNT_OF_SINKS = "210987654321"

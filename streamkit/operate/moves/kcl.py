@@ -7,6 +7,7 @@ begins before it is complete.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 import anyio
@@ -14,7 +15,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, survey
-from streamkit.fleet.founding import Founding
+from streamkit.fleet.founding import founding_of
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FROM_KCL, WORKERS
 from streamkit.fleet.joining import join_generation
@@ -134,7 +135,7 @@ async def _begun(
     """Make the consumer, which no host may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, tables.table), store, aggregates)
-    founding = Founding(app.table, "trim_horizon", clock, losses, app=app.head.name)
+    founding = replace(founding_of(app, tables, clock, losses), start="trim_horizon")
     await join_generation(
         store, app.fingerprint(), app.handlers, take_over=True, founding=founding, host=FROM_KCL
     )

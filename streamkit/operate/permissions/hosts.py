@@ -166,6 +166,9 @@ class _Building:
         else:
             why = "cursors, leases, heartbeats, parked changes"
             self._allow("ControlItems", actions, [self.control], why, patterns)
+            why = "whether it has run without control_table="
+            mine = frozenset({f"{CONTROL_PREFIX}{literal(self.app.name)}*#consumer"})
+            self._allow("ControlInTable", ["GetItem"], [self.own], why, mine)
             if any(h.converges and h.broadcast for one in self.consumers for h in one.handlers):
                 widen(self.access.own, actions, frozenset({f"{literal(ENTRY_PREFIX)}*"}))
         if self.host == "migrate":
