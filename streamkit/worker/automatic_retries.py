@@ -223,21 +223,22 @@ class QueueRetries:
         return self._due.get(queue, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
     async def _try(self, queue: str, holds: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
-        now = self._clock.time()
         try:
             report = await self._redriver.redrive(queue)
         except InvariantError:
             log.exception("queue.broken", queue=queue)
-            self._due[queue] = now + STUCK_SECONDS
+            pause = STUCK_SECONDS
         except (*AwsError, RetryableError) as error:
             if isinstance(error, AwsError) and trouble_of(error) not in SENT_AGAIN:
                 raise
             code = code_of(error)
             log.often("queue.delayed", level="warning", by=code, queue=queue, code=code)
-            self._serving.discard(queue)
-            self._due[queue] = self._clock.time() + _DELAY_SECONDS
+            pause = _DELAY_SECONDS
         else:
             self._note(report, holds)
+            return
+        self._serving.discard(queue)
+        self._due[queue] = self._clock.time() + pause
 
     def _note(self, report: QueueReport, holds: Mapping[str, tuple[Holder, QueuedKey]]) -> None:
         """Record what became of a queue, and report it to the shards and the log."""

@@ -70,8 +70,8 @@ class ShardSet:
         return self._taking | {name: pipe.cursor for name, pipe in self.running.items()}
 
     def take(self, cursor: Cursor) -> None:
-        """Begin to take a shard whose cursor was read."""
-        if not (self.stopping or cursor.name in self._taking or cursor.name in self.running):
+        """Begin to take a shard whose cursor was read, unless the worker stops."""
+        if cursor.name not in self._taking and cursor.name not in self.running:
             self._taking[cursor.name] = cursor
             self.group.start_soon(self._begin, cursor)
 
@@ -81,13 +81,12 @@ class ShardSet:
             self.running[name].stop()
 
     def lose(self, cursor: Cursor) -> None:
-        """Drop a shard, if its cursor says that another worker has taken it."""
+        """Drop a shard, if its cursor says that another worker or a new generation has taken it."""
         pipeline = self.running.get(cursor.name)
         if pipeline is None or cursor.finished:
             return
         mine = pipeline.cursor
-        given_up = (mine.epoch, None) == (cursor.epoch, cursor.owner)
-        if mine.epoch < cursor.epoch or given_up or mine.generation < cursor.generation:
+        if mine.epoch < cursor.epoch or mine.generation < cursor.generation:
             self.failed(pipeline, LeaseLost("another worker has taken it"))
 
     def give_all(self) -> None:

@@ -390,4 +390,12 @@ MUTANTS = (
         "many async handlers that are slow run one after the other, and the worker sends no heartbeat",
         test="tests/simulation/test_slow_handlers.py::test_heartbeats_go_on_while_a_slow_handler_works_off_a_page",
     ),
+    Mutant(
+        "released-as-a-death",
+        "progress/cursor.py",
+        'action.removes |= {"owner", "takes", "trying", "tries"}',
+        'action.removes |= {"owner", "takes"}',
+        "orderly hand-overs make a change look as if it killed its workers: it is parked unrun",
+        test="tests/unit/test_leases.py::test_an_owner_that_gives_its_lease_back_has_not_died_of_a_change",
+    ),
 )

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -11,9 +12,9 @@ from streamkit import Add, App, Entity, Inserted, Modified, Policy
 from streamkit.changes import ItemKey
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parked.queues import parked_queues, read_queues
-from streamkit.core.parking import queue_name
+from streamkit.core.parking import Failure, queue_name
 from streamkit.core.tables import survey
-from streamkit.errors import Unavailable
+from streamkit.errors import InvariantError, Unavailable
 from streamkit.kinds.injection import injector
 from streamkit.local.transport import Response
 from streamkit.progress.control import QueuedKey
@@ -331,6 +332,59 @@ async def test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away():
             await anyio.sleep(20)
         assert busy.served == 3
         assert not retries.busy
+
+
+@pytest.mark.parametrize("error", [Unavailable("not now"), InvariantError("its change is gone")])
+def test_a_fan_out_under_way_that_cannot_go_on_is_a_parked_change_like_others(error):
+    async def test():
+        async with opened() as shop:
+            await shop.put(Order(number=1))
+            await shop.work()
+            busy = Busy(shop.retries()._redriver)
+            retries = QueueRetries(busy, Holders())
+
+            def fails():
+                assert (retries.busy, retries.parked) == (True, 0)
+                raise error
+
+            busy.after = fails
+            watching(retries, await shop.held())
+            async with running(retries):
+                await anyio.sleep(20)
+                assert (retries.busy, retries.parked) == (False, 1)
+            assert busy.served == 3
+
+    run_virtually(test)
+
+
+@pytest.mark.parametrize(
+    ("report", "wrote"),
+    [
+        ({"done": 1}, True),
+        ({"serving": True, "due": 1e12}, True),  # some of the recipients
+        ({"done": 1, "failure": Failure("ValueError", "no"), "due": 1e12}, True),
+        ({"failure": Failure("ValueError", "no"), "due": 1e12}, False),
+        ({}, False),  # another process has emptied it
+    ],
+)
+def test_shards_look_for_what_a_retry_has_written_and_only_then(report, wrote):
+    async def test():
+        async with opened() as shop:
+            await shop.put(Order(number=1))
+            await shop.work()
+            real, notes = shop.retries()._redriver, []
+
+            async def redrive(queue):
+                return QueueReport(queue, "counted", **report)
+
+            redriver = SimpleNamespace(store=real.store, clock=real.clock, redrive=redrive)
+            retries = QueueRetries(redriver, Holders(), lambda: notes.append("wrote"))
+            watching(retries, await shop.held())
+            async with running(retries):
+                await anyio.sleep(10)
+            assert notes == ["wrote"] * wrote
+
+    run_virtually(test)
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])

@@ -82,6 +82,17 @@ async def test_each_take_has_an_epoch_of_its_own_also_after_a_release(store):
     assert (await store.read("s")).owner is None
 
 
+async def test_an_owner_that_gives_its_lease_back_has_not_died_of_a_change(store):
+    """Else the next ones run changes one by one, and park one that did no harm."""
+    taken = await store.take(await store.read("s"), "a", 1)
+    action = SPACE.update("cursor", "s")
+    action.sets |= {"trying": {"S": "7"}, "tries": {"N": "2"}}
+    suspected = read_cursor(await store.write(action))
+    assert (suspected.takes, suspected.trying, suspected.tries) == (1, "7", 2)
+    await store.release(taken)
+    assert await store.read("s") == replace(suspected, owner=None, takes=0, trying="", tries=0)
+
+
 async def test_an_owner_that_was_replaced_does_not_release_its_successors_lease(store):
     first = await store.take(await store.read("s"), "first", 1)
     second = await store.take(first, "second", 1)

@@ -7,9 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit import App, Change
+from streamkit.changes import Kind
+from streamkit.core.parking import Failure
 from streamkit.core.routes import Channels
 from streamkit.core.tables import Tables
 from streamkit.model.builds import Build
+from streamkit.testing.loop import run_virtually
+from streamkit.worker import redriver as module
 from streamkit.worker.redriver import Redriver
 from tests.pending import SCHEMA, Clock, Thing
 
@@ -74,3 +78,42 @@ def test_a_change_that_was_parked_in_a_build_counts_in_the_ledger_of_that_build(
     plain = Redriver._handler(redriver, SimpleNamespace(handler="h", build=0))
     assert plain is redriver.app.handlers[0]
     assert Redriver._handler(redriver, SimpleNamespace(handler="gone", build=3)) is None
+
+
+# -- one change ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broadcast", [None, "an audience"])
+@pytest.mark.parametrize("failure", [None, Failure("TooManyHops", "33 of them")])
+@pytest.mark.parametrize("pending", [True, False])
+def test_a_change_that_fails_before_its_handler_runs_is_neither_settled_nor_served(
+    monkeypatch, broadcast, failure, pending
+):
+    """Its `when` failed, or it has too many hops; one whose `when` does not hold is done."""
+    redriver, handler = made(automatic=True)
+    handler = replace(handler, broadcast=broadcast)
+
+    def answering(answer):
+        async def answers(*_):
+            return answer
+
+        return answers
+
+    change = SimpleNamespace(outcomes=[SimpleNamespace(failure=failure)])
+    dispatcher = SimpleNamespace(
+        router=SimpleNamespace(route=lambda record: Thing),
+        dispatch=answering(([change] if pending else [], [], 0)),
+    )
+    redriver.app = SimpleNamespace(handlers=[handler])
+    redriver.aws, redriver.tables = None, SimpleNamespace(table=SimpleNamespace(stream_arn="arn"))
+    monkeypatch.setattr(module, "whole_record", answering(SimpleNamespace(kind=Kind.INSERTED)))
+    redriver._handler = lambda head: handler
+    redriver._skips = lambda handler, head: False
+    redriver._dispatcher = lambda handler, *, skips: dispatcher
+    redriver._fan_out = answering("served")
+    redriver._settle = answering("settled")
+    redriver._leave_undone = answering("undone")
+    head = SimpleNamespace(error=None, to=None, shard="s")
+    step = run_virtually(lambda: Redriver._redrive_one(redriver, None, head))
+    wanted = failure or ("settled" if broadcast is None else "served")
+    assert step == (wanted if pending else "undone")
