@@ -10,7 +10,6 @@ from typing import Any
 from streamkit.model.codec import NUMBERS, encode
 from streamkit.progress.actions import Action, Verb, Wire
 
-_SETS = ("SS", "NS", "BS")
 _ZERO = Decimal(0)
 
 
@@ -153,7 +152,7 @@ def _set_operation(there: Wire | None, members: Wire, *, add: bool) -> Wire | No
     if there is None:
         return {kind: list(new)} if add else {kind: []}
     old: list[Any] | None = there.get(kind)
-    if old is None or kind not in _SETS:
+    if old is None:
         return None
     if kind == "NS":
         return {kind: _numbers(old, new, add=add)}

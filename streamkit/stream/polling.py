@@ -30,11 +30,10 @@ class PollingPool:
     _due: list[tuple[float, int, Poll]] = field(default_factory=list)
     _added: int = 0
     _places: dict[Poll, int] = field(default_factory=dict)
-    _void: set[int] = field(default_factory=set)
     _sooner: anyio.Event = field(default_factory=anyio.Event)
 
     def add(self, poll: Poll, seconds: float = 0.0) -> None:
-        """Poll once after so many seconds."""
+        """Poll once after so many seconds, and not when it was to be polled before."""
         due = anyio.current_time() + seconds
         if seconds >= _LONG_SECONDS:
             step = math.ldexp(_GROUP, math.frexp(seconds)[1])
@@ -47,9 +46,7 @@ class PollingPool:
 
     def hasten(self, poll: Poll) -> None:
         """Poll at once what would be due later; a poll that is under way is not repeated."""
-        place = self._places.get(poll)
-        if place is not None:
-            self._void.add(place)
+        if poll in self._places:
             self.add(poll)
 
     def pause(self, *, paused: bool) -> None:
@@ -95,10 +92,7 @@ class PollingPool:
         """Return what is most overdue; None if nothing is due."""
         while self._due and not self.paused and self._due[0][0] <= anyio.current_time():
             _, place, poll = heapq.heappop(self._due)
-            if place in self._void:
-                self._void.discard(place)
-                continue
-            if self._places.get(poll) == place:
+            if self._places.get(poll) == place:  # otherwise it was added again, to be polled sooner
                 del self._places[poll]
-            return poll
+                return poll
         return None

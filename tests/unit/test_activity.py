@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from streamkit.errors import LeaseLost
-from streamkit.progress.activity import Activity, task_group
+from streamkit.progress.activity import Activity, each_of, task_group
 from streamkit.progress.pacing import ByteBudget
 from streamkit.testing.loop import run_virtually
 
@@ -78,6 +78,23 @@ def test_a_cancelled_activity_ends_everything_rests_no_more_and_begins_nothing()
         await anyio.sleep(5)
         assert ended == [5.0, 5.0]
         assert shard.rests == 0
+
+    acted(scenario)
+
+
+def test_what_was_to_begin_when_the_shard_is_dropped_does_nothing_at_all():
+    """Else it would run up to its first await, as the owner that it is not any more."""
+
+    async def scenario(shard):
+        did = []
+
+        async def work():
+            did.append("something")
+
+        shard.activity.start(work)
+        shard.activity.cancel()
+        await anyio.sleep(1)
+        assert did == []
 
     acted(scenario)
 
@@ -185,3 +202,22 @@ async def test_an_error_of_the_block_itself_ends_the_tasks_of_its_group_and_is_r
     with pytest.raises(LeaseLost):
         await lost()
     assert ended == [True]
+
+
+@pytest.mark.parametrize(("most", "seconds"), [(1, 7.0), (3, 3.0), (10, 1.0)])
+def test_each_thing_is_worked_on_once_and_no_more_of_them_at_a_time_than_may_be(most, seconds):
+    did, running = [], [0]
+
+    async def work(one):
+        running[0] += 1
+        assert running[0] <= most
+        await anyio.sleep(1)
+        running[0] -= 1
+        did.append(one)
+
+    async def main():
+        await each_of(most, range(7), work)
+        return anyio.current_time()
+
+    assert run_virtually(main) == seconds
+    assert sorted(did) == [*range(7)]

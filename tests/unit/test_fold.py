@@ -1,17 +1,22 @@
 """Folding many actions into one an item leaves the item as doing them one by one does."""
 
+import random
+from copy import deepcopy
 from decimal import Decimal
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit.effects import Guard
+from streamkit.local.engine import Engine
 from streamkit.model.conditions import Attr, absent, present
-from streamkit.progress.actions import READ, Action, GuardSource, ItemRef, Verb
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import READ, Action, GuardSource, ItemRef, Verb, render
 from streamkit.progress.fold import fold, join_read, merge, merge_within
 from streamkit.progress.updates import apply
+from tests.tables import streamed
 
 REF = ItemRef("t", ("S", "a"), ("S", "a"))
 SOURCE = GuardSource("1", "h", 0)
@@ -70,6 +75,108 @@ def test_a_fold_does_what_its_actions_do_one_by_one(steps, start):
             base, merged = apply(folded, base), step
         folded = merged
     assert normal(apply(folded, base)) == normal(one_by_one)
+
+
+# -- what DynamoDB makes of it ---------------------------------------------------------------------
+
+X, XY = {"SS": ["x"]}, {"SS": ["x", "y"]}
+ALONG = {"b": {"S": "the type"}}
+
+
+def along(**parts):
+    """Return an update that writes another attribute along, as each one does that creates items."""
+    return update(**parts | {"sets": ALONG | parts.get("sets", {})})
+
+
+STEPS = (
+    *(along(sets={"a": value}) for value in ({"N": "2"}, {"S": "s"}, X, XY, {"NS": ["1", "2"]})),
+    along(removes={"a"}),
+    *(along(adds={"a": Decimal(number)}) for number in (3, -3)),
+    *(along(unions={"a": members}) for members in (XY, {"NS": ["1.0", "3"]})),
+    *(along(subtractions={"a": members}) for members in (X, XY, {"NS": ["1E+0"]})),
+    *(put(a=value) for value in ({"N": "2"}, X)),
+    Action(REF, Verb.DELETE),
+)
+STARTS = (None, {}, {"a": {"N": "2"}}, {"a": {"S": "s"}}, {"a": XY}, {"a": {"NS": ["1"]}})
+KEY = {"pk": {"S": "a"}, "sk": {"S": "a"}}
+SCHEMA = TableSchema("things", "pk", "sk", "S", "S", {})
+
+
+class Refused(Exception):
+    """The table does not take an action: it is invalid, or does not fit the item."""
+
+
+class Table:
+    """A table of the engine, with at most one item."""
+
+    def __init__(self):
+        self.engine = Engine(rng=random.Random(1))
+        self.engine.call("dynamodb", "CreateTable", streamed("things", "pk", "sk"))
+
+    def after(self, start, *steps):
+        """Return the item without its key, after steps from a start.
+
+        Raises:
+            Refused: the table does not take one of them.
+        """
+        first = Action(REF, Verb.DELETE) if start is None else put(**start)
+        for step in (first, *steps):
+            ((verb, body),) = deepcopy(render(step, SCHEMA)).items()
+            if verb == "Put":
+                body["Item"] |= KEY
+            status, reply = self.engine.call("dynamodb", f"{verb}Item", body)
+            if status != 200:
+                raise Refused(reply)
+        _, found = self.engine.call("dynamodb", "GetItem", {"TableName": "things", "Key": KEY})
+        return content(found.get("Item"))
+
+
+def content(item):
+    """Return an item without its key, with each set in one order, numbers as numbers."""
+    if item is None:
+        return None
+    values = {name: value for name, value in item.items() if name not in KEY}
+    return {
+        name: {
+            kind: sorted(map(Decimal, value)) if kind == "NS" else sorted(value)
+            for kind, value in wire.items()
+        }
+        for name, wire in values.items()
+    }
+
+
+def test_an_update_does_to_an_item_what_the_table_does_to_it():
+    table = Table()
+    for start, step in product(STARTS, STEPS):
+        try:
+            there = table.after(start, step)
+        except Refused:
+            with pytest.raises(ValueError, match="types"):
+                apply(step, start)
+        else:
+            assert content(apply(step, start)) == there, (start, step)
+
+
+def test_a_check_leaves_an_item_as_it_is_and_absent_if_it_is():
+    check = guarded(Action(REF, Verb.CHECK), present)
+    assert [apply(check, item) for item in STARTS] == [*STARTS]
+
+
+def test_two_actions_that_merge_do_in_one_expression_what_the_table_does_with_one_by_one():
+    """Where it does not take them one by one it must not take both together, either."""
+    table, merges = Table(), 0
+    for first, second in product(STEPS, STEPS):
+        merged = merge(first, second)
+        if merged is None:
+            continue
+        merges += 1
+        for start in STARTS:
+            try:
+                there = table.after(start, first, second)
+            except Refused:
+                continue
+            assert table.after(start, merged) == there, (start, first, second)
+    assert merges > 100
 
 
 def test_adds_sum_up_and_sets_unite():

@@ -217,3 +217,22 @@ def test_a_paused_pool_polls_nothing_and_then_what_is_due():
         assert poll.at == [0.0, 3.0, 20.0, 23.0]
 
     run_virtually(main)
+
+
+def test_a_poll_that_is_under_way_when_the_pool_is_paused_is_the_last_one():
+    async def main():
+        pool = PollingPool(4)
+        hot = Polled(pool, pause=0.0, busy=1.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(pool.run)
+            pool.add(hot)
+            await anyio.sleep(2.5)
+            pool.pause(paused=True)
+            await anyio.sleep(7)
+            assert hot.at == [0.0, 1.0, 2.0]
+            pool.pause(paused=False)
+            await anyio.sleep(0.5)
+            group.cancel_scope.cancel()
+        assert hot.at == [0.0, 1.0, 2.0, 9.5]
+
+    run_virtually(main)
