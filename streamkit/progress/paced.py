@@ -30,7 +30,7 @@ class CommitRate(UnitRate):
     async def ready(self, dated: float) -> None:
         """Wait until a change that was created at some time (epoch seconds) may be committed."""
         if self.clock.time() - dated >= _RECENT_SECONDS:
-            await self.turn()  # the commits of all shards, one after the other
+            await self.turn()  # the commits of all shards together keep to the rate
 
 
 class PacedCommitter(Committer):

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import anyio
 import anyio.lowlevel
 
 from streamkit.progress.clock import Clock
@@ -137,16 +138,14 @@ class UnitRate:
     clock: Clock
     _allowed: float = math.inf
     _at: float = 0.0
-    _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def turn(self) -> None:
-        """Wait until the next write may be sent; those that wait go one after the other."""
-        async with self._turn:
-            while True:
-                owed = self._owed()
-                if owed <= 0 or self.ending():
-                    return
-                await anyio.sleep(min(owed / self.units, _LOOK_SECONDS))
+        """Wait until the next write may be sent."""
+        while True:
+            owed = self._owed()
+            if owed <= 0 or self.ending():
+                return
+            await anyio.sleep(min(owed / self.units, _LOOK_SECONDS))
 
     def _owed(self) -> float:
         used, now = self.used(), self.clock.monotonic()

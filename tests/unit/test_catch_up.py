@@ -39,6 +39,41 @@ def test_nothing_waits_while_the_worker_ends():
     assert run_virtually(lambda: seconds_of(10, 1, OLD, ends_after=0)) == 0
 
 
+def test_a_commit_that_waits_is_let_go_within_a_second_of_the_end_of_its_worker():
+    async def waited():
+        clock = VirtualClock(asyncio.get_running_loop())
+        used, began = [0.0], clock.monotonic()
+        rate = CommitRate(1, lambda: used[0], lambda: clock.monotonic() - began >= 5, clock)
+        await rate.ready(OLD)
+        used[0] += 1000
+        await rate.ready(OLD)
+        return clock.monotonic() - began
+
+    assert 5 <= run_virtually(waited) <= 6
+
+
+def test_the_commits_of_several_shards_keep_to_the_rate_together():
+    async def shards():
+        clock = VirtualClock(asyncio.get_running_loop())
+        used = [0.0]
+        rate = CommitRate(50, lambda: used[0], lambda: False, clock)
+
+        async def shard():
+            for _ in range(10):
+                await rate.ready(OLD)
+                await anyio.sleep(0.01)  # the commit, whose units the service tells
+                used[0] += 100
+
+        began = clock.monotonic()
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(shard)
+        return clock.monotonic() - began
+
+    took = run_virtually(shards)
+    assert 4 * 9 * 100 / 50 - 2 <= took <= 4 * 10 * 100 / 50 + 2, "the last ones are not waited for"
+
+
 def test_what_was_not_used_is_not_saved_up():
     async def rested():
 

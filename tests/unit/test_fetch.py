@@ -23,7 +23,7 @@ class Client:
         self.there, self.serves, self.throttled = {*numbers}, serves, throttled
         self.asked, self.refuses = [], list(refuses)
 
-    async def batch_get_item(self, *, RequestItems):  # noqa: N803 - the client's name
+    async def batch_get_item(self, *, RequestItems):
         ((table, request),) = RequestItems.items()
         assert table == "t"
         self.asked.append((len(request["Keys"]), request["ConsistentRead"]))
