@@ -147,4 +147,28 @@ MUTANTS = (
         "a handler begins although the end of a shard was removed from the archive, or a whole shard",
         test="tests/simulation/test_handler_starts.py::test_a_start_without_what_the_archives_writer_has_stored_is_refused",
     ),
+    Mutant(
+        "start-in-an-hour",
+        "stream/start.py",
+        "if moment > now:",
+        "if moment > now + 3600:",
+        "a consumer that begins in the future drops all changes until then",
+        test="tests/unit/test_losses.py::test_a_consumer_starts_no_later_than_now",
+    ),
+    Mutant(
+        "date-of-no-zone",
+        "stream/start.py",
+        "datetime.combine(date.fromisoformat(text), time(), UTC)",
+        "datetime.combine(date.fromisoformat(text), time())",
+        "the text of a date is refused as a start",
+        test="tests/unit/test_losses.py::test_the_text_of_a_date_is_the_beginning_of_its_day_in_utc",
+    ),
+    Mutant(
+        "label-in-local-time",
+        "stream/start.py",
+        "return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()",
+        "return datetime.fromisoformat(label).timestamp()",
+        "outside of UTC a stream counts as hours older or younger than it is",
+        test="tests/unit/test_losses.py::test_the_label_of_a_stream_says_in_utc_when_it_was_created",
+    ),
 )

@@ -1,6 +1,7 @@
 """What is declared about starts and losses is checked as it is declared; what follows is plain."""
 
 import math
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from streamkit import (
     AddToSet,
     Aggregate,
     App,
+    ConfigurationError,
     Count,
     DeclarationError,
     Delete,
@@ -29,7 +31,7 @@ from streamkit.fleet.lag import Behind, Lag, bound, time_to_loss
 from streamkit.operate.rewind import counts_twice
 from streamkit.progress.control import Cursor
 from streamkit.stream.loss import Losses, settle_loss
-from streamkit.stream.start import since_of, start_text
+from streamkit.stream.start import created_of, read_start, since_of, start_text
 
 HOUR = 3600
 NOW = 1_800_000_000.0
@@ -72,6 +74,33 @@ def test_a_start_is_resolved_to_the_second_from_which_on_changes_count():
     assert since_of("latest", now) == NOON.timestamp()
     assert since_of(NOON - timedelta(hours=2), now) == NOON.timestamp() - 2 * HOUR
     assert since_of(NOON - timedelta(hours=25), now) == 0
+
+
+def test_the_text_of_a_date_is_the_beginning_of_its_day_in_utc():
+    assert read_start("2027-01-15") == NOON - timedelta(hours=12)
+    assert read_start("2027-01-15T13:00:00+01:00") == NOON
+    assert read_start("latest") == "latest"
+    for text in ("2027-01-15T12:00:00", "yesterday"):
+        with pytest.raises(DeclarationError, match="time zone"):
+            read_start(text)
+
+
+def test_a_consumer_starts_no_later_than_now():
+    assert since_of(NOON, NOON.timestamp()) == NOON.timestamp()
+    with pytest.raises(ConfigurationError, match="future"):
+        since_of(NOON + timedelta(seconds=1), NOON.timestamp())
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_the_label_of_a_stream_says_in_utc_when_it_was_created(monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert created_of("2027-01-15T12:00:00.250") == NOON.timestamp() + 0.25
+        assert created_of("label") == -math.inf, "older than anything"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_start_reads_the_same_in_every_time_zone():

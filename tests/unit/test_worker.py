@@ -1,14 +1,21 @@
 """A worker's life: under which name it begins again, when it ends, and whether the stream answers."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from streamkit.errors import LeaseLost
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.hosting import TAKEN, WORKERS
+from streamkit.model.schema import TableSchema
+from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.worker import worker as module
+from streamkit.worker.crew import Crew
+from streamkit.worker.joined_app import joined_app
+from streamkit.worker.stream_change import StreamChange
 from streamkit.worker.watchdog import watch_stream
 from streamkit.worker.worker import Worker
 
@@ -79,6 +86,145 @@ def test_a_worker_that_is_done_begins_again_only_for_a_newer_roll_out(
     done, did = lived(monkeypatch, stops=stops, superseded=superseded)
     assert done is (stops or not superseded)
     assert did == ["join", "start", "work", "leave"]
+
+
+# -- the crew --------------------------------------------------------------------------------------
+
+
+class Fleet:
+    """A coordinator, a leadership and shards with nothing to do, unless they are told otherwise."""
+
+    def __init__(self, **facts):
+        self.settled, self.looked, self.did = True, True, []
+        self.me = SimpleNamespace(childless=(), leads=True)
+        self.rollout = SimpleNamespace(doubted=False, superseded=False)
+        self.lister, self.listed = SimpleNamespace(enabled=True), True
+        self.enabled, self.is_quiet = True, True
+        self.retries = SimpleNamespace(busy=False)
+        for name, value in facts.items():
+            place, _, attribute = name.rpartition("__")
+            setattr(getattr(self, place) if place else self, attribute, value)
+        self.heartbeat = self
+
+    def say(self, *, state):
+        self.did.append(state)
+
+    def idle(self, pages):
+        return self.is_quiet and pages == 3
+
+    async def lead_for_ever(self):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.did.append("leads no more")
+
+    async def drain(self):
+        self.did.append("drained")
+
+    async def resign(self):
+        self.did.append("resigned")
+
+    async def leave(self):
+        self.did.append("left")
+
+
+def crew_of(fleet):
+    return Crew(fleet, fleet, fleet, None, Settings(), anyio.Event())
+
+
+@pytest.mark.parametrize(
+    ("facts", "idle"),
+    [
+        ({}, True),
+        ({"settled": False}, False),  # no leader is known, or a shard is about to be taken
+        ({"me__childless": ("s",)}, False),  # a shard has ended, and its child is not listed
+        ({"me__childless": ("s",), "enabled": False}, True),  # and never will be
+        ({"me__childless": ("s",), "lister": SimpleNamespace(enabled=False)}, True),
+        ({"me__childless": ("s",), "lister": None}, False),
+        ({"rollout__doubted": True}, False),
+        ({"rollout__superseded": True}, False),
+        ({"listed": False}, False),
+        ({"listed": False, "me__leads": False}, True),  # another worker lists
+        ({"is_quiet": False}, False),
+        ({"retries__busy": True}, False),
+    ],
+)
+async def test_a_crew_is_idle_when_nothing_is_left_to_do_or_to_find_out(facts, idle):
+    assert crew_of(Fleet(**facts)).is_idle(3) is idle
+
+
+def test_a_crew_leaves_its_lead_before_its_shards_and_its_heartbeat_last():
+    """While it has a shard it beats; and nothing is listed under a lead that was given back."""
+    fleet = Fleet()
+
+    async def main():
+        crew = crew_of(fleet)
+        async with anyio.create_task_group() as group:
+            group.start_soon(crew._lead)
+            await anyio.sleep(1)
+            await crew.leave()
+
+    run_virtually(main)
+    assert fleet.did == ["leaving", "leads no more", "drained", "resigned", "left"]
+
+
+# -- which stream the table has ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "logged"), [("arn/1", []), (None, ["stream.disabled"]), ("arn/2", None)]
+)
+def test_a_worker_ends_when_the_table_has_another_stream_and_only_logs_that_it_has_none(
+    monkeypatch, now, logged
+):
+    before = TableSchema("t", "pk", None, "S", None, {}, stream_arn="arn/1")
+
+    async def describe(aws, name, *, type_attribute):
+        assert name == "t"
+        return replace(before, stream_arn=now)
+
+    monkeypatch.setattr("streamkit.worker.stream_change.describe", describe)
+    look = StreamChange(None, before).look
+    with capture_logs() as logs:
+        if logged is None:
+            with pytest.raises(ConfigurationError, match="replaced"):
+                run_virtually(look)
+        else:
+            run_virtually(look)
+            assert [log["event"] for log in logs] == logged
+
+
+# -- the handlers that an app takes over -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("joins", "taken", "runs"),
+    [
+        ((), (), set()),
+        (("late:taken:2",), (), {"late"}),
+        (("late:taken:2",), ("early",), {"late", "early"}),  # an earlier join is over
+        (("plain:taken:2",), (), set()),  # not a handler with a start of its own
+        (None, ("late",), {"late"}),  # the app has not run yet, its handler has
+        (None, (), set()),
+    ],
+)
+def test_an_app_runs_the_handlers_that_it_takes_over_or_has_taken_over(
+    monkeypatch, joins, taken, runs
+):
+    async def newest_generation(store):
+        return None if joins is None else SimpleNamespace(joins=joins)
+
+    async def host_of(store):
+        return TAKEN if store in taken else WORKERS
+
+    module = "streamkit.worker.joined_app."
+    monkeypatch.setattr(module + "newest_generation", newest_generation)
+    monkeypatch.setattr(module + "host_of", host_of)
+    monkeypatch.setattr(module + "own_store", lambda store, name: name)
+    children = {name: SimpleNamespace(exact=name != "plain") for name in ("late", "early", "plain")}
+    app = SimpleNamespace(listeners=children, with_joined=lambda names: names)
+    found = run_virtually(lambda: joined_app(app, None))
+    assert found == (runs or app)
 
 
 # -- whether the stream answers --------------------------------------------------------------------
