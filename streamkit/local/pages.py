@@ -228,7 +228,7 @@ def read_page(engine: "Engine", reading: PageRequest, rows: Iterator[Row]) -> Pa
     condition, projection = reading.condition, reading.projection
     for row in rows:
         row_size = reading.size(row)
-        if scanned and size + row_size > PAGE_BYTES:
+        if size + row_size > PAGE_BYTES:
             more = True
             break
         scanned += 1

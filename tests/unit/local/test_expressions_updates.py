@@ -62,6 +62,12 @@ def listed(*texts):
         ("SET a = b, b = a", {"a": n(1), "b": n(2)}, None, {"a": n(2), "b": n(1)}),
         ("SET a = if_not_exists(a, :v)", {"a": s("kept")}, {":v": s("x")}, {"a": s("kept")}),
         ("SET a = if_not_exists(a, :v)", {}, {":v": s("x")}, {"a": s("x")}),
+        (
+            "SET a = if_not_exists(a, :v)",
+            {"a": {"NULL": True}},
+            {":v": s("x")},
+            {"a": {"NULL": True}},
+        ),
         ("SET a = if_not_exists(a, :z) - :i", {}, {":z": n(0), ":i": n(3)}, {"a": n(-3)}),
         (
             "SET a = if_not_exists(a, if_not_exists(b, :z))",

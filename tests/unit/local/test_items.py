@@ -111,6 +111,8 @@ def test_a_failed_condition_changes_nothing_and_shows_the_item_when_asked(db, ta
     assert (status, body["message"]) == (400, "The conditional request failed")
     assert body["__type"].endswith("#ConditionalCheckFailedException")
     assert "Item" not in body
+    unasked = request | {"ReturnValuesOnConditionCheckFailure": "NONE"}
+    assert "Item" not in db.engine.call("dynamodb", "PutItem", unasked)[1]
     asked = request | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
     assert db.engine.call("dynamodb", "PutItem", asked)[1]["Item"] == KEY | build.item(n=1)
     for operation, more in (
@@ -358,6 +360,19 @@ def test_an_item_and_its_entries_in_local_indexes_have_400_kb_together(db, build
 )
 def test_parameters_are_checked_before_anything_else(db, table, payload, message):
     assert db.invalid("PutItem", **payload) == message
+
+
+def test_an_update_uses_all_its_placeholders(db, table):
+    message = db.invalid(
+        "UpdateItem",
+        TableName=table,
+        Key=KEY,
+        UpdateExpression="SET n = :n",
+        ExpressionAttributeValues={":n": {"N": "1"}, ":m": {"N": "1"}},
+    )
+    assert message == (
+        "Value provided in ExpressionAttributeValues unused in expressions: keys: {:m}"
+    )
 
 
 def test_violations_are_reported_together(db, table):

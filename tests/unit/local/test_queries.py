@@ -84,6 +84,12 @@ def test_a_filter_counts_what_it_leaves_out(db, table):
     assert counted == {"Count": 4, "ScannedCount": 5}
 
 
+def test_a_limit_counts_items_before_the_filter(db, table):
+    page = query(db, FilterExpression="v = :v", more={":v": {"S": "v3"}}, Limit=2)
+    assert (page["Items"], page["ScannedCount"]) == ([], 2)
+    assert page["LastEvaluatedKey"] == {"pk": {"S": "a"}, "sk": {"N": "1"}}
+
+
 def test_pages_end_at_the_limit_and_resume_behind_an_item_that_is_gone(db, table):
     page = query(db, Limit=2)
     assert page["LastEvaluatedKey"] == {"pk": {"S": "a"}, "sk": {"N": "1"}}
@@ -114,6 +120,17 @@ def test_a_page_ends_before_it_is_over_one_megabyte(db, build):
     assert numbers(page) == [0, 1, 2]
     assert page["LastEvaluatedKey"] == {"pk": {"S": "a"}, "sk": {"N": "2"}}
     assert len(db.everything()) == 5
+
+
+def test_a_page_of_an_index_holds_one_megabyte_of_what_it_projects(db, build):
+    db.table(
+        keys="pk:S sk:N",
+        GlobalSecondaryIndexes=[build.gsi("keys", "pk", "sk", projection="KEYS_ONLY")],
+        types={"sk": "N"},
+    )
+    for n in range(5):
+        db("PutItem", TableName="table", Item=build.item(pk="a", sk=n, x="x" * 300_000))
+    assert numbers(query(db, IndexName="keys")) == [0, 1, 2, 3, 4]
 
 
 def test_indexes_show_what_they_project(db, table):
@@ -247,6 +264,10 @@ def test_pages_of_an_index_resume_among_equal_keys(db, table):
             "The provided starting key is invalid",
         ),
         (
+            {"ExclusiveStartKey": {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"S": "v1"}}},
+            "The provided starting key is invalid",
+        ),
+        (
             {"ExclusiveStartKey": {"pk": {"S": "a"}, "sk": {"S": "x"}}},
             "The provided starting key is invalid: The provided key element does not match the schema",
         ),
@@ -294,6 +315,9 @@ def test_a_global_index_gives_only_what_it_has(db, table):
     assert db.invalid("Query", **request, ProjectionExpression="w, v") == (
         "One or more parameter values were invalid: Global secondary index some does not project [w]"
     )
+    values = {":g": {"S": "x"}, ":w": {"S": "w"}}
+    hidden = request | {"FilterExpression": "w = :w", "ExpressionAttributeValues": values}
+    assert db("Query", **hidden)["Count"] == 0
 
 
 bounds = st.one_of(

@@ -92,6 +92,7 @@ def test_every_failed_condition_has_its_reason_in_its_position(db, table, build)
     )
     failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
     assert reasons == [{"Code": "None"}, failed | {"Item": build.item(pk="a", n=1)}, failed]
+    assert cancelled(db, check(build, "a", "attribute_not_exists(pk)")) == [failed]
     assert db.everything() == [build.item(pk="a", n=1)]
     assert len(db.records()) == 1
 
@@ -202,6 +203,13 @@ def test_what_is_invalid_in_itself_is_refused_at_once(db, table, actions, messag
     assert db.invalid("TransactWriteItems", TransactItems=actions) == message
 
 
+def test_the_same_key_in_two_tables_is_two_items(db, table, build):
+    db.table("other", keys="pk:S")
+    twice = [put(build, "a"), {"Put": put(build, "a")["Put"] | {"TableName": "other"}}]
+    db("TransactWriteItems", TransactItems=twice)
+    assert db.everything() == db.everything("other") == [build.item(pk="a")]
+
+
 def test_no_item_occurs_twice(db, table, build):
     message = "Transaction request cannot include multiple operations on one item"
     actions = [put(build, "a"), check(build, "a")]
@@ -221,6 +229,10 @@ def test_a_transaction_has_at_most_100_actions_and_4_mb(db, table, build):
     large = [put(build, f"x{n}", x="x" * 380_000) for n in range(12)]
     assert "4 MB" in db.invalid("TransactWriteItems", TransactItems=large)
     db("TransactWriteItems", TransactItems=large[:11])
+    db("PutItem", **large[11]["Put"])
+    gets = [{"Get": {"TableName": "table", "Key": build.item(pk=f"x{n}")}} for n in range(12)]
+    assert "4 MB" in db.invalid("TransactGetItems", TransactItems=gets)
+    assert len(db("TransactGetItems", TransactItems=gets[:11])["Responses"]) == 11
     growing = [
         {
             "Update": {
@@ -254,10 +266,12 @@ def test_a_token_carries_out_a_transaction_once_in_ten_minutes(db, table, build)
         {"TableName": "table", "CapacityUnits": 4.0, "ReadCapacityUnits": 4.0}
     ]
     assert db.everything() == [build.item(pk="a", n=1)]
-    code, _ = db.refused(
-        "TransactWriteItems", ClientRequestToken="token", TransactItems=[add(build, "b")]
-    )
-    assert code == "IdempotentParameterMismatchException"
+    others = [add(build, "b")], [add(build, "c"), request["TransactItems"][1]]
+    for other in others:
+        code, _ = db.refused(
+            "TransactWriteItems", ClientRequestToken="token", TransactItems=other
+        )
+        assert code == "IdempotentParameterMismatchException"
     db.now += 1
     assert len(db.engine.tokens) == 1
     db("TransactWriteItems", **request)

@@ -149,6 +149,9 @@ def test_a_sum_that_does_not_fit_is_refused():
         add_numbers(big, big)
     with pytest.raises(ApiError, match="38 significant digits"):
         add_numbers(canonical_number("1E50"), "1")
+    for large, small in (("9" * 38, "2"), ("1E125", "1E-130")):
+        with pytest.raises(ApiError, match="38 significant digits"):
+            add_numbers(canonical_number(large), canonical_number(small))
     assert subtract_numbers(big, big) == "0"
 
 
