@@ -86,7 +86,6 @@ def _read(
         row = table.rows.find(place)
         size = 0 if row is None else row[1]
         if size > room:
-            room = 0
             left += [key for key, _ in keys[number:]]
             break
         of_partition = read.get(place[0], 0) + size

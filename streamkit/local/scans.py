@@ -73,7 +73,7 @@ def _segment(payload: Payload) -> tuple[int, int]:
             "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
             f"Segment: {segment} is not less than TotalSegments: {total}"
         )
-    return -(-segment * HASHES // total), -(-(segment + 1) * HASHES // total)
+    return segment * HASHES // total, (segment + 1) * HASHES // total
 
 
 def _after(reading: PageRequest, payload: Payload, first: int, end: int) -> Place | None:

@@ -256,8 +256,7 @@ class EngineTable:
 
     def remove_index(self, name: str) -> None:
         """Remove a global index."""
-        removed = self.indexes.pop(name)
-        self._late = deque(change for change in self._late if change[1] is not removed)
+        del self.indexes[name]
 
     def check_paths(self, expression: Condition | Projection | Update | None) -> None:
         """Refuse an expression with a path into a key attribute, because keys are scalars."""

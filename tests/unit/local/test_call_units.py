@@ -118,11 +118,11 @@ def test_a_transaction_of_writes_costs_twice_each_of_them(units, key, actions, w
 
 def test_a_transaction_that_is_sent_again_costs_transactional_reads(units, key):
     request = {
-        "TransactItems": [put(key, "new", 10), put(key, "a", 10)],
+        "TransactItems": [put(key, "new", 10), put(key, "large", 5 * KB), put(key, "a", 10)],
         "ClientRequestToken": "once",
     }
-    assert units("TransactWriteItems", **request) == (200, 0.0, 12.0)
-    assert units("TransactWriteItems", **request) == (200, 6.0, 0.0)
+    assert units("TransactWriteItems", **request) == (200, 0.0, 22.0)
+    assert units("TransactWriteItems", **request) == (200, 10.0, 0.0)
 
 
 def test_a_cancelled_transaction_costs_twice_what_is_stored(units, key):

@@ -5,6 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
+V3 = {"S": "v3"}
+
+
 @pytest.fixture
 def table(db, build):
     db.table(keys="pk:S sk:N")
@@ -44,6 +47,10 @@ def table(db, build):
                 "1 validation error detected: Value '0' at 'limit' failed to satisfy constraint: "
                 "Member must have value greater than or equal to 1"
             ),
+        ),
+        (
+            {"FilterExpression": "v = :v", "ExpressionAttributeValues": {":v": V3, ":w": V3}},
+            "Value provided in ExpressionAttributeValues unused in expressions: keys: {:w}",
         ),
         ({"IndexName": "none"}, "The table does not have the specified index: none"),
     ],

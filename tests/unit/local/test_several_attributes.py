@@ -156,10 +156,15 @@ def test_a_starting_key_that_lacks_an_attribute_is_refused(db, build, table):
     assert db.invalid("Query", **asked(build, text, ExclusiveStartKey=other)) == (
         "The provided starting key is outside query boundaries based on provided conditions"
     )
-    within = asked(build, f"{text} AND round > :n", ExclusiveStartKey=key | build.item(match="c"))
-    assert db.invalid("Query", **within) == (
-        "The provided starting key does not match the range key predicate"
-    )
+    elsewhere = build.item(match="c", round=10, bracket="UPPER")
+    for condition, start in (
+        ("round > :n", build.item(match="c")),
+        ("round = :n AND bracket > :b", elsewhere),
+    ):
+        within = asked(build, f"{text} AND {condition}", ExclusiveStartKey=key | start)
+        assert db.invalid("Query", **within) == (
+            "The provided starting key does not match the range key predicate"
+        )
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -286,6 +286,7 @@ def test_equality_is_by_value(left, right, expected):
         ({"S": "\uffff"}, {"S": "\U00010000"}, -1),
         ({"B": "fw=="}, {"B": "gA=="}, -1),
         ({"B": "YQ=="}, {"B": "YWI="}, -1),
+        ({"B": "AA=="}, {"B": "/w=="}, -1),
         ({"S": "a"}, {"S": "a"}, 0),
         ({"S": "a"}, {"N": "1"}, None),
         ({"BOOL": True}, {"BOOL": False}, None),
