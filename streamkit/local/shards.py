@@ -139,12 +139,15 @@ class EngineShard:
         self.trim(float("inf"))
 
     def page(self, after: int, limit: int, published: float) -> list[EngineRecord]:
-        """Return the records after a number: at most `limit` and 1 MB, published by now."""
+        """Return the records after a number: at most `limit` and 1 MB, published by now.
+
+        No record is larger than that: it has two images of 400 KB at most, and a key.
+        """
         page: list[EngineRecord] = []
         size = 0
         for record in self._behind(after):
             size += record.size
-            if record.created > published or (page and size > _PAGE_BYTES):
+            if record.created > published or size > _PAGE_BYTES:
                 break
             page.append(record)
             if len(page) == limit:

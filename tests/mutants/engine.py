@@ -6,6 +6,8 @@ _REFUSALS = "tests/unit/local/test_refusals.py"
 _SEVERAL = "tests/unit/local/test_several_attributes.py"
 _FREQUENT = "tests/unit/test_frequent_calls.py"
 _EXCHANGES = "tests/integration/test_exchanges.py"
+_CONDITIONS = "tests/unit/local/test_expressions_conditions.py"
+_TRANSACTIONS = "tests/unit/local/test_transactions.py"
 _BATCHES = "tests/unit/local/test_batches.py"
 
 MUTANTS = (
@@ -278,6 +280,98 @@ MUTANTS = (
         "        place = (self.account, self.region)",
         "tables of two Regions are the same table",
         test="tests/unit/local/test_regions.py::test_a_table_is_of_one_region_of_one_account",
+    ),
+    Mutant(
+        "engine-null-does-not-exist",
+        "local/expressions/functions.py",
+        "        return (self.operands[0].read(item, values) is not None) is self._when_there",
+        """        value = self.operands[0].read(item, values)
+        return (value is not None and "NULL" not in value) is self._when_there""",
+        "attribute_not_exists holds for an attribute that is there, and is NULL",
+        test=f"{_CONDITIONS}::test_a_condition_that_holds",
+    ),
+    Mutant(
+        "engine-absent-values-are-equal",
+        "local/expressions/predicates.py",
+        "same = left is not None and right is not None and equal(left, right)",
+        "same = left == right or (left is not None and right is not None and equal(left, right))",
+        "a condition that two paths are equal holds for an item that has neither",
+        test=f"{_CONDITIONS}::test_a_condition_that_does_not_hold",
+    ),
+    Mutant(
+        "engine-numbers-and-texts-have-an-order",
+        "local/expressions/predicates.py",
+        "        return order is not None and self._accepts(order)",
+        "        return self._accepts(order or 0)",
+        "a number is at least, and at most, any text",
+        test=f"{_CONDITIONS}::test_a_condition_that_does_not_hold",
+    ),
+    Mutant(
+        "engine-types-by-their-first-letter",
+        "local/expressions/functions.py",
+        'wanted["S"] in value',
+        'next(iter(value)).startswith(wanted["S"])',
+        "attribute_type takes a set of strings for a string",
+        test=f"{_CONDITIONS}::test_a_condition_that_does_not_hold",
+    ),
+    Mutant(
+        "engine-null-is-overwritten",
+        "local/expressions/assignments.py",
+        "if value is None else value",
+        'if not value or "NULL" in value else value',
+        "if_not_exists replaces an attribute that is there, and is NULL",
+        test="tests/unit/local/test_expressions_updates.py::test_an_update_gives_a_new_item",
+    ),
+    Mutant(
+        "engine-limits-count-matches",
+        "local/pages.py",
+        "        if scanned == reading.limit:",
+        "        if matched == reading.limit:",
+        "a program takes an empty page for the end, which it never sees here",
+        test="tests/unit/local/test_queries.py::test_a_limit_counts_items_before_the_filter",
+    ),
+    Mutant(
+        "engine-filters-see-what-an-index-lacks",
+        "local/pages.py",
+        "if condition is None or condition.matches(item):",
+        "if condition is None or condition.matches(row[0]):",
+        "a filter of a global index finds items here, and none on AWS",
+        test="tests/unit/local/test_queries.py::test_a_global_index_gives_only_what_it_has",
+    ),
+    Mutant(
+        "engine-tokens-for-any-request",
+        "local/transactions.py",
+        "        digest = digest_of(actions)\n",
+        "        digest = digest_of(len(actions))\n",
+        "another transaction with a token that was used is taken for done",
+        test=f"{_TRANSACTIONS}::test_a_token_carries_out_a_transaction_once_in_ten_minutes",
+    ),
+    Mutant(
+        "engine-one-key-one-item",
+        "local/transactions.py",
+        "        target = (table.name, write.place)",
+        "        target = write.place",
+        "a transaction refuses two items of two tables, because their keys are the same",
+        test=f"{_TRANSACTIONS}::test_the_same_key_in_two_tables_is_two_items",
+    ),
+    Mutant(
+        "engine-refusals-show-the-item",
+        "local/transactions.py",
+        "    if write.return_old and old is not None:",
+        "    if old is not None:",
+        "a program reads the item of a failed condition, which AWS shows only if it is asked to",
+        test=f"{_TRANSACTIONS}::test_every_failed_condition_has_its_reason_in_its_position",
+    ),
+    Mutant(
+        "engine-late-entries-win",
+        "local/tables.py",
+        """        if self._late:
+            self.settle()
+        units""",
+        "        units",
+        "an index shows what an item was before its last write, for ever",
+        test="tests/unit/local/test_tables.py::"
+        "test_a_write_after_the_lag_comes_behind_those_that_still_lag",
     ),
     Mutant(
         "engine-answers-web-pages",

@@ -329,21 +329,27 @@ async def test_an_entry_that_the_reply_leaves_out_was_not_delivered(name):
         def by_id(self, entries, text, request):
             return super().by_id(entries[1:], text, request)
 
-    errors = await SENDERS[name](Forgetful()).deliver([delivery(n) for n in range(3)])
-    assert kinds(errors) == ["RetryableError", None, None]
+    class Silent(Service):
+        def by_id(self, entries, text, request):
+            reply = super().by_id(entries, text, request)
+            return reply | {"Failed": [{"Id": one["Id"]} for one in reply["Failed"]]}
+
+    for service in (Forgetful(), Silent({0: ["InternalError"]})):
+        errors = await SENDERS[name](service).deliver([delivery(n) for n in range(3)])
+        assert kinds(errors) == ["RetryableError", None, None]
 
 
 @pytest.mark.parametrize("name", ["SQS FIFO", "SNS FIFO"])
 async def test_fifo_has_the_item_as_group_and_the_key_as_deduplication_id(name):
     service = Service()
-    await SENDERS[name](service).deliver([delivery(7, "a", attributes={"kind": "sale"})])
+    await SENDERS[name](service).deliver([delivery(7, "a", id="7", attributes={"kind": "sale"})])
     (request,) = service.requests
     (entry,) = request.get("Entries") or request["PublishBatchRequestEntries"]
     assert (entry["MessageGroupId"], entry["MessageDeduplicationId"]) == ("a", f"{7:032x}")
     values = {n: a["StringValue"] for n, a in entry["MessageAttributes"].items()}
     assert values == {
         "key": f"{7:032x}",
-        "id": "a",
+        "id": "7",
         "group": "a",
         "sequence": f"{7:040}",
         "kind": "sale",
@@ -393,13 +399,13 @@ async def test_a_body_without_a_form_as_text_is_parked_unsent_and_not_shown(name
 async def test_a_record_is_an_envelope_with_everything_that_a_receiver_needs():
     service = Service()
     body = {"price": Decimal("1.50"), "on": NOON, "name": "Zoë"}
-    each = delivery(7, "a", body, attributes={"kind": "sale"})
+    each = delivery(7, "a", body, id="7", attributes={"kind": "sale"})
     await SENDERS["Kinesis"](service).deliver([each])
     (record,) = service.requests[0]["Records"]
     assert record["PartitionKey"] == "a"
     assert json.loads(record["Data"]) == {
         "key": f"{7:032x}",
-        "id": "a",
+        "id": "7",
         "group": "a",
         "sequence": f"{7:040}",
         "created_at": "2026-03-01T12:00:00+00:00",

@@ -76,6 +76,26 @@ def test_latest_of_an_empty_shard_sees_its_first_record(world):
     assert world.read(iterator) == [1]
 
 
+def test_latest_comes_before_what_is_written_and_not_published(world):
+    world.streams.settings.publish_delay = 3
+    world.change(1)
+    world.now += 3
+    world.change(2)
+    iterator = world.iterator("LATEST")
+    assert world.read(iterator) == []
+    world.now += 3
+    assert world.read(iterator) == [2]
+
+
+def test_latest_of_a_shard_whose_records_are_gone_can_be_read(world):
+    world.change(1)
+    world.stream.trim()
+    iterator = world.iterator("LATEST")
+    assert world.read(iterator) == []
+    world.change(2)
+    assert world.read(iterator) == [2]
+
+
 def test_at_and_after_a_sequence_number_differ_by_its_record(world):
     world.change(1, 2, 3)
     assert world.read(world.iterator("AT_SEQUENCE_NUMBER", world.numbers[1])) == [2, 3]
@@ -94,6 +114,15 @@ def test_at_a_time_begins_with_the_first_record_of_that_second_or_later(world):
     assert world.read(world.iterator("AT_TIMESTAMP", Timestamp=world.now)) == []
     refused = code_of(world.iterator, "AT_TIMESTAMP", Timestamp=world.now + 1)
     assert refused == "ValidationException"
+
+
+def test_at_a_time_a_record_is_as_old_as_its_second(world):
+    second = world.now
+    for value, after in ((1, 0.9), (2, 1.9), (3, 5.0)):
+        world.now = second + after
+        world.change(value)
+    for after, expected in ((0, [1, 2, 3]), (0.5, [2, 3]), (1, [2, 3]), (1.5, [3]), (5, [3])):
+        assert world.read(world.iterator("AT_TIMESTAMP", Timestamp=second + after)) == expected
 
 
 def test_an_iterator_can_be_used_again(world):
