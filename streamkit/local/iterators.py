@@ -107,7 +107,7 @@ def _at_timestamp(shard: EngineShard, moment: Any, now: float) -> int:
         raise validation("Timestamp is required for ShardIteratorType AT_TIMESTAMP")
     if moment > now:
         raise validation("Timestamp must not be in the future")
-    return max(shard.before(moment), shard.trimmed)
+    return shard.before(moment)
 
 
 def _sequence_number(shard: EngineShard, text: Any, kind: str) -> int:

@@ -270,6 +270,27 @@ def test_the_last_records_come_with_or_without_a_next_iterator(world):
     assert world.read(page["NextShardIterator"]) == {"Records": []}
 
 
+def test_a_closed_shard_ends_behind_its_last_record_and_not_before_it_is_published(world):
+    (parent,) = world.ids()
+    world.settings.publish_delay = 1
+    world.settings.end_with_records_chance = 1
+    for value in range(3):
+        world.change("a", value)
+        world.now += 1
+    world.change("a", 3)
+    world.control.roll("orders")
+
+    request = {"ShardIterator": world.iterator(parent), "Limit": 2}
+    first = get_records(world.engine, request)
+    second = world.read(first["NextShardIterator"])
+    assert [len(page["Records"]) for page in (first, second)] == [2, 1]
+    assert len(empty := world.read(second["NextShardIterator"])) == 2
+    world.now += 1
+    last = world.read(empty["NextShardIterator"])
+    assert len(last["Records"]) == 1
+    assert "NextShardIterator" not in last
+
+
 def test_both_endings_happen_by_default():
     endings = set()
     for seed in range(20):
@@ -366,6 +387,13 @@ def test_a_parent_may_be_listed_open_while_it_has_children(world):
     assert [ends(shard) for shard in world.listed()] == [None, None, None]
     world.now += 5
     assert [ends(shard) is None for shard in world.listed()] == [False, True, True]
+
+
+def test_all_shards_of_a_disabled_stream_are_listed_closed_at_once(world):
+    world.settings.parents_open = 5
+    world.control.split("orders")
+    world.control.disable("orders")
+    assert None not in [ends(shard) for shard in world.listed()]
 
 
 def test_a_shard_may_be_left_out_of_listings_and_still_be_read(world):

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from uuid import UUID
 
 import pytest
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from streamkit import Entity
 from streamkit.model.codec import decode, encode
@@ -19,6 +19,11 @@ class Parcel(Entity, pk="PARCEL#{number}", sk="PARCEL"):
     number: UUID
     collected: time | None = None
     travelled: timedelta | None = None
+
+
+class Renamed(Entity, pk="RENAMED#{number}", sk="RENAMED"):
+    number: str
+    state: str = Field(alias="st")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,16 @@ def test_a_whole_entity_with_such_fields_can_be_sent():
 def test_decimals_moments_and_bytes_keep_their_forms():
     body = {"a": Decimal("1.50"), "b": datetime(2026, 3, 1, tzinfo=UTC), "c": b"x", "d": {2, 1}}
     assert to_text(body) == '{"a":"1.50","b":"2026-03-01T00:00:00+00:00","c":"eA==","d":[1,2]}'
+
+
+def test_a_field_is_sent_by_the_name_of_its_attribute():
+    assert to_plain(Renamed(number="1", st="new")) == {"number": "1", "st": "new"}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_know_is_refused(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_text({"x": number})
 
 
 @pytest.mark.parametrize("value", [object(), SecretStr("s3cret"), print])
