@@ -56,7 +56,9 @@ async def test_documents_are_put_replaced_and_deleted():
         assert await sender.deliver(sent) == [None] * 3
         assert await sender.deliver([delivery(4, {"n": 4}), delivery(5, None, "c")]) == [None] * 2
         assert await sender.deliver([delivery(6, None, "never there")]) == [None]
+        assert await sender.deliver([delivery(7, {}, "empty")]) == [None]
     assert cluster.documents == {
+        ("orders", "empty"): {},
         ("orders", "a"): {"n": 4},
         ("orders", "b"): {"order_id": "1", "total": "1.5"},
     }
@@ -68,6 +70,15 @@ async def test_an_older_change_counts_as_delivered_and_changes_nothing():
         assert await sender.deliver([delivery(5, {"n": 5}), delivery(6, None, "b")]) == [None] * 2
         late = [delivery(4, {"n": 4}), delivery(3, None), delivery(5, {"n": 1}, "b")]
         assert await sender.deliver(late) == [None] * 3
+    assert cluster.documents == {("orders", "a"): {"n": 5}}
+
+
+async def test_what_another_worker_has_outdated_counts_as_delivered():
+    cluster = SearchCluster()
+    async with opened(cluster) as first, opened(cluster) as second:
+        assert await first.deliver([delivery(5, {"n": 5}), delivery(6, None, "b")]) == [None] * 2
+        late = [delivery(4, {"n": 4}), delivery(4, None), delivery(5, {"n": 1}, "b")]
+        assert await second.deliver(late) == [None] * 3
     assert cluster.documents == {("orders", "a"): {"n": 5}}
 
 
@@ -201,6 +212,13 @@ async def test_an_answer_that_is_none_of_a_bulk_request_is_tried_again(body):
     async with opened(lambda _request: (200, {}, body)) as sender:
         with pytest.raises(RetryableError, match="does not belong to a bulk"):
             await sender.deliver([delivery(1, {})])
+
+
+async def test_an_answer_for_fewer_operations_than_were_sent_is_tried_again():
+    body = b'{"items": [{"index": {"status": 200}}]}'
+    async with opened(lambda _request: (200, {}, body)) as sender:
+        with pytest.raises(RetryableError, match="does not belong to a bulk"):
+            await sender.deliver([delivery(1, {}), delivery(2, {}, "b")])
 
 
 async def test_user_and_password_are_sent_and_not_shown():

@@ -78,6 +78,14 @@ async def test_a_deletion_is_null_and_says_so_in_a_header():
     assert (request.body, request.headers["x-streamkit-deleted"]) == (b"null", "true")
 
 
+@pytest.mark.parametrize("body", [{}, [], "", 0, False])
+async def test_what_is_empty_or_zero_is_no_deletion(body):
+    async with http_server(always(200)) as server:
+        assert await answers(server, delivery(1, body)) == [None]
+    (request,) = server.requests
+    assert "x-streamkit-deleted" not in request.headers
+
+
 async def test_text_is_sent_as_it_is():
     async with http_server(always(200)) as server:
         assert await answers(server, delivery(1, "héllo")) == [None]
@@ -258,7 +266,8 @@ async def test_a_batch_is_one_list_in_order():
         assert await answers(server, *sent, batch=True, secret="s") == [None, None]
         await answers(server, *reversed(sent), batch=True)
         await answers(server, *sent, batch=True)
-    first, other, again = server.requests
+        await answers(server, sent[0], delivery(3, 3), batch=True)
+    first, other, again, longer = server.requests
     assert json.loads(first.body) == [
         {
             "key": f"{number:032x}",
@@ -272,6 +281,7 @@ async def test_a_batch_is_one_list_in_order():
     ]
     keys = [request.headers["idempotency-key"] for request in (first, other, again)]
     assert keys[0] == keys[2] != keys[1]
+    assert longer.headers["idempotency-key"] not in keys
     assert "x-streamkit-signature" in first.headers
 
 
