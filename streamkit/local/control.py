@@ -150,7 +150,7 @@ class Control:
         streams = engine.streams.all(name)
         if not streams:
             raise ControlError(f"table {table} has no stream")
-        return max(streams, key=lambda stream: (stream.disabled is None, stream.label))
+        return max(streams, key=lambda stream: stream.label)
 
     def _place(self, table: str) -> tuple[Controllable, str]:
         """Return the engine that has a table, and the table's name."""

@@ -135,6 +135,7 @@ class Server:
         try:
             arguments = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
             result = self._control.run(request.path.removeprefix(_CONTROL), arguments)
+            self.changes += 1
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             return 400, {"error": str(error)}
         except ApiError as error:

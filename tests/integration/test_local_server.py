@@ -355,6 +355,16 @@ async def test_commands_reach_the_engine_from_another_process(world, raw):
     assert (old.status, answer["result"] != old.arn) == ("DISABLED", True)
 
 
+async def test_what_changes_the_engine_is_counted_so_that_it_is_kept(world, raw):
+    for operation, changes in (("CreateTable", 1), ("Scan", 1), ("TransactGetItems", 1)):
+        headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}"}
+        raw.send(headers=headers, body=json.dumps(TABLE).encode())
+        await raw.reply()
+        assert world.server.changes == changes
+    await command(raw, "split", table="orders")
+    assert world.server.changes == 2
+
+
 async def test_commands_that_cannot_be_carried_out_say_why(world, raw):
     for name, arguments, reason in [
         ("explode", {}, "no command"),
@@ -403,14 +413,14 @@ async def test_expired_items_are_deleted_while_the_server_runs():
     item = {"pk": {"S": "a"}, "ttl": {"N": str(int(world.now) + 10)}}
     call("dynamodb", "PutItem", {"TableName": "orders", "Item": item})
     (stream,) = world.engine.streams.all("orders")
-    async with await serve(world.engine, expire_every=0):
+    async with await serve(world.engine, expire_every=0) as server:
         for _ in range(20):
             await asyncio.sleep(0)
-        assert world.engine.tables["orders"].item_count == 1
+        assert (world.engine.tables["orders"].item_count, server.changes) == (1, 0)
         world.now += 20
         for _ in range(20):
             await asyncio.sleep(0)
-        assert world.engine.tables["orders"].item_count == 0
+        assert (world.engine.tables["orders"].item_count, server.changes) == (0, 1)
 
     _, removal = stream.shards()[0].records()
     assert removal.identity == {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}

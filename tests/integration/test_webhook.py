@@ -94,6 +94,14 @@ async def test_text_is_sent_as_it_is():
     assert request.headers["content-type"] == "text/plain; charset=utf-8"
 
 
+async def test_a_header_of_the_user_replaces_the_type_of_the_content():
+    kind = "application/vnd.shop+json"
+    async with http_server(always(200)) as server:
+        await answers(server, delivery(1, {}), headers={"Content-Type": kind})
+    (request,) = server.requests
+    assert request.headers["content-type"] == kind
+
+
 def verifier():
     """The function that the page gives to receivers."""
     return module_of(example("docs/sinks.md", "hmac"))["verify"]
@@ -295,6 +303,18 @@ async def test_of_a_batch_that_is_refused_for_good_only_those_at_fault_are_parke
         sent = [delivery(n, body, group=f"{n}") for n, body in enumerate(bodies)]
         errors = await answers(server, *sent, batch=True)
     assert [type(error) for error in errors] == [type(None), PoisonChange, type(None)]
+
+
+async def test_of_a_batch_that_is_refused_for_good_nothing_overtakes_what_is_parked():
+    def answer(request):
+        bad = any(member["body"] == "bad" for member in json.loads(request.body))
+        return (422 if bad else 200, {}, b"")
+
+    async with http_server(answer) as server:
+        sent = [delivery(1, "bad"), delivery(2, "good"), delivery(3, "good", group="b")]
+        errors = await answers(server, *sent, batch=True)
+    assert [type(error) for error in errors] == [PoisonChange, Refused, type(None)]
+    assert len(server.requests) == 3
 
 
 async def test_a_batch_that_may_heal_is_tried_again_as_a_whole():

@@ -426,6 +426,18 @@ def test_a_trim_on_command_takes_old_records_and_closed_shards(world):
     assert parent not in world.ids()
 
 
+def test_a_trim_on_command_takes_all_streams_of_a_table(world):
+    world.change("a")
+    world.control.disable("orders")
+    older, world.stream = world.stream, world.create()
+    world.change("b")
+    assert world.control.shards("orders")[0]["id"] == world.ids()[0]
+    world.now += 10
+    world.control.trim("orders")
+    assert world.streams.find(older.arn) is None
+    assert world.drain(world.ids()[0]) == []
+
+
 def test_the_summary_of_shards_shows_what_a_listing_hides(world):
     world.change("a")
     world.settings.children_hidden = 60
