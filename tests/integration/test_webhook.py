@@ -250,6 +250,43 @@ def test_no_pause_is_longer_than_the_longest():
     assert pauses("86400", "3", pause_max=30) == pytest.approx([0, 30, 33])
 
 
+def test_of_two_pauses_that_a_server_asks_for_at_once_the_longer_one_counts():
+    async def run():
+        times = []
+
+        async def answer(_request):
+            times.append(anyio.current_time())
+            number = len(times)
+            await anyio.sleep(number)
+            if number > 2:
+                return httpx.Response(200)
+            return httpx.Response(429, headers={"Retry-After": "20" if number == 1 else "3"})
+
+        sink = Webhook("hook", "https://x", transport=httpx.MockTransport(answer))
+        async with sink.opened() as sender:
+            async with anyio.create_task_group() as group:
+                for number in range(2):
+                    group.start_soon(sender.deliver, [delivery(number, {})])
+            await sender.deliver([delivery(2, {})])
+        return times
+
+    assert run_virtually(run) == pytest.approx([0, 0, 21])
+
+
+async def test_a_receiver_that_does_not_answer_is_tried_once_in_a_call():
+    tried = []
+
+    def answer(request):
+        tried.append(request)
+        raise httpx.ConnectError("refused")
+
+    sink = Webhook("hook", "https://x", transport=httpx.MockTransport(answer))
+    async with sink.opened() as sender:
+        errors = await sender.deliver([delivery(1, 1, group="a"), delivery(2, 2, group="b")])
+    assert [type(error) for error in errors] == [Refused, Refused]
+    assert len(tried) == 1
+
+
 async def test_nothing_of_an_item_overtakes_what_failed_and_a_busy_server_is_left_alone():
     def answer(request):
         return (int(json.loads(request.body)), {}, b"")
