@@ -75,10 +75,10 @@ class Rows:
             TypeError: the body is no object, or a value has a type that its column cannot take.
             ValueError: a value does not fit its column.
         """
-        row: Row = {self.key: delivery.id, self.sequence: delivery.sequence.zfill(40)}
+        row: Row = {self.key: delivery.id, self.sequence: delivery.sequence}
         if delivery.body is None:
             gone = dict.fromkeys(self.types)
-            return row | gone | {self.deleted: delivery.created_at.astimezone(UTC)}
+            return row | gone | {self.deleted: delivery.created_at}
         body = delivery.body
         values = dict.fromkeys(self.types, body) if self.whole else _fields(body)
         stored = {name: _stored(values.get(name), kind) for name, kind in self.types.items()}

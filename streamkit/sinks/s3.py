@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import date
 from typing import Any
 
 import anyio.to_thread
@@ -87,7 +87,7 @@ class S3Sender:
             except (TypeError, ValueError) as error:
                 failed[place] = unsendable(_SERVICE, error)
                 continue
-            days[delivery.created_at.astimezone(UTC).date()][place] = line
+            days[delivery.created_at.date()][place] = line
         for day, lines in days.items():
             name = self._name(day, [deliveries[place].key for place in lines])
             code = await self._store(name, lines)

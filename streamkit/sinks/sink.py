@@ -37,7 +37,7 @@ class Delivery(msgspec.Struct, frozen=True):
         sequence: that of the change, 40 digits; it orders the deliveries of a group.
         body: what to deliver: JSON's types, with decimals and moments; None for a deletion.
         attributes: text beside the body, as far as the sink can carry it.
-        created_at: when the change was made, to the second.
+        created_at: when the change was made, to the second, in UTC.
         traceparent: that of the handler's run (W3C Trace Context); empty if it was not traced.
     """
 

@@ -138,6 +138,8 @@ async def test_of_one_id_in_a_call_the_newest_wins_and_of_equal_ones_the_last(da
     sent = [delivery(2, 2), delivery(3, "first"), delivery(3, "last"), delivery(1, 1)]
     assert await deliver(sink, *sent) == [None] * 4
     assert await database.living(sink) == {"a": "last"}
+    assert await deliver(sink, delivery(3, "made by the handler when it ran again")) == [None]
+    assert await database.living(sink) == {"a": "made by the handler when it ran again"}
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=12)
