@@ -374,6 +374,43 @@ MUTANTS = (
         "test_a_write_after_the_lag_comes_behind_those_that_still_lag",
     ),
     Mutant(
+        "engine-latest-skips-what-comes-late",
+        "local/shards.py",
+        "                if chunk[index].created <= published:",
+        "                if chunk[index].created <= float('inf'):",
+        "a reader that begins at LATEST misses what was written and not yet to be read",
+        test="tests/unit/local/test_iterators.py::"
+        "test_latest_comes_before_what_is_written_and_not_published",
+    ),
+    Mutant(
+        "engine-latest-of-a-trimmed-shard-is-lost",
+        "local/shards.py",
+        "        return max(self.start, self.trimmed)",
+        "        return self.start",
+        "a reader that begins at LATEST of a shard without records is told of a loss",
+        test="tests/unit/local/test_iterators.py::"
+        "test_latest_of_a_shard_whose_records_are_gone_can_be_read",
+    ),
+    Mutant(
+        "engine-closed-shards-end-early",
+        "local/streams_api.py",
+        "at_end = shard.closed is not None and after >= shard.last",
+        "at_end = shard.closed is not None",
+        "the first page of a closed shard is its last one, and the rest is lost",
+        test="tests/unit/local/test_shards.py::"
+        "test_a_closed_shard_ends_behind_its_last_record_and_not_before_it_is_published",
+    ),
+    Mutant(
+        "engine-commands-are-not-kept",
+        "local/server.py",
+        """            self.changes += 1
+        except""",
+        """        except""",
+        "a split of a shard is lost when `streamkit local --data` is killed an hour later",
+        test="tests/integration/test_local_server.py::"
+        "test_what_changes_the_engine_is_counted_so_that_it_is_kept",
+    ),
+    Mutant(
         "engine-answers-web-pages",
         "local/server.py",
         """            _refuse_web_pages(headers)

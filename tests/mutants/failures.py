@@ -164,6 +164,60 @@ MUTANTS = (
         test="tests/simulation/test_http_sinks.py::test_a_receiver_that_is_still_busy_with_the_same_key_gets_it_again_and_nothing_is_parked_for_good",
     ),
     Mutant(
+        "lists-that-begin-alike-have-one-key",
+        "sinks/webhook.py",
+        'joined = "".join(delivery.key for delivery in deliveries)',
+        "joined = deliveries[0].key",
+        "a receiver takes a list for one that it has had, and loses what is new in it",
+        test="tests/integration/test_webhook.py::test_a_batch_is_one_list_in_order",
+    ),
+    Mutant(
+        "what-is-empty-is-a-deletion",
+        "sinks/search.py",
+        "    if delivery.body is None:",
+        "    if not delivery.body:",
+        "an empty document is deleted from the index",
+        test="tests/integration/test_search_sink.py::test_documents_are_put_replaced_and_deleted",
+    ),
+    Mutant(
+        "webhooks-overtake-what-is-parked",
+        "sinks/webhook.py",
+        "                if error is not None:\n                    failed",
+        "                if isinstance(error, Refused):\n                    failed",
+        "of a list that is refused, a later change of an item arrives without the one before",
+        test="tests/integration/test_webhook.py::"
+        "test_of_a_batch_that_is_refused_for_good_nothing_overtakes_what_is_parked",
+    ),
+    Mutant(
+        "a-newer-document-is-an-outage",
+        "sinks/search.py",
+        """        if kind == "version_conflict_engine_exception":
+            return None
+""",
+        "",
+        "what another worker has outdated is sent for ever",
+        test="tests/integration/test_search_sink.py::"
+        "test_what_another_worker_has_outdated_counts_as_delivered",
+    ),
+    Mutant(
+        "queues-order-by-document",
+        "sinks/messaging.py",
+        'wire["MessageGroupId"] = delivery.group',
+        'wire["MessageGroupId"] = delivery.id',
+        "two changes of an item that are about two documents overtake each other in a FIFO queue",
+        test="tests/unit/test_aws_sinks.py::"
+        "test_fifo_has_the_item_as_group_and_the_key_as_deduplication_id",
+    ),
+    Mutant(
+        "streams-order-by-document",
+        "sinks/kinesis.py",
+        '"PartitionKey": delivery.group}',
+        '"PartitionKey": delivery.id}',
+        "two changes of an item that are about two documents are in two shards of a stream",
+        test="tests/unit/test_aws_sinks.py::"
+        "test_a_record_is_an_envelope_with_everything_that_a_receiver_needs",
+    ),
+    Mutant(
         "a-call-without-an-end",
         "sinks/batching.py",
         "            with anyio.fail_after(self._limits.seconds):\n",

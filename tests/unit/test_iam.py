@@ -32,7 +32,7 @@ from streamkit import (
     Table,
 )
 from streamkit.errors import ConfigurationError
-from streamkit.operate.permissions.access import access_of, pattern_of
+from streamkit.operate.permissions.access import access_of, pattern_of, patterns_of
 from streamkit.operate.permissions.denial import deny_application
 from streamkit.operate.permissions.document import only_keys
 from streamkit.operate.permissions.hosts import policy_for
@@ -278,6 +278,16 @@ def test_completions_are_read_and_written_where_they_are_used():
     assert may(app, "PutItem", "_sk#-#-#done#1")
 
 
+def test_completions_are_written_also_by_a_handler_that_reads_none():
+    app = an_app()
+
+    @app.on(delivery="at_least_once")
+    async def mail(change: Inserted[Order]) -> Completed:
+        return Completed(change)
+
+    assert may(app, "PutItem", "_sk#-#-#done#1")
+
+
 def test_a_control_table_takes_the_control_items_instead():
     app = an_app(control_table="Control")
 
@@ -335,6 +345,19 @@ def test_patterns_are_the_literal_beginnings_of_keys():
     assert pattern_of(Order) == "ORDER#*"
     assert pattern_of(Settings) == "SETTINGS"
     assert pattern_of(Bare) is None
+
+
+def test_a_key_that_is_fixed_includes_none_that_begins_like_it():
+    class Total(Entity, pk="TOTAL", sk="{name}"):
+        name: str
+
+    class PerShop(Entity, pk="TOTALS#{name}", sk="TOTALS"):
+        name: str
+
+    class PerTotal(Entity, pk="TOTALS#OF#{name}", sk="TOTALS"):
+        name: str
+
+    assert patterns_of([Total, PerShop, PerTotal]) == {"TOTAL", "TOTALS#*"}
 
 
 def test_what_iam_would_read_as_a_wildcard_is_taken_as_it_is():
@@ -427,6 +450,20 @@ def test_each_sink_of_aws_may_be_sent_to_and_nothing_beside_it(action):
     assert allows(policy, Request(action, arn))
     beside = "arn:aws:s3:::bucket/x" if action == "s3:PutObject" else arn[:-1]
     assert not allows(policy, Request(action, beside))
+
+
+def test_a_listener_may_send_to_its_sinks():
+    app = an_app()
+    app.listener("search").sink(Sns("told", f"arn:aws:sns:eu-central-1:{ACCOUNT}:told"))
+    sent = Request("sns:Publish", f"arn:aws:sns:eu-central-1:{ACCOUNT}:told", ())
+    for host in ("worker", "lambda", "operator"):
+        assert allows(policy_for(app, host, PLACE).to_dict(), sent)
+
+
+def test_the_leases_of_a_kcl_are_read_by_who_imports_them():
+    leases = TABLE.replace("Shop", "KclLeases")
+    assert may(an_app(), "Scan", host="operator", resource=leases, leases="KclLeases")
+    assert not may(an_app(), "Scan", host="operator", resource=leases)
 
 
 def test_a_queue_of_an_emulator_is_named_by_its_path():

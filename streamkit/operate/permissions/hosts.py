@@ -124,8 +124,7 @@ class _Building:
         why: str,
         patterns: Patterns = _EVERYTHING,
     ) -> None:
-        limited = self.leading_keys and patterns is not None
-        condition = only_keys(patterns or ()) if limited else {}
+        condition = only_keys(patterns) if self.leading_keys and patterns is not None else {}
         names = dynamodb_actions(actions)
         self.found.append(Statement(sid, names, tuple(dict.fromkeys(resources)), why, condition))
 
