@@ -240,10 +240,11 @@ async def test_on_postgresql_a_number_keeps_its_38_digits(postgres_url):
     sink = database.sink(columns={"total": Numeric()})
     await sink.create_table()
     total = Decimal("1234567890123456789012345678.9012345678")
-    sent = [delivery(1, {"total": total}), delivery(2, {"total": 7}, "b")]
-    assert await deliver(sink, *sent) == [None, None]
+    totals = (total, 7, "0.1")
+    sent = [delivery(1, {"total": total}, f"{n}") for n, total in enumerate(totals)]
+    assert await deliver(sink, *sent) == [None] * 3
     rows = await database.query("SELECT total FROM {table} ORDER BY id")
-    assert rows == [(total,), (Decimal(7),)]
+    assert rows == [(total,), (Decimal(7),), (Decimal("0.1"),)]
 
 
 async def test_a_value_that_does_not_fit_parks_its_change_and_the_rest_is_written(database):

@@ -1,5 +1,6 @@
 """What a policy allows follows from what handlers declare and what their code names."""
 
+from functools import partial
 from typing import Annotated, ClassVar
 
 import pytest
@@ -119,6 +120,15 @@ def test_an_aggregate_updates_its_groups_and_nothing_else():
     assert not may(app, "Query", "ORDER#1")
 
 
+def test_a_table_with_another_name_in_this_account_changes_no_other_tables_name():
+    app = an_app(tables=["Archive"], control_table="Control")
+    arn = TABLE.replace("Shop", "shop-prod")
+    place = AccountPlace.of(table_arn=arn)
+    (described,) = (s for s in policy_for(app, "worker", place).statements if s.sid[:4] == "Desc")
+    others = [TABLE.replace("Shop", name) for name in ("Control", "Archive")]
+    assert list(described.resources) == [arn, *others]
+
+
 def test_what_is_written_to_another_table_is_allowed_there():
     app = an_app(tables=["Archive"])
 
@@ -130,6 +140,10 @@ def test_what_is_written_to_another_table_is_allowed_there():
     assert may(app, "PutItem", "ORDER#1", resource=there)
     assert not may(app, "PutItem", "_sk#shop#x", resource=there)
     assert not may(app, "DeleteItem", "ORDER#1", resource=there)
+    # `check` asks whether a worker may write there, with transactions that never apply.
+    for action in ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem"):
+        assert may(app, action, "_sk#shop#x", resource=there, host="operator")
+        assert not may(app, action, "_sk#shopping#x", resource=there, host="worker")
 
 
 def test_a_shadow_handler_may_write_nothing_and_read_what_it_would_write():
@@ -174,6 +188,15 @@ def test_what_mends_losses_may_read_what_its_code_names():
     app = an_app(on_loss=mend)
     assert may(app, "Query", "NOTICE#1")
     assert not may(app, "Query", "ORDER#1")
+
+
+def test_what_a_partial_function_is_given_may_be_read():
+    async def mend(entity: type[Entity], loss: Loss, table: Table) -> None:
+        del entity, loss, table
+
+    app = an_app(on_loss=partial(mend, Notice))
+    assert may(app, "GetItem", "NOTICE#1")
+    assert not may(app, "GetItem", "ORDER#1")
 
 
 def test_without_a_scan_in_the_code_none_is_allowed():
@@ -266,6 +289,9 @@ def test_a_consumer_may_write_its_own_control_items_and_no_others():
     assert not may(app, "UpdateItem", "_sk#shopping#label#cursor#1")
     assert not may(app, "UpdateItem", "_sk#-#-#done#1")
     assert may(app, "UpdateItem", "_sk#shopping#label#cursor#1", host="operator")
+    # A migration slows down while other consumers lag.
+    assert may(app, "GetItem", "_sk#shopping#label#cursor#1", host="migrate")
+    assert not may(app, "UpdateItem", "_sk#shopping#label#cursor#1", host="migrate")
 
 
 def test_completions_are_read_and_written_where_they_are_used():
@@ -327,6 +353,26 @@ def test_what_rebuilds_leave_is_swept_and_nothing_else_is(sort):
     assert not may(app, "DeleteItem", "ITEMS#x")
 
 
+def test_a_rebuild_never_deletes_items_of_the_application():
+    class Customer(Entity, pk="CUSTOMER#{username}", sk="CUSTOMER"):
+        username: str
+        orders: int = 0
+
+    app = an_app()
+
+    @app.aggregate
+    class PerCustomer(Aggregate[Order], onto=Customer):
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key[Customer]:
+            return Customer.key(username=order.username)
+
+    for host in ("operator", "migrate"):
+        assert may(app, "UpdateItem", "CUSTOMER#ann", host=host)
+        assert not may(app, "DeleteItem", "CUSTOMER#ann", host=host)
+
+
 def test_the_application_is_denied_control_items_and_nothing_else():
     everything = {"Effect": "Allow", "Action": ["dynamodb:*"], "Resource": ["*"]}
     denied = deny_application(an_app(), PLACE).to_dict()
@@ -364,6 +410,7 @@ def test_what_iam_would_read_as_a_wildcard_is_taken_as_it_is():
     class Odd(Entity, pk="A*?${name}", sk="{name}"):
         name: str
 
+    assert pattern_of(Odd) == "A${*}${?}${$}*"
     condition = only_keys([pattern_of(Odd)])
     statement = {"Action": ["a"], "Resource": ["r"], "Effect": "Allow", "Condition": condition}
     assert allows({"Statement": [statement]}, Request("a", "r", ("A*?$x",)))
