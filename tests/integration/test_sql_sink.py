@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from streamkit import (
     RetryableError,
     SqlTable,
 )
+from streamkit.sinks.endpoint import seconds_of
 from streamkit.sinks.sink import Delivery
 from tests.integration.postgres import postgres
 
@@ -233,6 +235,19 @@ async def test_fields_go_into_columns_of_their_types(database):
     assert (first["name"], first["count"], first["tags"]) == ("Zoë", 2**60, ["a", "b"])
     assert (first["day"].isoformat(), first["raw"]) == ("2026-07-01", b"\x00\x01")
     assert (second["name"], second["count"], second["tags"]) == ("5", None, None)
+
+
+def test_a_moment_without_a_zone_is_in_utc_wherever_a_worker_runs(monkeypatch):
+    noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        row = Database("sqlite+aiosqlite://").sink(columns=COLUMNS)._rows().row
+        found = row(delivery(1, {"at": "2026-07-01T12:00:00", "local": noon.replace(tzinfo=None)}))
+        pause = seconds_of("Wed, 01 Jul 2026 12:00:30 -0000", noon.timestamp())
+    time.tzset()
+    assert (found["at"], found["local"]) == (noon, noon.replace(tzinfo=None))
+    assert pause == 30.0
 
 
 async def test_on_postgresql_a_number_keeps_its_38_digits(postgres_url):
