@@ -139,7 +139,7 @@ class SqlTable:
         table = self._rows().table
         column = table.c[self.deleted]
         before = utc(self.clock.time()) - older_than
-        statement = table.delete().where(column.is_not(None), column < before)
+        statement = table.delete().where(column < before)  # which NULL never is
         async with self._engine() as engine, engine.begin() as connection:
             return (await connection.execute(statement)).rowcount
 

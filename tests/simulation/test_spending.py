@@ -122,9 +122,36 @@ def test_a_steady_rate_is_known_exactly_and_an_unsteady_one_with_an_error():
     assert (steady.seconds, steady.error) == (7200, pytest.approx(0.0, abs=1e-9))
     unsteady = spending_of("shop", [counted([1.0] * 12 + [3.0] * 12)])
     assert unsteady.units["write"] == pytest.approx(steady.units["write"])
-    assert 0.3 < unsteady.error < 2.0
+    assert unsteady.error == pytest.approx(0.832, abs=0.001)
     young = spending_of("shop", [counted([2.0], every=60)])
     assert (young.seconds, young.error) == (60, None)
+    together = spending_of("shop", [counted([1.0] * 12 + [3.0] * 12), counted([2.0], every=60)])
+    assert together.error is None, "that of the young one is not known"
+
+
+def test_a_worker_whose_calls_were_all_throttled_says_so():
+    usage = Usage(since=5)
+    assert usage.text == ""
+    usage.throttle()
+    assert Usage.of(usage.text).throttled == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        *((name, "read") for name in ("BatchGetItem", "GetItem", "Query", "Scan")),
+        ("TransactGetItems", "read"),
+        ("GetRecords", "stream"),
+        *((name, "write") for name in ("DeleteItem", "PutItem", "TransactWriteItems")),
+        *((name, "write") for name in ("BatchWriteItem", "UpdateItem")),
+    ],
+)
+def test_each_call_is_counted_as_what_it_is_billed_as(operation, kind):
+    usage = Usage()
+    usage.add(operation, 2.0)
+    assert {name: getattr(usage, name) for name in DOLLARS} == dict.fromkeys(DOLLARS, 0.0) | {
+        kind: 2.0
+    }
 
 
 def test_a_sample_begins_where_asked_as_far_as_the_worker_remembers():

@@ -32,12 +32,14 @@ from streamkit import (
     Sqs,
     Table,
 )
+from streamkit.archive import DirectoryArchive
 from streamkit.errors import ConfigurationError
 from streamkit.operate.permissions.access import access_of, pattern_of, patterns_of
 from streamkit.operate.permissions.denial import deny_application
 from streamkit.operate.permissions.document import only_keys
 from streamkit.operate.permissions.hosts import policy_for
 from streamkit.operate.permissions.place import AccountPlace
+from streamkit.operate.replay.report import replay_name
 from tests.permissions import Request, allows
 
 ACCOUNT = "123456789012"
@@ -312,6 +314,19 @@ def test_completions_are_written_also_by_a_handler_that_reads_none():
         return Completed(change)
 
     assert may(app, "PutItem", "_sk#-#-#done#1")
+
+
+def test_replays_are_looked_at_by_workers_and_check_items_for_operators(tmp_path):
+    app = an_app(archive=DirectoryArchive(tmp_path))
+
+    @app.on
+    def told(change: Inserted[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    assert may(app, "GetItem", f"_sk#{replay_name('shop')}#x")
+    assert not may(app, "UpdateItem", f"_sk#{replay_name('shop')}#x")
+    assert may(app, "ConditionCheckItem", "ORDER#1", host="operator")
+    assert not may(app, "ConditionCheckItem", "ORDER#1")
 
 
 def test_a_control_table_takes_the_control_items_instead():
