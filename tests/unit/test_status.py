@@ -409,3 +409,12 @@ def test_the_lag_of_a_shard_is_said_until_it_is_finished(state, lag, said):
 def test_a_worker_was_throttled_as_often_as_it_reports(used, throttled):
     (worker,) = _workers({"a": Member("a", used=used)}, now=0.0)
     assert worker.throttled == throttled
+
+
+@pytest.mark.parametrize(
+    ("lease", "age", "silent"),
+    [(1.0, 29.0, False), (1.0, 31.0, True), (10.0, 39.0, False), (10.0, 41.0, True)],
+)
+def test_a_worker_is_silent_after_half_a_minute_and_four_of_its_leases(lease, age, silent):
+    (worker,) = _workers({"a": Member("a", at=1_000, lease=lease)}, now=1_000 + age)
+    assert (worker.silent, worker.beat_age_seconds) == (silent, age)
