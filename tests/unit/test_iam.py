@@ -624,3 +624,19 @@ def test_the_stream_of_another_table_is_read_where_there_is_a_way_back_from_it(r
         assert may(app, "Scan", host=host, resource=there)  # to verify, and to take it back
     assert not may(app, "GetRecords", resource=f"{there}/stream/x")
     assert not may(app, "Scan", resource=there)
+    for host in ("worker", "lambda", "migrate", "operator"):  # all copy items that change meanwhile
+        for action in ("BatchGetItem", "ConditionCheckItem", "GetItem", "PutItem", "DeleteItem"):
+            assert may(app, action, "ORDER#1", host=host, resource=there)
+            assert not may(app, action, "NOTICE#1", host=host, resource=there)
+        assert may(app, "UpdateItem", "_sk#shop.0001#x", host=host)
+
+
+def test_a_migration_of_the_items_of_an_index_reads_it():
+    app = an_app()
+
+    @app.migration("0002", Order, mode="touch", index=Order.by_user)
+    def named(username: str) -> Set[Order]:
+        return Set(Order, username=username.lower())
+
+    for action in ("Query", "Scan"):
+        assert may(app, action, "USER#ann", host="migrate", resource=f"{TABLE}/index/ByUser")

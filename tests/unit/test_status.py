@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from streamkit.fleet.generation import (
     stepped,
     write_generation,
 )
-from streamkit.fleet.hosting import DELETING, JOINING, TO_LAMBDA
+from streamkit.fleet.hosting import DELETING, JOINING, TAKING_OVER, TO_LAMBDA, WORKERS
 from streamkit.fleet.joining import join_generation
 from streamkit.fleet.lag import bound
 from streamkit.fleet.members import Member
@@ -32,7 +33,7 @@ from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
 from streamkit.operate.shards import ShardStatus, in_tree_order
-from streamkit.operate.status import _workers, read_status
+from streamkit.operate.status import _host, _workers, read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry
@@ -409,6 +410,13 @@ def test_the_lag_of_a_shard_is_said_until_it_is_finished(state, lag, said):
 def test_a_worker_was_throttled_as_often_as_it_reports(used, throttled):
     (worker,) = _workers({"a": Member("a", used=used)}, now=0.0)
     assert worker.throttled == throttled
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("", WORKERS), (TAKING_OVER, WORKERS), (TO_LAMBDA, TO_LAMBDA)]
+)
+def test_workers_run_a_consumer_while_it_takes_a_handler_over(host, said):
+    assert _host(SimpleNamespace(host=host)) == said
 
 
 @pytest.mark.parametrize(
