@@ -22,7 +22,7 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.hosting import DELETING, JOINING, TAKING_OVER, TO_LAMBDA, WORKERS
 from streamkit.fleet.joining import join_generation
-from streamkit.fleet.lag import bound
+from streamkit.fleet.lag import Lag, bound
 from streamkit.fleet.members import Member
 from streamkit.fleet.rewinding import ask_rewind, begin_rewind, withdraw_rewind
 from streamkit.local.control import Control
@@ -32,12 +32,13 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
-from streamkit.operate.shards import ShardStatus, in_tree_order
+from streamkit.operate.shards import ShardStatus, in_tree_order, time_left, unowned, worst_lag
 from streamkit.operate.status import _host, _workers, read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry
 from streamkit.settings import Settings
+from streamkit.stream.start import RETENTION_SECONDS
 from streamkit.worker.worker import Worker
 from tests.tables import streamed
 
@@ -426,3 +427,39 @@ def test_workers_run_a_consumer_while_it_takes_a_handler_over(host, said):
 def test_a_worker_is_silent_after_half_a_minute_and_four_of_its_leases(lease, age, silent):
     (worker,) = _workers({"a": Member("a", at=1_000, lease=lease)}, now=1_000 + age)
     assert (worker.silent, worker.beat_age_seconds) == (silent, age)
+
+
+@pytest.mark.parametrize(
+    ("states", "seconds", "worst"),
+    [
+        ("", "", None),
+        ("active active", "5 7", 7.0),
+        ("active active", "5 -", None),
+        ("active finished", "5 9", 5.0),
+        ("active finished", "5 -", 5.0),
+        ("finished", "9", 0.0),
+    ],
+)
+def test_the_worst_lag_is_that_of_an_open_shard_and_unknown_where_one_is(states, seconds, worst):
+    cursors = {str(n): Cursor(str(n), state=state) for n, state in enumerate(states.split())}
+    known = [None if text == "-" else float(text) for text in seconds.split()]
+    lags = {str(n): Lag(lag, "measured") for n, lag in enumerate(known)}
+    assert worst_lag(cursors, lags) == worst
+
+
+def test_the_time_to_a_loss_is_the_shortest_of_the_open_shards():
+    cursors = {"a": Cursor("a"), "b": Cursor("b"), "c": Cursor("c", state="finished")}
+    lags = {"a": Lag(60.0, "measured"), "b": Lag(None, "unread"), "c": Lag(0.0, "lost")}
+    assert time_left(cursors, lags) == RETENTION_SECONDS - 60
+    assert time_left(cursors, lags | {"b": Lag(None, "lost")}) == 0
+    assert time_left({"c": cursors["c"]}, lags) is None
+
+
+def test_an_open_shard_is_unowned_also_if_its_owner_is_gone():
+    cursors = {
+        "a": Cursor("a", owner="here"),
+        "b": Cursor("b", owner="gone"),
+        "c": Cursor("c"),
+        "d": Cursor("d", state="finished"),
+    }
+    assert list(unowned(cursors, {"here": Member("here")})) == ["b", "c"]
