@@ -287,6 +287,14 @@ async def test_a_value_that_does_not_fit_parks_its_change_and_the_rest_is_writte
     assert await database.query("SELECT id FROM {table} ORDER BY id") == [("0",), ("3",)]
 
 
+async def test_a_value_that_its_column_has_no_form_for_parks_its_change(database):
+    sink = database.sink(columns={"day": Date()})
+    await sink.create_table()
+    sent = [delivery(1, {"day": 5}), delivery(2, {"day": "2026-07-01"}, "b")]
+    errors = await deliver(sink, *sent)
+    assert [type(error) for error in errors] == [PoisonChange, type(None)]
+
+
 async def test_a_row_that_a_constraint_refuses_parks_its_change_alone(database):
     sink = database.sink(columns={"name": String(40)})
     await sink.create_table()

@@ -1,6 +1,8 @@
 """A consumer that catches up commits no faster than it may, and one that has does not wait."""
 
 import asyncio
+from dataclasses import replace
+from math import nan
 
 import anyio
 import pytest
@@ -98,3 +100,13 @@ def test_a_roll_out_does_not_wait_for_a_handler_that_catches_up():
     assert ready(
         [WorkerReport("shop.tally", "active", catches_up=True, **behind)], [], 3600, draining=False
     ).ok
+
+
+def test_a_paused_consumer_is_ready_though_nothing_reads_its_shards():
+    left = WorkerReport("shop", "active", unread=2, unread_lag=86_400.0)
+    assert not ready([left], [], 0, draining=False).ok
+    assert ready([replace(left, paused=5)], [], 3600, draining=False).ok
+
+
+def test_a_lag_that_is_not_known_yet_is_no_reason_not_to_be_ready():
+    assert ready([WorkerReport("shop", "active", {"a": nan})], [], 3600, draining=False).ok

@@ -116,6 +116,12 @@ def test_shards_stand_as_the_tree_of_their_splits_with_what_is_known_here():
     ], "the lag of a shard that is read here is the worker's own"
 
 
+@pytest.mark.parametrize(("facts", "state"), [({"lag": "lost"}, "lost"), ({"lost": 5}, "lost"), ({}, "active")])
+def test_a_shard_that_has_lost_records_says_so_also_after_it_went_on(facts, state):
+    rows = Reader(page(view(status(shard("shard-1", **facts))))).rows
+    assert rows[rows.index(SHARD_HEADS) + 1][3] == state
+
+
 def test_open_shards_stand_first_those_behind_above_and_finished_ones_are_folded_away():
     done = [shard(f"old-{n}", state="finished") for n in range(64)]
     found = status(*done, shard("shard-1"), shard("shard-2", lag_seconds=90.0), shard("other"))
@@ -128,6 +134,10 @@ def test_open_shards_stand_first_those_behind_above_and_finished_ones_are_folded
     some = Reader(page(view(found), asked=Asked(shards="shard-"))).rows
     assert [row[0] for row in some[some.index(SHARD_HEADS) + 1 :][:2]] == ["shard-2", "shard-1"]
     assert "other" not in [row[0] for row in some]
+    found = status(shard("shard-1"), shard("shard-2", owner="host/2/worker"), shard("other"))
+    owned = Reader(page(view(found), asked=Asked(shards="host/2"))).rows
+    assert [row[0] for row in owned[owned.index(SHARD_HEADS) + 1 :][:1]] == ["shard-2"]
+    assert "other" not in [row[0] for row in owned]
 
 
 def test_what_was_opened_stays_open_when_the_page_comes_back():
@@ -433,7 +443,8 @@ def test_an_action_needs_the_token_a_form_of_the_page_and_a_browser_that_came_fr
     assert not gate.lets_act(form(logged_in(), act="pause"))
     assert not gate.lets_act(form(logged_in(), act="pause", proof="x" * 64))
     assert not gate.lets_act(form({}, act="pause", proof=gate.proof))
-    for header in ({"origin": "http://evil"}, {"sec-fetch-site": "cross-site"}):
+    foreign = ({"sec-fetch-site": site} for site in ("cross-site", "same-site"))
+    for header in ({"origin": "http://evil"}, *foreign):
         assert not comes_from_here(form(logged_in(**header)))
         assert not gate.lets_act(form(logged_in(**header), act="pause", proof=gate.proof))
     assert TOKEN not in gate.proof

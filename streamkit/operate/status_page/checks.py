@@ -8,7 +8,6 @@ it may stay paused. A handler with a start of its own is ready while it catches 
 reason: a roll-out must not wait for it.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -85,5 +84,5 @@ def _complaints(report: WorkerReport, lag_max: float) -> Iterable[str]:
     if report.unread and not report.paused:
         yield f"{report.unread} shards have no reader"
     waits = bool(report.paused) or report.catches_up
-    if lag_max and not waits and not math.isnan(report.lag) and report.lag > lag_max:
+    if lag_max and not waits and report.lag > lag_max:  # which NaN never is
         yield f"{report.lag:.0f} s behind, and {lag_max:g} s are allowed"

@@ -64,9 +64,11 @@ def test_who_asks_again_during_the_call_or_after_it_gets_its_result(pause):
     assert got == [one()]
 
 
-def test_a_result_is_given_once_so_that_a_later_delivery_is_made():
+@pytest.mark.parametrize("pause", [0, 30])
+def test_a_result_is_given_once_so_that_a_later_delivery_is_made(pause):
     async def script(batcher):
         await given_up(batcher, one())
+        await anyio.sleep(pause)
         for _ in range(2):
             await batcher.deliver(one())
 

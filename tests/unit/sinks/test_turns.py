@@ -1,6 +1,7 @@
 """A delivery waits for its turn longer than its call may take, and not for ever."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import anyio
 import pytest
@@ -36,6 +37,61 @@ async def delivered(count):
         for number in range(count):
             group.start_soon(deliver, number)
     return errors
+
+
+class Noting:
+    """A receiver that notes the ids of each call."""
+
+    def __init__(self):
+        self.calls = []
+
+    async def deliver(self, deliveries):
+        self.calls.append("".join(one.id for one in deliveries))
+        await anyio.sleep(CALL_SECONDS)
+        return [None] * len(deliveries)
+
+
+async def called(*waiting, **limits):
+    """Deliver these bodies soon after each other, by id and group; return what each call had."""
+    noting = Noting()
+    async with anyio.create_task_group() as group:
+        batcher = Batcher("noting", Limits(calls=1, **limits), noting, group, VirtualClock())
+        for identity, group_of, body in waiting:
+            one = Delivery(identity, identity, group_of, "0" * 40, body, NOON)
+            group.start_soon(batcher.deliver, one)
+            await anyio.sleep(0.1)
+    return noting.calls
+
+
+def test_a_call_has_no_more_bytes_than_its_limit_and_one_delivery_at_least():
+    waiting = [(name, name, name * size) for name, size in zip("abcdef", (9, 4, 4, 4, 1, 1))]
+    assert run_virtually(partial(called, *waiting, items=9, size=8)) == ["a", "bc", "def"]
+
+
+def test_what_does_not_fit_is_not_overtaken_by_what_is_smaller():
+    waiting = [("a", "f", "x"), ("b", "g", "x" * 5), ("c", "h", "x" * 4), ("d", "h", "x")]
+    assert run_virtually(partial(called, *waiting, items=9, size=8)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("answers", [[], [None] * 3])
+def test_a_sink_that_answers_for_others_fails_its_deliveries_and_ends_nothing(answers):
+    class Wrong:
+        async def deliver(self, _deliveries):
+            return answers
+
+    async def deliver():
+        async with anyio.create_task_group() as group:
+            batcher = Batcher("wrong", Limits(), Wrong(), group, VirtualClock())
+            for _ in range(2):
+                with pytest.raises(TypeError, match=f"wrong answers {len(answers)} of 1"):
+                    await batcher.deliver(Delivery("k", "i", "g", "0" * 40, {}, NOON))
+
+    run_virtually(deliver)
+
+
+def test_what_waits_for_its_group_keeps_its_place_in_front_of_what_came_later():
+    waiting = [("a", "g", "x"), ("b", "g", "x"), ("c", "g", "x"), ("d", "h", "x")]
+    assert run_virtually(partial(called, *waiting, items=2, size=99)) == ["a", "bd", "c"]
 
 
 @pytest.mark.parametrize(("count", "late"), [(10, 0), (40, 24)])
