@@ -116,7 +116,9 @@ def test_shards_stand_as_the_tree_of_their_splits_with_what_is_known_here():
     ], "the lag of a shard that is read here is the worker's own"
 
 
-@pytest.mark.parametrize(("facts", "state"), [({"lag": "lost"}, "lost"), ({"lost": 5}, "lost"), ({}, "active")])
+@pytest.mark.parametrize(
+    ("facts", "state"), [({"lag": "lost"}, "lost"), ({"lost": 5}, "lost"), ({}, "active")]
+)
 def test_a_shard_that_has_lost_records_says_so_also_after_it_went_on(facts, state):
     rows = Reader(page(view(status(shard("shard-1", **facts))))).rows
     assert rows[rows.index(SHARD_HEADS) + 1][3] == state

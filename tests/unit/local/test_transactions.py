@@ -268,9 +268,7 @@ def test_a_token_carries_out_a_transaction_once_in_ten_minutes(db, table, build)
     assert db.everything() == [build.item(pk="a", n=1)]
     others = [add(build, "b")], [add(build, "c"), request["TransactItems"][1]]
     for other in others:
-        code, _ = db.refused(
-            "TransactWriteItems", ClientRequestToken="token", TransactItems=other
-        )
+        code, _ = db.refused("TransactWriteItems", ClientRequestToken="token", TransactItems=other)
         assert code == "IdempotentParameterMismatchException"
     db.now += 1
     assert len(db.engine.tokens) == 1

@@ -64,7 +64,9 @@ async def called(*waiting, **limits):
 
 
 def test_a_call_has_no_more_bytes_than_its_limit_and_one_delivery_at_least():
-    waiting = [(name, name, name * size) for name, size in zip("abcdef", (9, 4, 4, 4, 1, 1))]
+    waiting = [
+        (name, name, name * size) for name, size in zip("abcdef", (9, 4, 4, 4, 1, 1), strict=True)
+    ]
     assert run_virtually(partial(called, *waiting, items=9, size=8)) == ["a", "bc", "def"]
 
 
