@@ -218,6 +218,46 @@ MUTANTS = (
         "test_a_record_is_an_envelope_with_everything_that_a_receiver_needs",
     ),
     Mutant(
+        "small-deliveries-overtake-large-ones",
+        "sinks/batching.py",
+        """                left.append(waiting)
+                break
+""",
+        """                left.append(waiting)
+                continue
+""",
+        "a later change of an item is sent before a larger one that did not fit into the call",
+        test="tests/unit/sinks/test_turns.py::"
+        "test_what_does_not_fit_is_not_overtaken_by_what_is_smaller",
+    ),
+    Mutant(
+        "calls-of-any-size",
+        "sinks/batching.py",
+        "            size += waiting.size\n",
+        "",
+        "a receiver refuses calls that are larger than it takes",
+        test="tests/unit/sinks/test_turns.py::"
+        "test_a_call_has_no_more_bytes_than_its_limit_and_one_delivery_at_least",
+    ),
+    Mutant(
+        "a-wrong-answer-ends-the-worker",
+        "sinks/batching.py",
+        "        if len(errors) != len(batch):\n",
+        "        if len(errors) > len(batch):\n",
+        "a sink that answers for too few deliveries ends the worker",
+        test="tests/unit/sinks/test_turns.py::"
+        "test_a_sink_that_answers_for_others_fails_its_deliveries_and_ends_nothing",
+    ),
+    Mutant(
+        "results-given-for-ever",
+        "sinks/batching.py",
+        "            del self._unclaimed[effect]\n            return",
+        "            return",
+        "what is sent once more on purpose is never sent again",
+        test="tests/unit/sinks/test_given_up.py::"
+        "test_a_result_is_given_once_so_that_a_later_delivery_is_made",
+    ),
+    Mutant(
         "a-call-without-an-end",
         "sinks/batching.py",
         "            with anyio.fail_after(self._limits.seconds):\n",

@@ -115,4 +115,63 @@ MUTANTS = (
         "nobody is told that a process that was killed holds the last segments of a scan",
         test="tests/unit/migrate/test_migration_slices.py::test_status_says_which_process_that_was_killed_holds_segments",
     ),
+    Mutant(
+        "a-fixed-key-includes-longer-ones",
+        "operate/permissions/access.py",
+        'k.endswith("*") and pattern.startswith(k[:-1])',
+        'pattern.startswith(k.rstrip("*"))',
+        "a worker is denied the items of an entity whose keys begin like a fixed key of another",
+        test="tests/unit/test_iam.py::test_a_key_that_is_fixed_includes_none_that_begins_like_it",
+    ),
+    Mutant(
+        "every-table-takes-the-name-of-the-apps",
+        "operate/permissions/place.py",
+        "named = self.table if name == own and self.table is not None else name",
+        "named = self.table or name",
+        "`iam --table-arn` allows nothing on the control table and on other tables",
+        test="tests/unit/test_iam.py::"
+        "test_a_table_with_another_name_in_this_account_changes_no_other_tables_name",
+    ),
+    Mutant(
+        "listeners-may-not-send",
+        "operate/permissions/hosts.py",
+        "sinks = [sink for one in self.consumers for sink in one.sinks]",
+        "sinks = list(self.app.sinks)",
+        "what a listener sends is denied",
+        test="tests/unit/test_iam.py::test_a_listener_may_send_to_its_sinks",
+    ),
+    Mutant(
+        "unknown-lags-left-out",
+        "operate/shards.py",
+        "return max(known) if known and len(known) == len(seconds) else None",
+        "return max(known) if known else None",
+        "`status` says how far a consumer is behind, although it does not know it of a shard",
+        test="tests/unit/test_status.py::"
+        "test_the_worst_lag_is_that_of_an_open_shard_and_unknown_where_one_is",
+    ),
+    Mutant(
+        "shards-of-workers-that-died-have-an-owner",
+        "operate/shards.py",
+        "        if not is_over(cursor) and cursor.owner not in members:",
+        "        if not is_over(cursor) and cursor.owner is None:",
+        "`status` does not say that nothing reads the shards of a worker that died",
+        test="tests/unit/test_status.py::test_an_open_shard_is_unowned_also_if_its_owner_is_gone",
+    ),
+    Mutant(
+        "transactional-reads-billed-as-writes",
+        "observe/usage.py",
+        '"Scan", "TransactGetItems"}',
+        '"Scan"}',
+        "what reads cost is shown five times too high",
+        test="tests/simulation/test_spending.py::test_each_call_is_counted_as_what_it_is_billed_as",
+    ),
+    Mutant(
+        "neighbours-post-forms",
+        "operate/status_page/requests.py",
+        'not in ("same-origin", "none")',
+        'not in ("same-origin", "same-site", "none")',
+        "a page of a neighbouring host may post the forms of the status page",
+        test="tests/unit/test_status_page.py::"
+        "test_an_action_needs_the_token_a_form_of_the_page_and_a_browser_that_came_from_it",
+    ),
 )
