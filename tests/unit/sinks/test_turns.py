@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from streamkit.sinks.batching import Batcher
+from streamkit.sinks.outlets import SLOW_SECONDS, Outlets
 from streamkit.sinks.sink import Delivery, Limits
 from streamkit.testing.loop import VirtualClock, run_virtually
 
@@ -37,6 +38,22 @@ async def delivered(count):
         for number in range(count):
             group.start_soon(deliver, number)
     return errors
+
+
+def test_a_sink_is_slow_while_a_delivery_has_waited_for_more_than_three_seconds():
+    async def looked():
+        async with anyio.create_task_group() as group:
+            batcher = Batcher("slow", Limits(), Slow(), group, VirtualClock())
+            outlets = Outlets({"slow": batcher})
+            group.start_soon(batcher.deliver, Delivery("k", "i", "g", "0" * 40, {}, NOON))
+            seen = []
+            for _ in range(3):
+                await anyio.sleep(0.6 * SLOW_SECONDS)
+                seen.append(outlets.is_slow("slow"))
+        return seen
+
+    assert SLOW_SECONDS < CALL_SECONDS < 1.8 * SLOW_SECONDS
+    assert run_virtually(looked) == [False, True, False]
 
 
 class Noting:
