@@ -138,8 +138,6 @@ def _stored(value: Any, kind: TypeEngine[Any]) -> Any:
             return to_text(value)
         case types.Integer() if not isinstance(value, int):
             return _whole(value)
-        case types.Numeric() if isinstance(value, int | str) and kind.asdecimal:
-            return Decimal(value)
     return value
 
 

@@ -288,11 +288,11 @@ async def test_a_value_that_does_not_fit_parks_its_change_and_the_rest_is_writte
 
 
 async def test_a_value_that_its_column_has_no_form_for_parks_its_change(database):
-    sink = database.sink(columns={"day": Date()})
+    sink = database.sink(columns={"day": Date(), "total": Numeric()})
     await sink.create_table()
-    sent = [delivery(1, {"day": 5}), delivery(2, {"day": "2026-07-01"}, "b")]
-    errors = await deliver(sink, *sent)
-    assert [type(error) for error in errors] == [PoisonChange, type(None)]
+    bodies = {"day": 5}, {"total": "many"}, {"day": "2026-07-01", "total": "1.5"}
+    errors = await deliver(sink, *(delivery(1, body, f"{n}") for n, body in enumerate(bodies)))
+    assert [type(error) for error in errors] == [PoisonChange, PoisonChange, type(None)]
 
 
 async def test_a_row_that_a_constraint_refuses_parks_its_change_alone(database):
