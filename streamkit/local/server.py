@@ -123,7 +123,6 @@ class Server:
 
     def _command(self, request: Request) -> Reply:
         status, answer = self._commanded(request)
-        self.changes += status == 200
         return Reply(status, msgspec.json.encode(answer), "application/json")
 
     def _commanded(self, request: Request) -> tuple[int, Any]:
