@@ -11,6 +11,7 @@ not fit raises, and the change is parked.
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -94,7 +95,7 @@ class Avg:
 
 @dataclass(frozen=True)
 class Distinct:
-    """How many different values the group's items have, exactly; None contributes nothing.
+    """How many different values the group's items have, exactly; None and empty sets add nothing.
 
     The group's item stores the count of each value in an attribute `<attribute>~<hash>` of about 35
     bytes, which stays when the value is gone. So a group takes some 10,000 different values before
@@ -110,7 +111,8 @@ class Distinct:
         if self.when is not None and not self.when(item):
             return {}
         found = self.value(item) if callable(self.value) else getattr(item, self.value)
-        if found is None:
+        # DynamoDB stores no empty set: where it reads as one, the item has no attribute.
+        if found is None or (not found and isinstance(found, AbstractSet)):
             return {}
         return {f"{attribute}~{_digest(found)}": Decimal(1)}
 
