@@ -58,7 +58,7 @@ class Counting:
             for record in records
             for handler in counting
             if not scanned[handler.name].is_after(record.created_at)
-            and dispatcher.router.route(record) is handler.entity
+            and handler.entity in [entity for entity, _ in dispatcher.router.sides(record)]
         }
         if late:
             await mark_rebuild(store, frozenset(late))

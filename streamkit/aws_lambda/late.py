@@ -238,16 +238,17 @@ async def _park_for(
     environment: Environment, change: PendingChange, outcome: Outcome, shard: str
 ) -> None:
     store, handler = environment.store, outcome.handler
-    if change.record is None or change.entity is None or change.key is None:
+    record, entity = change.seen_by(handler)
+    if record is None or entity is None or change.key is None:
         return
     queue = f"{queue_name(handler.name, change.key)}-{change.position}"
-    payload = payload_of(change.record, handler.policy.payload)
+    payload = payload_of(record, handler.policy.payload)
     parked = ParkedRecord(
         handler=handler.name,
-        entity=change.entity.__name__,
+        entity=entity.__name__,
         shard=shard,
         position=change.position,
-        record=stored(change.record, payload),
+        record=stored(record, payload),
         failure=outcome.failure,
         at=int(environment.clock.time()),
         due=None,

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from streamkit.changes import Kind
 from streamkit.core.attempts import PATIENT, Attempts, Patience
 from streamkit.core.by_item import Run
 from streamkit.core.failures import DispatchCounts, Failures
 from streamkit.core.handler import AsRun, Handler, as_registered
+from streamkit.core.listeners import Listeners
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure
 from streamkit.core.routes import Channels, Routes
@@ -52,7 +52,6 @@ class Dispatcher:
     patience: Patience = PATIENT
     concurrency: int = 64
     marks: bool = False
-    _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Index the handlers by what they listen to."""
@@ -70,10 +69,9 @@ class Dispatcher:
         self._traced = self.tracing.is_on
         self.attempts = Attempts(self.failures, self.rng, self.patience)
         self.sending = Sending(self.channels.outlets, self.attempts)
-        for handler in self.handlers:
-            for kind in handler.kinds:
-                there = self._listeners.get((handler.entity, kind), ())
-                self._listeners[handler.entity, kind] = (*there, handler)
+        self._heard = Listeners(self.handlers, self.router, self._pending)
+        self._listeners, self.wants = self._heard.places, self._heard.wants
+        self.unrun = self._heard.unrun
         heard = {} if self._traced else self._listeners
         self._adders = Adders.of(heard, self._typed, self._aim, self.failures, self.meters)
         self._turn = Turn(self.clock)
@@ -104,6 +102,7 @@ class Dispatcher:
         later: list[Run] = []
         traffic = 0
         block = self._block(pending, shard_id, as_run) if blocks and not page.marked else None
+        marked = page.marked and not self._raw
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)
@@ -111,13 +110,15 @@ class Dispatcher:
                 self.counts.control += 1
                 continue
             traffic += 1
-            if entity is None:
-                self.counts.unknown += 1
+            if not isinstance(entity, type):
+                self.counts.unknown += entity is None
+                found = entity and self._heard.retyped(record, marked, shard_id, as_run)
+                for change in found or ():
+                    later += self._take(change, pending, block, shard_id)
                 continue
             if block is not None and block.takes(record, entity):
                 self.counts.changes += 1
                 continue
-            marked = page.marked and not self._raw
             written = record.counting() if marked else record
             listeners = written and self._listeners.get((entity, written.kind))
             if written is None or not listeners:
@@ -129,24 +130,35 @@ class Dispatcher:
                     continue
                 origin = read
             record = written  # noqa: PLW2901 - as handlers see it
-            running = [found for h in listeners if (found := as_run(h, record)) is not None]
+            running = [ran for h in listeners if (ran := as_run(h, record)) is not None]
             change = self._pending(record, entity, running, shard_id, origin)
-            if change.outcomes:
-                self.counts.changes += 1
-                if block is not None and self._joins(block, change, shard_id):
-                    continue
-                pending.append(change)
-                later += self._run_pure(change, shard_id)
+            later += self._take(change, pending, block, shard_id)
         if block is not None:
             block.close()
         return pending, later, traffic
+
+    def _take(
+        self,
+        change: PendingChange,
+        pending: list[PendingChange],
+        block: Block | None,
+        shard_id: str,
+    ) -> list[Run]:
+        """Run the pure handlers of a change, if there are any, and let it wait, or join a block."""
+        if not change.outcomes:
+            return []
+        self.counts.changes += 1
+        if block is not None and self._joins(block, change, shard_id):
+            return []
+        pending.append(change)
+        return self._run_pure(change, shard_id)
 
     def _joins(self, block: Block, change: PendingChange, shard_id: str) -> bool:
         """Run the handlers of a change that do not add up; return whether the block takes it.
 
         The block ends before a change that goes its own way.
         """
-        beside = block.beside(change)
+        beside = None if change.sides else block.beside(change)
         for outcome in beside or ():
             self._run_sync(change, outcome, shard_id)
         joins = beside is not None and block.joins(change, beside)
@@ -177,26 +189,6 @@ class Dispatcher:
         self.shadows.committed(change)
         for outcome in change.outcomes:
             self.meters.done(outcome.handler.name, outcome.times, len(outcome.actions))
-
-    def wants(self, record: Record) -> bool:
-        """Return whether a handler listens to such a change; its `when` is not evaluated."""
-        entity = self.router.route(record)
-        return isinstance(entity, type) and (entity, record.kind) in self._listeners
-
-    def unrun(
-        self, record: Record, failure: Failure, as_run: AsRun = as_registered
-    ) -> list[PendingChange]:
-        """Return the pending change of a record that must not run: each handler has failed."""
-        entity = self.router.route(record)
-        if not isinstance(entity, type):
-            return []
-        change = PendingChange(record.position, record.created_at, record, entity, record.item_key)
-        for listener in self._listeners.get((entity, record.kind), ()):
-            handler = as_run(listener, record)
-            if handler is not None and not handler.shadow:
-                change.outcomes.append(Outcome(handler))
-                change.outcomes[-1].fail(failure)
-        return [change]
 
     def _pending(
         self,

@@ -42,16 +42,20 @@ class Matcher:
             if not self._is_spread:
                 return False
             pk, sk = (pk, without_suffix(sk)) if sk else (without_suffix(pk), sk)
-        if schema.type_attribute is not None and schema.type_attribute in item:
-            return bool(item[schema.type_attribute] == {"S": spec.type})
+        told = self._told(item)
+        if told is not None:
+            return told == spec.type
         return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)
 
     def is_anothers(self, item: Mapping[str, Any]) -> bool:
         """Return whether a more specific entity has the item's key; a type decides first."""
-        schema = self.schema
-        if schema.type_attribute is not None and schema.type_attribute in item:
-            return False
-        return bool(self._nearer) and self._is_nearer(*self._key(item))
+        return bool(self._nearer) and self._told(item) is None and self._is_nearer(*self._key(item))
+
+    def _told(self, item: Mapping[str, Any]) -> str | None:
+        """Return the type that an item has, if it is a text."""
+        attribute = self.schema.type_attribute
+        told: str | None = None if attribute is None else item.get(attribute, {}).get("S")
+        return told
 
     def _key(self, item: Mapping[str, Any]) -> tuple[str, str]:
         schema = self.schema

@@ -23,7 +23,7 @@ from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, GuardSource
 from streamkit.progress.compile import compile_effect
 from streamkit.progress.fold import merge_within
 from streamkit.progress.own_effects import Noted
-from streamkit.stream.decode import Record
+from streamkit.stream.decode import Record, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class PendingChange:
     and the new one, which handlers share. `origin` is what wrote the change.
     `trace` is the `traceparent` of the writer. A `block` stands for several changes in a row, each
     with its entity, whose handlers add up or write plainly; `position` is that of the last one.
+    If the change gave the item another type, `sides` are the record as each entity sees it.
     """
 
     position: str
@@ -132,6 +133,7 @@ class PendingChange:
     origin: WriteOrigin = APPLICATION
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()
+    sides: Sequence[Side] = ()
     _steps: Sequence[tuple[ItemKey, str]] = ()
 
     @property
@@ -142,6 +144,13 @@ class PendingChange:
         elif self.key is not None and not self._steps:
             self._steps = ((self.key, self.position),)
         return self._steps
+
+    def seen_by(self, handler: Handler) -> tuple[Record | None, type[Entity] | None]:
+        """Return the record as a handler sees it, and its entity there."""
+        for entity, record in self.sides:
+            if entity is handler.entity:
+                return record, entity
+        return self.record, self.entity
 
 
 def resolve(

@@ -86,18 +86,19 @@ class Queueing(msgspec.Struct, frozen=True):
 def _parked(
     change: PendingChange, outcome: Outcome, shard: str, now: float, generation: int
 ) -> ParkedRecord:
-    if change.record is None or change.entity is None:
+    record, entity = change.seen_by(outcome.handler)
+    if record is None or entity is None:
         raise InvariantError("the end of a page cannot be parked")
     policy, failure = outcome.handler.policy, outcome.failure
     # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
     lasts = outcome.deferred or outcome.handler.broadcast is not None
-    payload = payload_of(change.record, "whole" if lasts else policy.payload)
+    payload = payload_of(record, "whole" if lasts else policy.payload)
     return ParkedRecord(
         handler=outcome.handler.name,
-        entity=change.entity.__name__,
+        entity=entity.__name__,
         shard=shard,
         position=change.position,
-        record=stored(change.record, payload),
+        record=stored(record, payload),
         failure=failure,
         at=int(now),
         due=0 if failure is None else next_due(policy, failure, 0, now),

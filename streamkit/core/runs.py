@@ -133,7 +133,7 @@ class HandlerRuns:
         self, change: PendingChange, outcome: Outcome, pending: Pending, shard_id: str
     ) -> None:
         handler = outcome.handler
-        if handler.when is not None and not self.typed.wanted(*source_of(change), handler):
+        if handler.when is not None and not self.typed.wanted(*source_of(change, handler), handler):
             outcome.drop()
             return
         if outcome.refusals and handler.contested is not None:

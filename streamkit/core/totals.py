@@ -13,10 +13,11 @@ taken apart into its changes (`Dispatcher.apart`).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamkit.changes import ChangeSource, Kind
+from streamkit.changes import ChangeSource
 from streamkit.core.draft import CLAUSES_MAX
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
+from streamkit.core.listeners import Place
 from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.typed import Images, TypedChanges, source_of
 from streamkit.entity import Entity
@@ -25,9 +26,6 @@ from streamkit.observe.meters import Meters
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, ItemRef
 from streamkit.progress.pacing import GIVE_WAY_SECONDS
 from streamkit.stream.decode import Record
-
-_Place = tuple[type[Entity], Kind]
-"""What handlers listen to: an entity, and a kind of change."""
 
 _ITEMS_MAX, _BYTES_MAX = ITEMS_MAX // 3, BYTES_MAX // 3
 """Size of a block. A commit ends between two blocks, and should be nearly full all the same."""
@@ -54,10 +52,10 @@ class Adders:
     that do, by name. `images` decode what these read of a change.
     """
 
-    handlers: Mapping[_Place, Sequence[Handler]]
-    mixed: Mapping[_Place, Sequence[Handler]]
-    adding: Mapping[_Place, Mapping[str, Handler]]
-    images: Mapping[_Place, Callable[[Record, ChangeSource | None], Images]]
+    handlers: Mapping[Place, Sequence[Handler]]
+    mixed: Mapping[Place, Sequence[Handler]]
+    adding: Mapping[Place, Mapping[str, Handler]]
+    images: Mapping[Place, Callable[[Record, ChangeSource | None], Images]]
     aim: Aim
     failures: Failures
     meters: Meters
@@ -65,7 +63,7 @@ class Adders:
     @classmethod
     def of(
         cls,
-        listeners: Mapping[_Place, Sequence[Handler]],
+        listeners: Mapping[Place, Sequence[Handler]],
         typed: TypedChanges,
         aim: Aim,
         failures: Failures,
@@ -76,10 +74,10 @@ class Adders:
         A change of an entity that handlers write may carry an origin, which belongs to it alone.
         """
         fed = aim.cascades.fed()
-        found: dict[_Place, Sequence[Handler]] = {}
-        mixed: dict[_Place, Sequence[Handler]] = {}
-        adding: dict[_Place, Mapping[str, Handler]] = {}
-        images: dict[_Place, Callable[[Record, ChangeSource | None], Images]] = {}
+        found: dict[Place, Sequence[Handler]] = {}
+        mixed: dict[Place, Sequence[Handler]] = {}
+        adding: dict[Place, Mapping[str, Handler]] = {}
+        images: dict[Place, Callable[[Record, ChangeSource | None], Images]] = {}
         for place, handlers in listeners.items():
             adds = [handler for handler in handlers if isinstance(handler.run, Adder)]
             joining = place[0] not in fed and all(_joins(handler, aim) for handler in handlers)
@@ -171,7 +169,7 @@ class Block:
     def _add(
         self,
         record: Record,
-        place: _Place,
+        place: Place,
         handlers: Iterable[Handler],
         beside: Sequence[Outcome] = (),
         shared: ChangeSource | None = None,

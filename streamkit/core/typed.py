@@ -104,11 +104,13 @@ class TypedChanges:
         )
 
     def _images(self, change: PendingChange, handler: Handler) -> ChangeSource:
-        record, entity = source_of(change)
+        record, entity = source_of(change, handler)
         if handler.raw:
             return LazyImages(record, wire_image)
         if handler.fields is not None:
             return LazyImages(record, self._decode(entity, handler.fields))
+        if change.sides:  # each entity has another image
+            return LazyImages(record, self._decoders[entity].decode)
         if change.images is None or not entity.model_config.get("frozen"):
             change.images = LazyImages(record, self._decoders[entity].decode)
         return change.images
@@ -120,8 +122,10 @@ class TypedChanges:
         return decoder.decode if fields is None else decoder.reader(fields)
 
 
-def source_of(change: PendingChange) -> tuple[Record, type[Entity]]:
-    """Return the record and the entity of a pending change that has outcomes."""
-    assert change.record is not None  # noqa: S101 - the end of a page has no outcomes
-    assert change.entity is not None  # noqa: S101
-    return change.record, change.entity
+def source_of(change: PendingChange, handler: Handler | None = None) -> tuple[Record, type[Entity]]:
+    """Return the record and the entity of a pending change, or as one of its handlers sees them."""
+    here = change.record, change.entity
+    record, entity = here if handler is None else change.seen_by(handler)
+    assert record is not None  # noqa: S101 - the end of a page has no outcomes
+    assert entity is not None  # noqa: S101
+    return record, entity

@@ -131,21 +131,22 @@ def listens(app: Consumer, schema: TableSchema) -> Callable[[Record], bool]:
 
 def listeners(app: Consumer, schema: TableSchema) -> Callable[[Record], Iterator[Handler]]:
     """Return a function that names the handlers which wait for a record, and whose `when` holds."""
-    route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
+    router, typed = app.router(schema), TypedChanges(app.handlers, schema)
     raw = any(handler.raw for handler in app.handlers)
 
     def wanting(record: Record) -> Iterator[Handler]:
-        entity = route(record)
         written = record if raw else record.counting()
         origin = read_origin(record.old_image, record.new_image)
-        if not isinstance(entity, type) or written is None or (origin is None and not raw):
+        if written is None or (origin is None and not raw):
             return
         copied = origin is not None and origin.writer == "migration"
+        sides = router.sides(written)
         for handler in app.handlers:
-            heard = handler.entity is entity and written.kind in handler.kinds
             hears = handler.hears_migrations or not copied
-            if heard and hears and _holds(typed, written, entity, handler):
-                yield handler
+            for entity, side in sides:
+                heard = handler.entity is entity and side.kind in handler.kinds
+                if heard and hears and _holds(typed, side, entity, handler):
+                    yield handler
 
     return wanting
 

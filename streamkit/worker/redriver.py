@@ -189,13 +189,13 @@ class Redriver:
         record = await whole_record(self.aws, self.tables.table.stream_arn or "", head)
         if isinstance(record, Failure):
             return record
-        entity = dispatcher.router.route(record)
-        if entity is not handler.entity or record.kind not in handler.kinds:
+        seen = dict(dispatcher.router.sides(record)).get(handler.entity)
+        if seen is None or seen.kind not in handler.kinds:
             return _never_heals(
                 "ChangeUnwanted",
                 f"{handler.declared} does not listen to such a change any more; discard it",
             )
-        pending, _, _ = await dispatcher.dispatch(Page((record,)), head.shard)
+        pending, _, _ = await dispatcher.dispatch(Page((seen,)), head.shard)
         if not pending:  # the handler's `when` does not hold (any more): done without effects
             return await self._leave_undone(queue, head)
         failure = pending[0].outcomes[0].failure

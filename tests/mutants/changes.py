@@ -683,7 +683,7 @@ MUTANTS = (
     ),
     Mutant(
         "killer-parked-for-a-shadow",
-        "core/dispatch.py",
+        "core/listeners.py",
         "if handler is not None and not handler.shadow:",
         "if handler is not None:",
         "a change is parked for a handler in shadow mode, and stays stuck",
@@ -691,8 +691,8 @@ MUTANTS = (
     ),
     Mutant(
         "killer-parked-for-what-is-done",
-        "core/dispatch.py",
-        "            handler = as_run(listener, record)\n            if handler is not None and",
+        "core/listeners.py",
+        "            handler = as_run(listener, side)\n            if handler is not None and",
         "            handler = listener\n            if handler is not None and",
         "a change is parked for a handler that was done with it before it joined, and applied again",
         test="tests/unit/test_failures.py::test_a_change_that_kills_its_workers_is_parked_for_the_handlers_that_would_run_alone",

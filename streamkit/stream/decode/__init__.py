@@ -7,15 +7,17 @@ belongs to. An `ImageDecoder` makes the entity when a handler asks for it.
 from streamkit.stream.decode.envelope import Page, Record
 from streamkit.stream.decode.images import ImageDecoder
 from streamkit.stream.decode.pages import are_sound, is_marked, parse_page, read_record
-from streamkit.stream.decode.routing import CONTROL, Route, Router
+from streamkit.stream.decode.routing import CONTROL, Retyped, Route, Router, Side
 
 __all__ = [
     "CONTROL",
     "ImageDecoder",
     "Page",
     "Record",
+    "Retyped",
     "Route",
     "Router",
+    "Side",
     "are_sound",
     "is_marked",
     "parse_page",

@@ -77,6 +77,10 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
             return self
         if old is None and new is None:
             return None
+        return self.between(old, new)
+
+    def between(self, old: Raw | None, new: Raw | None) -> Self:
+        """Return the record as that of a change from one image to the other; None for no item."""
         inner = msgspec.structs.replace(
             self.dynamodb, new_image=new or _ABSENT, old_image=old or _ABSENT
         )

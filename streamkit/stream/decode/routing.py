@@ -3,6 +3,9 @@
 Control items are recognised first, by the partition key. Then the type attribute decides if the
 table has one. Items without it, and records without images, are matched with the key templates, the
 most specific first. A record that nothing claims is unknown, and the caller counts it.
+
+A change that gives an item another type has two sides: for one entity the item is removed, for the
+other one it is inserted, because neither could read both images.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,6 +33,17 @@ class Route(Enum):
 
 CONTROL: Final = Route.CONTROL
 """The record is of an item that streamkit itself keeps in the table."""
+
+
+class Retyped(msgspec.Struct, frozen=True):
+    """What the two images of a record belong to, if that is not the same."""
+
+    before: type[Entity] | None
+    after: type[Entity] | None
+
+
+Side = tuple[type[Entity], Record]
+"""An entity, and a record as the entity's handlers see it."""
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -70,14 +84,16 @@ class _Candidate(msgspec.Struct, frozen=True):
 _Matcher = Callable[[str, str | None], bool]
 _Target = type[Entity] | Literal[Route.CONTROL]
 _Claim = tuple[_Matcher, _Target]
+_Route = Callable[[Record], _Target | Retyped | None]
 
 
 class Router:
     """Tells what each record belongs to.
 
-    `route(record)` returns the record's entity, `CONTROL`, or `None` if nothing claims it. It also
-    puts the partition key first in the record's keys, which `Record.item_key` needs. It is a
-    function with local variables, not a method, because it runs for every record.
+    `route(record)` returns the record's entity, `CONTROL`, or `None` if nothing claims it; or
+    `Retyped`, and then `sides` says more. It also puts the partition key first in the record's
+    keys, which `Record.item_key` needs. It is a function with local variables, not a method,
+    because it runs for every record.
 
     Args:
         entities: the app's entities.
@@ -105,11 +121,21 @@ class Router:
         if schema.type_attribute is None:
             _refuse_equal_shapes(candidates)
             by_keys = _by_keys(schema, candidates, control_prefix)
-            self.route: Callable[[Record], _Target | None] = by_keys
+            self.route: _Route = by_keys
         else:
             types = _by_type(candidates)
             by_keys = _by_keys(schema, _without_equal_shapes(candidates), control_prefix)
             self.route = _by_type_attribute(schema.type_attribute, types, by_keys)
+
+    def sides(self, record: Record) -> tuple[Side, ...]:
+        """Return the entities that a record concerns, each with the record as it sees it."""
+        target = self.route(record)
+        if not isinstance(target, Retyped):
+            return ((target, record),) if isinstance(target, type) else ()
+        before, after = target.before, target.after
+        left = () if before is None else ((before, record.between(record.old_image, None)),)
+        come = () if after is None else ((after, record.between(None, record.new_image)),)
+        return (*left, *come)
 
 
 def _are_alike(one: _Candidate, other: _Candidate, schema: TableSchema) -> bool:
@@ -211,23 +237,31 @@ def _by_type_attribute(
     attribute: str,
     types: dict[str, type[Entity]],
     by_keys: Callable[[Record], _Target | None],
-) -> Callable[[Record], _Target | None]:
-    """Route by the type attribute, read alone out of an image; by keys if it is missing."""
+) -> _Route:
+    """Route by the type attribute, read alone out of each image; by keys if it is missing."""
     typed = msgspec.defstruct(
         "Typed", [("type", dict[str, Any] | None, None)], rename={"type": attribute}, gc=False
     )
     parse: Callable[[Raw], Any] = msgspec.json.Decoder(typed).decode
 
-    def route(record: Record) -> _Target | None:
-        target = by_keys(record)
-        image = record.new_image or record.old_image
-        if target is CONTROL or image is None:
-            return target
+    def told(image: Raw, by_key: type[Entity] | None) -> type[Entity] | None:
         try:
             value = parse(image).type
         except msgspec.MsgspecError:
-            return target
+            return by_key
         name = None if value is None else value.get("S")
-        return types.get(name) if isinstance(name, str) else target
+        return types.get(name) if isinstance(name, str) else by_key
+
+    def route(record: Record) -> _Target | Retyped | None:
+        target = by_keys(record)
+        if target is CONTROL:
+            return target
+        old, new = record.old_image, record.new_image
+        if new is None:
+            return target if old is None else told(old, target)
+        after = told(new, target)
+        if old is None or (before := told(old, target)) is after:
+            return after
+        return Retyped(before, after)
 
     return route

@@ -4,13 +4,15 @@ import json
 from base64 import b64encode
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamkit.changes import ItemKey
+from streamkit.core.matching import Matcher
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.model.schema import TableSchema
-from streamkit.stream.decode import CONTROL, Record, Router, parse_page
+from streamkit.stream.decode import CONTROL, Record, Retyped, Router, parse_page
 
 PREFIX = "_sk#"
 TABLE = TableSchema("t", "PK", "SK", "S", "S", {})
@@ -190,6 +192,53 @@ def test_entities_of_one_shape_are_refused_unless_a_type_tells_them_apart() -> N
     key = ("CUSTOMER#a", "#ORDER#1")
     assert router.route(record(*key, {"type": {"S": "Sale"}})) is Sale
     assert router.route(record(*key)) is None
+
+
+class Bill(Entity, pk="CUSTOMER#{name}", sk="#ORDER#{id}"):
+    name: str
+    id: str
+
+
+TYPES: list[Any] = [{"S": "Order"}, {"S": "Bill"}, {"S": "Else"}, {"N": "1"}, {"NULL": True}, None]
+
+
+def typed(value: dict[str, Any] | None) -> dict[str, Any]:
+    return {"a": {"S": "x"}} if value is None else {"type": value}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_scans_tell_items_apart_as_the_stream_does(kind: Any) -> None:
+    known: list[type[Entity]] = [Customer, Order]
+    router = Router(known, TYPED, PREFIX)
+    for sk in ("#ORDER#1", "CUSTOMER#a", "ORDER#1"):
+        one = record("CUSTOMER#a", sk, typed(kind))
+        item = {"PK": {"S": "CUSTOMER#a"}, "SK": {"S": sk}, **typed(kind)}
+        found = [entity for entity in known if Matcher(entity, TYPED, known).matches(item)]
+        entity = router.route(one)
+        assert found == ([] if entity is None else [entity])
+
+
+@pytest.mark.parametrize("after", TYPES)
+@pytest.mark.parametrize("before", TYPES)
+def test_a_change_of_type_removes_an_item_and_inserts_another(before: Any, after: Any) -> None:
+    """Neither entity could read both images, nor count what it was not told of before."""
+    router = Router([Customer, Order, Bill], TYPED, PREFIX)
+    images = {"OldImage": typed(before), "NewImage": typed(after)}
+    one = record("CUSTOMER#a", "#ORDER#1", **images)
+    one = msgspec.structs.replace(one, event_name="MODIFY")
+    left, come = (
+        router.route(record("CUSTOMER#a", "#ORDER#1", **{name: image}))
+        for name, image in images.items()
+    )
+    sides = [(entity, r.event_name, r.old_image, r.new_image) for entity, r in router.sides(one)]
+    if left is come:
+        assert router.route(one) is come
+        whole = (come, "MODIFY", one.old_image, one.new_image)
+        assert sides == ([] if come is None else [whole])
+        return
+    assert isinstance(router.route(one), Retyped)
+    removed = [] if left is None else [(left, "REMOVE", one.old_image, None)]
+    assert sides == removed + ([] if come is None else [(come, "INSERT", None, one.new_image)])
 
 
 def test_two_entities_of_one_type_are_refused() -> None:

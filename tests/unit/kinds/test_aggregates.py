@@ -199,7 +199,7 @@ def test_different_values_are_different_also_by_type():
 
 def test_no_value_contributes_nothing_and_what_cannot_be_stored_fails():
     assert amounts(None) == amounts(set()) == amounts(frozenset()) == {}
-    assert amounts("") and amounts([]) and amounts({}) and amounts(0)
+    assert all(amounts(value) for value in ("", [], {}, 0))
     with pytest.raises(ValueError, match="NaN"):
         amounts(float("nan"))
 
