@@ -9,6 +9,7 @@ In: the plain values of an item, or the texts of its key. Out: `StoredKey`, and 
 """
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -116,6 +117,8 @@ def _text(value: Any) -> str | None:
             return value.decode()
         except UnicodeDecodeError:
             return None
+    if isinstance(value, Decimal):  # DynamoDB writes no exponents, as `str` would
+        return format(value, "f")
     return None if value is None else str(value)
 
 

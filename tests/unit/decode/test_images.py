@@ -247,6 +247,22 @@ def test_fields_that_stand_only_in_the_key_are_read_from_it_by_every_path() -> N
     assert seen == [frozenset(VISIT)], "an upcast sees what is stored"
 
 
+@pytest.mark.parametrize("number", ["0.0000001", "-0.00000025", "1.5", "7"])
+def test_a_number_that_is_a_key_is_read_alike_by_every_path(number: str) -> None:
+    """As a decimal, a small one would have an exponent: another text, which no template fits."""
+
+    class Reading(Entity, pk="SENSOR#{sensor}", sk="{value}"):
+        sensor: str
+        value: Decimal
+
+    schema = TableSchema("t", "PK", "SK", "S", "N", {})
+    item = {"PK": {"S": "SENSOR#a"}, "SK": {"N": number}}
+    decoder = ImageDecoder(Reading, schema)
+    found = [decoder.decode(json.dumps(item).encode()), decoder.decode_item(item)]
+    assert [one.value for one in found] == [Decimal(number)] * 2
+    assert [one.item_key.sk for one in found] == [number] * 2
+
+
 def test_an_attribute_that_is_there_wins_over_the_key() -> None:
     image = wire(site={"S": "Home"}, number={"N": "7"})
     for found in (
