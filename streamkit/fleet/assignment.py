@@ -40,9 +40,9 @@ def assign(roots: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
         roots: each root once, in any order.
         weights: the workers, with how much each takes in relation to the others.
     """
-    numbered = sorted((_number(root), root) for root in set(roots))
+    numbered = sorted((_number(root), root) for root in roots)
     room = _room(len(numbered), weights)
-    hashes = {worker: _number(worker) for worker in sorted(weights) if room[worker]}
+    hashes = {worker: _number(worker) for worker in weights if room[worker]}
     even = len(set(weights.values())) <= 1
     assigned: dict[str, str] = {}
     for number, root in numbered:

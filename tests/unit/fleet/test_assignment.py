@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from streamkit.fleet.assignment import assign, preference, share
+from streamkit.fleet.assignment import _number, assign, preference, share
 from streamkit.fleet.balance import Balance
 from streamkit.progress.control import Cursor
 
@@ -44,11 +44,17 @@ def test_shares_follow_the_weights():
     assert counts == {"small": 100, "middle": 200, "large": 500}
 
 
+def test_a_shard_more_than_whole_shares_goes_to_the_largest_part_of_one():
+    counts = Counter(assign(roots(3), {"light": 1, "heavy": 3}).values())
+    assert counts == {"light": 1, "heavy": 2}  # of 0.75 and 2.25
+
+
 def test_weights_draw_shards_by_preference_and_not_by_order():
     """The first shards, in the order of their hashes, do not all go to the heaviest worker."""
     weights = {"light": 1, "heavy": 3}
     assigned = assign(roots(400), weights)
-    preferred = sum(assigned[root] == "light" for root in roots(400)[:100])
+    first = sorted(roots(400), key=_number)[:100]
+    preferred = sum(assigned[root] == "light" for root in first)
     assert 10 < preferred < 40
 
 

@@ -1,13 +1,13 @@
 """The member list, in a table with a sort key and in one without; and which worker counts as dead."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from streamkit.aws import connect
 from streamkit.errors import LeaseLost
-from streamkit.fleet.members import Member, MemberList, new_worker_name
+from streamkit.fleet.members import Attendance, Member, MemberList, new_worker_name
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -20,7 +20,8 @@ FULL = Member(
     name="host.example/17/a.b#c", beats=3, at=1_800_000_000, fingerprint="f", generation=4,
     state="unfit", weight=5, leads=True, idle=True, held=9, news=2,
     claims=frozenset({"one", "two"}), childless=frozenset({"shardId-1"}),
-    waits=frozenset({"shardId-1 confirm"}),
+    waits=frozenset({"shardId-1 confirm"}), follows=True, late=True, used="3/4", refused="no key",
+    lease=12.5,
 )  # fmt: skip
 
 
@@ -64,9 +65,40 @@ async def test_what_a_member_claims_no_more_is_gone_from_its_item(member_list):
     await member_list.write(later)
     assert await member_list.read() == {FULL.name: later}
     last = replace(later, beats=5, claims=frozenset({"three"}), childless=frozenset())
-    last = replace(last, waits=frozenset())
+    last = replace(last, waits=frozenset(), refused="")
     await member_list.write(last)
     assert await member_list.read() == {FULL.name: last}
+
+
+async def test_what_was_used_lately_is_left_out_of_an_item_that_all_workers_share(member_list):
+    await member_list.add(replace(FULL, lately="1/2"))
+    has_rows = member_list.store.space.schema.sk is not None
+    assert (await member_list.read())[FULL.name].lately == ("1/2" if has_rows else "")
+
+
+@pytest.mark.parametrize("fact", [field.name for field in fields(Member)])
+def test_what_other_workers_act_on_is_news_and_what_comes_with_each_heartbeat_is_not(fact):
+    other = replace(Member("me"), **{fact: "other"})
+    comes_along = {"name", "beats", "at", "idle", "used", "lately", "waits", "refused"}
+    is_like = Attendance({"me": other}).is_like(Attendance({"me": Member("me")}))
+    assert is_like == (fact in comes_along)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_the_list_is_read_as_fresh_as_it_is_asked_for(member_list, fresh):
+    asked = []
+    dynamodb = member_list.store.dynamodb
+
+    class Asked:
+        def __getattr__(self, name):
+            async def call(**request):
+                asked.append(request["ConsistentRead"])
+                return await getattr(dynamodb, name)(**request)
+
+            return call
+
+    await MemberList(replace(member_list.store, dynamodb=Asked())).look(fresh=fresh)
+    assert asked == [fresh]
 
 
 async def test_a_heartbeat_after_the_removal_is_refused_and_leaves_no_item(member_list):
