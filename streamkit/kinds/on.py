@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from streamkit.core.handler import Delivery, Handler, Policy, Shadow
+from streamkit.core.handler import Delivery, Handler, Migrations, Policy, Shadow
 from streamkit.core.writes import DeclaredWrites, declared_writes, named_entities, read_writes
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
@@ -100,11 +100,12 @@ def writes_of(
 
 def with_statements(
     handler: Handler,
-    *,
     writes: Iterable[type[Entity]] | None,
     cycle: Literal["bounded"] | None,
-    shadow: Shadow,
-    delivery: Delivery | None,
+    migrations: Migrations,
+    *,
+    shadow: Shadow = False,
+    delivery: Delivery | None = None,
 ) -> Handler:
     """Add what a handler's declaration says beside its signature.
 
@@ -118,6 +119,7 @@ def with_statements(
         ("cycle", cycle, (None, "bounded")),
         ("shadow", shadow, (False, True, "log")),
         ("delivery", delivery, (None, *get_args(Delivery))),
+        ("migrations", migrations, get_args(Migrations)),
     ):
         if value not in known:
             raise DeclarationError(f"{handler.declared}: {name}={value!r}: one of {known}")
@@ -130,4 +132,4 @@ def with_statements(
         said = declared_writes(writes, read, handler.declared).entities or {}
         names = handler.names | said.keys()
         handler = replace(handler, writes=frozenset(said), causes=said, names=names)
-    return replace(handler, cycle=cycle, delivery=delivery)
+    return replace(handler, cycle=cycle, delivery=delivery, migrations=migrations)

@@ -6,7 +6,6 @@ start cold.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from streamkit.core.handler import Delivery, Migrations, OnFailure, Policy, Shadow
@@ -113,9 +112,9 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
             policy = self._changed_policy(timeout, attempts, on_failure)
             handler = function_handler(target, name=name, when=when, policy=policy)
             said = with_statements(
-                handler, writes=writes, cycle=cycle, shadow=shadow, delivery=delivery
+                handler, writes, cycle, migrations, shadow=shadow, delivery=delivery
             )
-            self._beginning(said, start).add_handler(replace(said, migrations=migrations))
+            self._beginning(said, start).add_handler(said)
             return target
 
         return register if function is None else register(function)
@@ -167,8 +166,8 @@ class Registration(DeclaredAggregates, DeclaredMigrations):
             handler = fan_out_handler(
                 target, audience, name=name, when=when, rate=rate, inline=inline, policy=policy
             )
-            said = with_statements(handler, writes=writes, cycle=cycle, shadow=False, delivery=None)
-            self._beginning(said, start).add_handler(replace(said, migrations=migrations))
+            said = with_statements(handler, writes, cycle, migrations)
+            self._beginning(said, start).add_handler(said)
             return target
 
         return register

@@ -4,7 +4,7 @@ import itertools
 import random
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Annotated, ClassVar
 
 import pydantic
@@ -29,12 +29,17 @@ from streamkit.kinds.aggregate.entries import (
     Ranking,
     rank_of,
     read_entries,
+    source_of_entry,
     stored_ranks,
 )
-from streamkit.kinds.aggregate.extremes import entries_of, stored_entries
+from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, stored_entries
 from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema(name="Logs", pk="PK", pk_type="S", sk="SK", sk_type="S", indexes={})
+
+
+class Level(Enum):
+    LOW = 1
 
 
 class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):
@@ -45,6 +50,8 @@ class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):
     state: str | None = None
     tags: set[str] = set()
     seen: pydantic.AwareDatetime | None = None
+    read: bool = False
+    level: Level = Level.LOW
 
 
 class Brief(pydantic.BaseModel):
@@ -213,6 +220,17 @@ def test_an_item_may_show_nothing_and_still_be_the_last():
     assert entries_of(LastSeen, log, SCHEMA)["last_state"].value is None
 
 
+def test_of_a_table_without_a_sort_key_an_entry_names_a_key_with_an_empty_one():
+    assert source_of_entry(Key(Log, "DEVICE#d", None)) == ("DEVICE#d", "")
+
+
+def test_the_lowest_are_kept_where_that_is_said():
+    extremes = extremes_of(LastSeen)
+    assert extremes["lowest"].ranking == Ranking(2, highest=False)
+    assert extremes["latest"].ranking == Ranking(2, highest=True)
+    assert [extremes[n].ranking.highest for n in ("first", "last", "first_state")] == [0, 1, 0]
+
+
 def test_an_aggregate_without_entries_has_none():
     assert stored_entries(LastSeen, "last", {}) == []
     assert stored_entries(LastSeen, "latest", {}) == []
@@ -254,6 +272,8 @@ MAX = Annotated[datetime | None, Max("at")]
         (Annotated[tuple[int, ...], Top(3, by="number")], {}, r"needs the default \(\)"),
         (Annotated[int, Max("number")], {"default": 0}, "needs the default None"),
         (Annotated[str | None, Max("tags")], {}, "ordered by 'tags', and a set has no order"),
+        (Annotated[str | None, Max("read")], {}, "ordered by 'read', and a bool has no order"),
+        (Annotated[str | None, Max("level")], {}, "ordered by 'level', and a Level has no order"),
         (MAX, {"spread": 4}, "leave out spread="),
         (MAX, {"remove_empty": True}, "leave out remove_empty="),
         (MAX, {"approximate": True}, "leave out approximate="),

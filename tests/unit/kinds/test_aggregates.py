@@ -303,6 +303,7 @@ COUNT = (Annotated[int, Count()], 0)
     [
         ("1 to 64 parts", {"spread": 0}),
         ("1 to 64 parts", {"spread": 65}),
+        ("1 to 64 parts", {"spread": 2.5}),
         ("missing= says", {"missing": "park"}),
         ("create, skip or park", {"keys": False, "onto": Shop, "missing": "ignore"}),
         ("keys are those of Shop", {"onto": Shop}),
@@ -317,6 +318,10 @@ COUNT = (Annotated[int, Count()], 0)
         ),
         ("Shop.open is not a number", {"keys": False, "onto": Shop, "fields": {"open": COUNT}}),
         ("Shop.name is not a number", {"keys": False, "onto": Shop, "fields": {"name": COUNT}}),
+        (
+            "Until would let the application's Shop expire",
+            {"keys": False, "onto": Shop, "fields": {"sales": COUNT, "end": (UNTIL_SHOP, None)}},
+        ),
         ("neither a datetime nor a date", {"fields": {"sales": COUNT, "end": (UNTIL_SHOP, None)}}),
         ("no field of the group's key", {"fields": {"sales": COUNT, "end": (UNTIL_DATE, None)}}),
         ("unknown class keyword 'spreads'", {"spreads": 2}),
@@ -324,6 +329,12 @@ COUNT = (Annotated[int, Count()], 0)
 )
 def test_what_cannot_work_is_refused_where_it_is_declared(text, given):
     refused(text, lambda: declared(**given))
+
+
+def test_a_group_may_have_as_many_parts_as_there_are_suffixes():
+    app = App("app", table="T")
+    app.aggregate(declared(spread=64))
+    assert app.aggregates[0].__options__.spread == 64
 
 
 def test_a_bucket_of_dates_needs_a_time_zone_for_its_end():

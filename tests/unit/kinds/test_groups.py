@@ -61,10 +61,15 @@ def test_a_group_that_does_not_follow_from_the_key_is_refused_with_its_line():
         at: datetime
         orders: Annotated[int, Count()] = 0
 
+    class ByDay(Aggregate[Order], pk="D#{at:%Y%m%d}", sk="D"):
+        at: date  # the source's is a moment
+        orders: Annotated[int, Count()] = 0
+
     class ByCountry(Aggregate[Order], pk="C#{country}", sk="C"):
         country: str
         orders: Annotated[int, Count()] = 0
 
-    for aggregate, what in ((ByMonth, "a part of at alone"), (ByCountry, "no field country")):
+    part, unknown = "a part of at alone", "no field country"
+    for aggregate, what in ((ByMonth, part), (ByDay, part), (ByCountry, unknown)):
         with pytest.raises(DeclarationError, match=rf"test_groups.py:\d+\): .*{what}"):
             App("shop", table="Shop").aggregate(aggregate)
