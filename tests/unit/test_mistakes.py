@@ -137,6 +137,18 @@ def test_a_mirror_whose_source_is_no_key_of_the_source_says_so(source, said):
         wrong.source(Loan(member="ann", book="b"))
 
 
+def test_a_mirrors_source_may_be_none_or_of_a_kin_of_the_source():
+    class ShortNotice(Notice, pk="NOTICE#{member}", sk="NOTICE"):
+        pass
+
+    def queried(notice):
+        return Loan.query(member=notice.member)
+
+    ann = Loan(member="ann", book="b")
+    for key in (None, ShortNotice.key(member="ann")):
+        assert mirror(queried, lambda _, key=key: key).source(ann) == key
+
+
 def test_a_mirror_that_takes_source_and_copy_the_wrong_way_round_says_so():
     wrong = mirror(lambda loan: Notice.query(member=loan.member), lambda _: None)
     with pytest.raises(TypeError, match=r"asks for Notice.* it takes the source, then the copy"):

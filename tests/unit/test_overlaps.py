@@ -90,17 +90,36 @@ def test_what_only_its_length_tells_apart_is_a_warning() -> None:
 
 
 def test_a_table_with_types_is_told_apart_by_them() -> None:
-    app = App("shop", table="t", type_attribute="type")
+    class Some(Entity, pk="{a}#X#{b}"):
+        a: str
+        b: str
 
     class Other(Entity, pk="{a}#Y#{b}"):
         a: str
         b: str
 
-    @app.on
-    def listen(change: Inserted[Other]) -> None:
-        pass
+    def listen(change: Inserted[Other]) -> None: ...
 
-    assert found(app) == []
+    typed = App("shop", table="t", type_attribute="type", entities=[Some])
+    untyped = App("shop", table="t", entities=[Some])
+    for app in (typed, untyped):
+        app.on(listen)
+    assert found(typed) == []
+    assert len(found(untyped)) == 1
+
+
+def test_an_overlap_with_what_an_annotation_names_alone_is_a_warning() -> None:
+    """The handler may only put items of it; none may ever be read."""
+    first, written = entity("{a}#X#{b}"), entity("{a}#Y#{b}")
+
+    def listen(change: Inserted[first]) -> Put[written]:  # type: ignore[valid-type]
+        raise AssertionError
+
+    app = App("shop", table="t")
+    app.on(listen)
+    ((severity, text),) = found(app)
+    assert severity == "warning"
+    assert "nothing tells" not in text
 
 
 def test_views_of_one_item_in_annotations_are_no_overlap() -> None:

@@ -28,7 +28,7 @@ from streamkit import (
     bucket,
     present,
 )
-from streamkit.changes import ItemKey
+from streamkit.changes import ItemKey, Kind
 from streamkit.core.handler import Policy
 from streamkit.kinds.aggregate.contributions import difference
 from streamkit.kinds.aggregate.emptying import emptying_handler
@@ -396,6 +396,26 @@ def test_another_end_of_a_bucket_makes_another_definition():
         return aggregate_handler(made, Policy()).definition
 
     assert keeping(1) == keeping(1) != keeping(2)
+
+
+def test_another_key_or_another_measure_makes_another_definition():
+    """A key may come from a constant, and of a class that was made there is no source text."""
+    keys = [{"keys": False, "pk": "SALES#{shop}", "sk": sk} for sk in ("A", "B")]
+    found = definitions([*keys, keys[0] | {"fields": {"other": COUNT}}])
+    assert len(set(found)) == 3
+
+
+def test_what_is_approximate_parks_nothing():
+    assert aggregate_handler(declared(), Policy()).policy.on_failure == "park"
+    approximate = aggregate_handler(declared(approximate=True), Policy(on_failure="park"))
+    assert approximate.policy.on_failure == "skip"
+
+
+def test_an_aggregate_writes_its_items_and_causes_no_removal_of_them():
+    made = declared()
+    handler = aggregate_handler(made, Policy())
+    assert handler.writes == {made}
+    assert handler.causes == {made: {Kind.INSERTED, Kind.MODIFIED}}
 
 
 def test_options_are_inherited_one_by_one():

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from streamkit import App, DeclarationError, Entity, Inserted, Put, Table
+from streamkit import App, DeclarationError, Entity, Inserted, Policy, Put, Table
+from streamkit.core.reading import ReadTracker
+from streamkit.kinds.injection import injector
+from streamkit.kinds.lifespan import open_lifespan
+from streamkit.model.schema import TableSchema
 
 
 class Loan(Entity, pk="MEMBER#{member}", sk="LOAN#{book}"):
@@ -97,6 +101,43 @@ def test_what_a_handler_says_that_it_writes_is_known_to_the_app():
     assert handler.names == {Loan, Notice, Member}
 
 
+def test_a_handler_that_says_nothing_of_its_attempts_has_those_of_its_app():
+    policy = Policy(timeout_seconds=7.0, attempts=4, on_failure="block")
+    app = App("library", table="Library", policy=policy)
+    app.on(plain)
+    app.on(name="own", timeout=2.0, attempts=1, on_failure="skip")(plain)
+    first, own = (handler.policy for handler in app.handlers)
+    assert first == policy
+    assert (own.timeout_seconds, own.attempts, own.on_failure) == (2.0, 1, "skip")
+    with pytest.raises(DeclarationError, match="the first attempt counts"):
+        app.on(name="never", attempts=0)(plain)
+
+
 @pytest.mark.parametrize("migrations", ["deliver", "suppress"])
 def test_what_a_handler_says_of_migrations_is_kept(migrations):
     assert handler_of(plain, migrations=migrations).migrations == migrations
+
+
+# -- what the lifespan yields ----------------------------------------------------------------------
+
+
+class Mailer: ...
+
+
+class FastMailer(Mailer): ...
+
+
+@pytest.mark.parametrize("several", [True, False])
+async def test_a_parameter_gets_what_the_lifespan_yields_of_its_class(several):
+    async def asking(change: Inserted[Loan], mailer: Mailer) -> None: ...
+
+    async def life():
+        yield (b"other", mailer, Mailer()) if several else mailer
+
+    mailer = FastMailer()
+    schema = TableSchema("Library", "pk", "sk", "S", "S", {})
+    async with open_lifespan(life) as resources:
+        tools = injector(None, schema, resources)
+        assert tools(handler_of(asking), ReadTracker()) == {"mailer": mailer}
+    async with open_lifespan(None) as resources:
+        assert resources == ()

@@ -37,12 +37,21 @@ class HitPage(Entity, pk="HIT#{page}", sk="PAGE"):
     hits: Decimal = Decimal(0)
 
 
+class HitCount(Entity, pk="COUNT#{page}", sk="PAGE"):
+    page: str
+    views: int = 0
+
+
 def moved(page: OldPage) -> Page:
     return Page(**page.model_dump())
 
 
 def renamed(page: OldPage) -> HitPage:
     return HitPage(page=page.page, title=page.title, hits=Decimal(page.views))
+
+
+def both(page: OldPage) -> list[Page | HitCount]:
+    return []
 
 
 def nameless(page: OldPage):
@@ -65,6 +74,7 @@ def declared(function=moved, *, mode="rekey", **options):
         (moved, {"counters": ["clicks"]}, "counters= names 'clicks', and Page has no such field"),
         (moved, {"counters": "title"}, "Page.title is no number: annotate it as int or Decimal"),
         (moved, {"counters": ["page"]}, "it is in the key of Page"),
+        (both, {"mode": "split", "counters": "views"}, "have that field: a counter is in one"),
         (renamed, {"counters": ["hits"]}, "say counters={'hits': 'its old name'}"),
     ],
 )
