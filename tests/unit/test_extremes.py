@@ -306,6 +306,27 @@ def test_what_top_keeps_of_an_item_is_a_function_and_no_name():
 def test_top_keeps_between_one_and_a_thousand(n):
     with pytest.raises(DeclarationError, match="between 1 and 1000"):
         Top(n, by="number")
+    assert [Top(most, by="number").ranking.size for most in (1, 1000)] == [1, 1000]
+
+
+def test_extremes_are_not_kept_in_the_applications_own_items():
+    class Device(Entity, pk="DEVICE#{device}", sk="DEVICE"):
+        device: str
+        best: datetime | None = None
+
+    class Best(Aggregate[Log], onto=Device):
+        best: Annotated[datetime | None, Max("at")] = None
+
+        @classmethod
+        def group(cls, log: Log) -> Key[Device]:
+            return Device.key(device=log.device)
+
+        @classmethod
+        def members(cls, device: str):
+            return Log.query(device=device)
+
+    with pytest.raises(DeclarationError, match="leave out onto="):
+        App("app", table="Logs").aggregate(Best)
 
 
 def test_an_aggregate_with_extremes_holds_the_queues_of_parked_changes_and_one_of_sums_does_not():

@@ -1,10 +1,22 @@
 """Handlers as they are declared: what their signature and their decorator say."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from streamkit import App, DeclarationError, Entity, Inserted, Policy, Put, Table
+from streamkit import (
+    Aggregate,
+    App,
+    Count,
+    DeclarationError,
+    Entity,
+    Inserted,
+    Policy,
+    Put,
+    Set,
+    Table,
+    Webhook,
+)
 from streamkit.core.reading import ReadTracker
 from streamkit.kinds.injection import injector
 from streamkit.kinds.lifespan import open_lifespan
@@ -77,9 +89,6 @@ def test_a_word_that_is_none_of_those_that_are_taken_is_refused(said):
 
 
 def test_a_fan_out_refuses_the_same_words():
-    def audience(change: Inserted[Loan]):
-        return Member.query(member=change.new.member)
-
     with pytest.raises(DeclarationError, match="migrations='supress': one of"):
         App("library", table="Library").fan_out(audience, migrations="supress")(serving)
 
@@ -116,6 +125,73 @@ def test_a_handler_that_says_nothing_of_its_attempts_has_those_of_its_app():
 @pytest.mark.parametrize("migrations", ["deliver", "suppress"])
 def test_what_a_handler_says_of_migrations_is_kept(migrations):
     assert handler_of(plain, migrations=migrations).migrations == migrations
+
+
+# -- the other kinds -------------------------------------------------------------------------------
+
+
+def audience(change: Inserted[Loan]):
+    return Member.query(member=change.new.member)
+
+
+def test_a_fan_out_begins_where_it_says_as_a_consumer_of_its_own():
+    app = App("library", table="Library")
+    app.fan_out(audience, start="2026-10-01", migrations="deliver")(serving)
+    assert app.handlers == []
+    (own,) = app.listeners.values()
+    (handler,) = own.handlers
+    assert (own.name, handler.migrations) == ("library.serving", "deliver")
+
+
+def test_the_handlers_of_a_mirror_have_its_attempts():
+    def copied(member: Member, loan: Loan) -> Set[Loan]: ...
+
+    app = App("library", table="Library")
+    app.mirror(
+        copies=lambda member: Loan.query(member=member.member),
+        source=lambda loan: Member.key(member=loan.member),
+        attempts=9,
+        timeout=2.5,
+    )(copied)
+    policies = {
+        (handler.policy.attempts, handler.policy.timeout_seconds) for handler in app.handlers
+    }
+    assert len(app.handlers) > 1
+    assert policies == {(9, 2.5)}
+
+
+def test_an_app_has_one_sink_of_a_name():
+    app = App("library", table="Library")
+    app.sink(Webhook("hook", "https://example.com/hook"))
+    with pytest.raises(DeclarationError, match="has a sink 'hook' already"):
+        app.sink(Webhook("hook", "https://example.com/other"))
+
+
+def test_an_aggregate_that_removes_empty_groups_has_a_handler_of_its_own_items():
+    class Loans(Aggregate[Loan], pk="LOANS#{member}", sk="LOANS", remove_empty=True):
+        member: str
+        loans: Annotated[int, Count()] = 0
+
+    app = App("library", table="Library")
+    app.aggregate(Loans)
+    assert [handler.entity for handler in app.handlers] == [Loan, Loans]
+
+
+def test_an_app_tells_the_items_of_its_aggregates_apart():
+    class LoansOf(Aggregate[Loan], pk="LOANS#{member}", sk="LOANS"):
+        member: str
+        loans: Annotated[int, Count()] = 0
+
+    app = App("library", table="Library")
+    app.aggregate(LoansOf)
+    assert app.entities == (LoansOf, Loan)
+
+
+def test_what_is_done_everywhere_may_be_said_in_several_places():
+    app = App("library", table="Library")
+    app.squashed("0001", "0002")
+    app.squashed("0002", "0003")
+    assert app.done_everywhere == ("0001", "0002", "0003")
 
 
 # -- what the lifespan yields ----------------------------------------------------------------------
