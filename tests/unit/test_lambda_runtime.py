@@ -18,6 +18,7 @@ from streamkit.aws_lambda import (
 from streamkit.aws_lambda import runtime as module
 from streamkit.aws_lambda.environment import StreamReplaced
 from streamkit.aws_lambda.runtime import Runtime, seconds_of
+from streamkit.observe import logs
 from streamkit.observe.meters import UNMETERED
 
 
@@ -30,6 +31,7 @@ class Environments:
 
     def __init__(self, failures=0, silent=0, handlers=()):
         self.failures, self.silent, self.opened, self.closed = failures, silent, 0, 0
+        self.told, self.given_up = [], 0
         self.dispatcher = SimpleNamespace(handlers=handlers)
 
     @asynccontextmanager
@@ -39,12 +41,18 @@ class Environments:
             raise ConfigurationError("no such table")
         if self.silent:
             self.silent -= 1
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.given_up += 1
         self.opened += 1
         number = self.opened
         try:
             yield SimpleNamespace(
-                number=number, meters=UNMETERED, tell=lambda: None, dispatcher=self.dispatcher
+                number=number,
+                meters=UNMETERED,
+                tell=lambda: self.told.append(number),
+                dispatcher=self.dispatcher,
             )
         finally:
             self.closed += 1
@@ -93,7 +101,36 @@ def test_an_invocation_that_fails_leaves_the_environment_as_it_is(runtime_of):
     for _ in range(2):
         with pytest.raises(OSError, match="down"):
             runtime.run(fails)
+    assert environments.told == [1, 1], "its counts are printed all the same"
     assert runtime.run(number) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "level"), [(None, "info"), ("warning", "warning"), ("loud", "info")]
+)
+def test_a_function_leaves_other_packages_logs_to_lambda(monkeypatch, said, level):
+    configured = []
+    monkeypatch.setattr(logs, "configure", lambda *given, **more: configured.append((given, more)))
+    monkeypatch.delenv("STREAMKIT_LOG_LEVEL", raising=False)
+    if said is not None:
+        monkeypatch.setenv("STREAMKIT_LOG_LEVEL", said)
+    module._set_up_logs()
+    assert configured == [(("json", level), {"others": False})]
+
+
+def test_garbage_is_collected_as_before_once_an_environment_is_closed(runtime_of, monkeypatch):
+    runtime, environments = runtime_of()
+    monkeypatch.setattr(module, "collect_seldom", lambda *, first: did.append("seldom"))
+    monkeypatch.setattr(module.gc, "unfreeze", lambda: did.append("as before"))
+    did = []
+
+    async def replaced_once(environment):
+        if environment.number == 2:
+            return did.copy()
+        raise StreamReplaced("new")
+
+    runtime.run(number)
+    assert runtime.run(replaced_once) == ["seldom", "as before", "seldom"]
 
 
 def test_a_replaced_stream_opens_the_environment_anew_once(runtime_of):
@@ -132,6 +169,7 @@ def test_an_environment_that_does_not_open_in_time_says_where_to_look_and_is_tri
     runtime, environments = runtime_of(silent=1)
     with pytest.raises(TimeoutError, match=r"within the 0\.0 s .* route to DynamoDB"):
         runtime.run(number, 0.01)
+    assert environments.given_up == 1, "it does not go on beside the next one"
     assert runtime.run(number, 10) == 1
     assert (environments.opened, environments.closed) == (1, 0)
 

@@ -30,7 +30,7 @@ from streamkit import (
 )
 from streamkit.changes import ItemKey, Kind
 from streamkit.core.handler import Policy
-from streamkit.kinds.aggregate.contributions import difference
+from streamkit.kinds.aggregate.contributions import difference, groups_of
 from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.handling import aggregate_handler
 from streamkit.model.codec import decode_item
@@ -111,6 +111,32 @@ def test_a_shard_always_adds_to_one_part_and_shards_to_different_ones():
     assert first.key == again.key
     parts = {part_of_shard(f"shardId-{n:020d}-abcdef", 8) for n in range(100)}
     assert parts == set(range(8))
+
+
+def test_what_a_shard_adds_to_a_spread_group_goes_to_its_part():
+    spread = declared(spread=8)
+    shards = [f"shard-{n}" for n in range(20)]
+    parts = {ran(spread, None, Sale(number=1), shard=shard)[0].key.part for shard in shards}
+    assert parts == {part_of_shard(shard, 8) for shard in shards}
+    assert len(parts) > 4
+
+
+def test_what_is_approximate_is_added_without_a_condition():
+    (exact,) = ran(declared(), None, Sale(number=1))
+    (approximate,) = ran(declared(approximate=True), None, Sale(number=1))
+    assert (exact.plain, approximate.plain) == (False, True)
+
+
+@pytest.mark.parametrize("options", [{}, {"approximate": True}])
+def test_an_item_counts_once_in_a_group_that_group_names_twice(options):
+    def twice(cls, sale):
+        return [cls.key(shop=sale.shop), cls.key(shop=sale.shop)]
+
+    made = declared(**options)
+    made.group = classmethod(twice)
+    (effect,) = ran(made, None, Sale(number=1))
+    assert effect.amounts == {"sales": 1}
+    assert len(groups_of(made, Sale(number=1))) == 1
 
 
 def test_the_part_of_a_shard_is_the_same_in_every_process():
