@@ -703,14 +703,6 @@ MUTANTS = (
         test="tests/unit/test_lambda_batch.py::test_a_mark_keeps_the_queues_that_there_are_also_of_handlers_of_another_release",
     ),
     Mutant(
-        "tail-of-before",
-        "aws_lambda/batch.py",
-        "            self.queued_keys.forget(queue)  # it may be gone, or have another tail\n",
-        "            pass\n",
-        "a change is put behind the tail that a queue had before",
-        test="tests/unit/test_lambda_batch.py::test_queues_of_items_that_another_invocation_has_moved_are_read_again",
-    ),
-    Mutant(
         "environment-opens-late",
         "aws_lambda/runtime.py",
         "                if not done:\n                    await self._close()\n",
