@@ -742,4 +742,20 @@ MUTANTS = (
         "the counts of an environment are never printed",
         test="tests/unit/test_lambda_runtime.py::test_an_invocation_that_fails_leaves_the_environment_as_it_is",
     ),
+    Mutant(
+        "migration-by-a-number",
+        "aws_lambda/migration.py",
+        "    if not isinstance(number, str):\n        raise",
+        "    if number is None:\n        raise",
+        "an event that names a migration by a number says that there is no such migration",
+        test="tests/unit/test_lambda_runtime.py::test_an_event_has_to_name_its_migration_by_a_text",
+    ),
+    Mutant(
+        "files-found-late",
+        "aws_lambda/migration.py",
+        "    discover(app)\n",
+        "",
+        "a wrong file of a migration fails at the first invocation",
+        test="tests/unit/test_lambda_runtime.py::test_a_wrong_file_of_a_migration_fails_at_deployment",
+    ),
 )

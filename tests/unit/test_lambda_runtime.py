@@ -17,7 +17,9 @@ from streamkit.aws_lambda import (
 )
 from streamkit.aws_lambda import runtime as module
 from streamkit.aws_lambda.environment import StreamReplaced
+from streamkit.aws_lambda.migration import process_slice
 from streamkit.aws_lambda.runtime import Runtime, seconds_of
+from streamkit.migrate.book.discovery import DiscoveryError
 from streamkit.observe import logs
 from streamkit.observe.meters import UNMETERED
 
@@ -240,3 +242,18 @@ def test_a_migrations_function_opens_its_clients_once_for_all_invocations(monkey
             assert handle({"migration": "0001"}, context) == {"done": True}
     assert opened == ["1"]
     assert used == [("1", "0001", seconds_of(context))] * 2
+
+
+def test_a_wrong_file_of_a_migration_fails_at_deployment(monkeypatch):
+    def discover(app):
+        raise DiscoveryError("0003.py: no such entity")
+
+    monkeypatch.setattr(migration, "discover", discover)
+    with pytest.raises(DiscoveryError, match=r"0003\.py"):
+        migration_handler(App("shop", table="Shop"))
+
+
+@pytest.mark.parametrize("event", [{}, {"migration": 3}, {"migration": None}])
+async def test_an_event_has_to_name_its_migration_by_a_text(event):
+    with pytest.raises(ConfigurationError, match="the event names no migration, as in"):
+        await process_slice(App("shop", table="Shop"), None, event)
