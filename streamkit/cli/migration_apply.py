@@ -142,7 +142,7 @@ async def _apply_all(
             continue
         if state.phase == "done" and not is_due_again(migration, state):
             continue
-        others = [await book.read(other) for other in order.beside(migration)]
+        others = await book.read_all(order.beside(migration))
         first = order.waits_for(migration, others)
         if first:
             names = ", ".join(f"{one.id}, which is {phase_of(one)}" for one in first)

@@ -75,7 +75,7 @@ async def operations(
     states = await book.read_all(sorted({*numbers_of(app), *await book.begun()}, key=rank))
     migrations = [
         OperationStatus("migration", state.id, state.does, state.waits)
-        for state in states.values()
+        for state in states
         if state.phase not in _OVER
     ]
     if newest is None:

@@ -36,9 +36,9 @@ async def require_latest(app: App, book: StateBook, migration: Migration) -> Non
         ConfigurationError: such a migration was begun.
     """
     order = order_of(app)
-    states = await book.read_all(order.beside(migration))
+    others = await book.read_all(order.beside(migration))
     try:
-        order.require_last(migration, [*states.values()])
+        order.require_last(migration, others)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"a repair for {migration.id} would undo what came later: {error}, or repair for the"
@@ -52,8 +52,7 @@ async def beside(app: App, book: StateBook, migration: Migration) -> dict[str, A
     Once old items are deleted, nothing is left to which new ones could be `compared`.
     """
     order = order_of(app)
-    states = await book.read_all(order.beside(migration))
-    begun = order.begun_on(migration, [*states.values()])
+    begun = order.begun_on(migration, await book.read_all(order.beside(migration)))
     failed = len(await ErrorBook(book.store, migration.id).open())
     compared = not migration.moves or (await book.read(migration.id)).phase != "done"
     return {"later": begun[-1].id if begun else "", "failed": failed, "compared": compared}

@@ -55,9 +55,9 @@ class StateBook:
             return State(migration)
         return read_state(item["state"]["S"], int(item["version"]["N"]))
 
-    async def read_all(self, migrations: Iterable[str]) -> dict[str, State]:
-        """Return the states of several, by number."""
-        return {one: await self.read(one) for one in migrations}
+    async def read_all(self, migrations: Iterable[str]) -> list[State]:
+        """Return the states of several, in their order."""
+        return [await self.read(one) for one in migrations]
 
     async def begun(self) -> frozenset[str]:
         """Return the migrations that were begun, or stamped, also those that have ended."""
@@ -152,7 +152,7 @@ class StateBook:
         others: Sequence[str],
         change: Callable[[State, Sequence[State]], State],
     ) -> Step[State]:
-        beside = [await self.read(other) for other in others]
+        beside = await self.read_all(others)
         after = change(before, beside)
         if after == before:
             return Step(after)
@@ -201,4 +201,4 @@ async def absent_migrations(book: StateBook, known: Collection[str]) -> list[Sta
     an earlier release of streamkit began is found from its next step on.
     """
     states = await book.read_all(sorted(await book.begun() - {*known}, key=rank))
-    return [state for state in states.values() if state.phase not in ("new", *ENDED)]
+    return [state for state in states if state.phase not in ("new", *ENDED)]

@@ -180,7 +180,7 @@ def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State
 async def squashed(app: App, book: StateBook) -> list[State]:
     """Return the states of squashed migrations that are not done in this table."""
     states = await book.read_all(app.done_everywhere)
-    return [state for state in states.values() if state.phase != "done"]
+    return [state for state in states if state.phase != "done"]
 
 
 def _require_squashed(app: App, undone: Sequence[State]) -> None:

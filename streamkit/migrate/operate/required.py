@@ -52,7 +52,7 @@ async def missing_migrations(app: App, aws: Aws) -> MissingMigrations | None:
     for last in head.required:
         wanted |= {*order.until(last)} if last in head.migrations else {last}
     states = await (await open_book(head, aws)).read_all(sorted(wanted, key=rank))
-    missing = [one for one in states.values() if not _is_usable(head, one)]
+    missing = [one for one in states if not _is_usable(head, one)]
     if not missing:
         return None
     names = ", ".join(f"{one.id} ({one.phase})" for one in missing)

@@ -85,14 +85,13 @@ async def squash(app: App, aws: Aws, where: str, last: str) -> tuple[Path, list[
     if last in app.done_everywhere:
         raise ConfigurationError(f"migration {last} was squashed before: name a later number")
     ids, files = order_of(app).until(last), files_of(app)
-    states = await (await open_book(app, aws)).read_all(ids)
-    for id_ in ids:
-        if states[id_].phase != "done":
+    for state in await (await open_book(app, aws)).read_all(ids):
+        if state.phase != "done":
             raise ConfigurationError(
-                f"migration {id_} is {states[id_].phase!r} in {app.table}: bring it to its end, or"
+                f"migration {state.id} is {state.phase!r} in {app.table}: bring it to its end, or"
                 " name a lower number"
             )
-        _require_file(app.migrations[id_], files)
+        _require_file(app.migrations[state.id], files)
     return _write(app, where, ids, files)
 
 

@@ -51,9 +51,7 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     reader = ProgressReader(app, aws, clock)
     absent = await absent_progress(reader, book, {*numbers, *app.done_everywhere})
     return [line_of(one) for one in absent] + [
-        line_of(await reader.read(number))
-        for number, state in states.items()
-        if state.phase not in ENDED
+        line_of(await reader.read(state.id)) for state in states if state.phase not in ENDED
     ]
 
 

@@ -96,6 +96,6 @@ async def _note_state(app: App, aws: Aws, migration: Migration, problems: Proble
         problems.warn("begun", f"it was begun already, and is {state.phase!r}")
     try:
         order = order_of(app)
-        order.require_turn(migration, [await book.read(one) for one in order.beside(migration)])
+        order.require_turn(migration, await book.read_all(order.beside(migration)))
     except ConfigurationError as error:
         problems.warn("order", str(error))
