@@ -232,7 +232,7 @@ class _Blaze:
         await anyio.sleep(_LAST_SECONDS)
 
     async def _begin(self, step: Step, segments: int) -> None:
-        said: Any = {"by": "operator", "clock": self.ran.world.clock}
+        said: Any = {"clock": self.ran.world.clock}
         if step == "apply":
             migration = migration_of(self.app, self.number)
             said |= {"segments": segments, "again": True}

@@ -308,7 +308,7 @@ def test_stars_of_before_are_counted_while_others_are_given_and_taken_back():
             group.start_soon(lambda: world.run_worker(app, settings=settings, until_idle=False))
             await anyio.sleep(20)
             migration = app.migrations["0002"]
-            await commands.begin(app, aws, migration, by="operator", clock=world.clock)
+            await commands.begin(app, aws, migration, clock=world.clock)
 
             async def apply() -> None:
                 await run_aggregate(app, aws, migration, clock=world.clock, rng=rng)

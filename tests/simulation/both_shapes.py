@@ -273,7 +273,7 @@ class Site:
         return await self.book.read("0001")
 
     async def step(self, name):
-        named = {"by": "op", "clock": self.world.clock}
+        named = {"clock": self.world.clock}
         if name == "begin":
             one = self.app.migrations["0001"]
             await commands.begin(self.app, self.aws, one, segments=2, **named)

@@ -57,7 +57,7 @@ class Jobs:
             self._choose(number)
             async with self._world.clients() as aws:
                 migration, clock = self._app.migrations[number], self._world.clock
-                await self._begin(self._app, aws, migration, segments=2, by="op", clock=clock)
+                await self._begin(self._app, aws, migration, segments=2, clock=clock)
             for _ in range(INVOCATIONS_MAX):
                 found = await self._invoke(number)
                 if found is not None and found.done:

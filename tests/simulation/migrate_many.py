@@ -110,7 +110,7 @@ class Operated:
         await self.application.act(aws, schema, rng, phase)
         command = AMID.get(self._acts)
         if command is not None and phase not in RESTING:
-            await command(self.app, aws, "0001", by="operator", clock=VirtualClock())
+            await command(self.app, aws, "0001", clock=VirtualClock())
             self.did[command.__name__] = phase
         self._acts += command is None or phase not in RESTING
 

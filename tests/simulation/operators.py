@@ -173,12 +173,12 @@ async def apply(app, aws, *, clock):
 
 
 async def begin(app, aws, *, clock):
-    await commands.begin(app, aws, app.migrations["0001"], segments=2, by="op", clock=clock)
+    await commands.begin(app, aws, app.migrations["0001"], segments=2, clock=clock)
 
 
 def step(name, *args, **options):
     async def work(app, aws, *, clock):
-        await getattr(steps, name)(app, aws, "0001", *args, by="op", clock=clock, **options)
+        await getattr(steps, name)(app, aws, "0001", *args, clock=clock, **options)
 
     return work
 
@@ -253,7 +253,7 @@ def stamped(harness):
     harness.put(migrating.Order(user="u", order_id="1"))
 
     async def stamp_it(app, aws, *, clock):
-        await stamp(app, aws, "0001", "by a script", by="op", clock=clock)
+        await stamp(app, aws, "0001", "by a script", clock=clock)
 
     operate(harness, stamp_it)
     _is_over(harness, "done")

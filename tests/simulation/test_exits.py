@@ -120,7 +120,7 @@ def migrated(function, options):
                 await aws.dynamodb.put_item(TableName="Shop", Item=item)
             migration, rng = app.migrations["0001"], random.Random(1)
             plan = await plan_migration(app, aws, migration, clock=world.clock, rng=rng)
-            await commands.begin(app, aws, migration, by="op", clock=world.clock)
+            await commands.begin(app, aws, migration, clock=world.clock)
             with anyio.fail_after(7200):
                 await Runner(app, aws, migration, SETTINGS, world.clock, rng).run()
             errors = await mending.list_errors(app, aws, "0001")

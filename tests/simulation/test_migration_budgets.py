@@ -82,7 +82,7 @@ def test_items_that_are_written_often_are_no_errors_however_long_their_writes_wa
 
             for number in range(10):
                 await write(number)
-            said = {"by": "op", "clock": world.clock, "limit": Limit(max_writes=1.0)}
+            said = {"clock": world.clock, "limit": Limit(max_writes=1.0)}
             await commands.begin(app, aws, app.migrations["0001"], segments=2, **said)
             under, after = await looked_at(app, aws, world, write, 300)
             errors = [one.kind for one in await list_errors(app, aws, "0001")]
@@ -111,7 +111,7 @@ async def write_new(site, number):
 def test_what_new_code_writes_often_is_carried_although_the_limit_is_small():
     async def then(site):
         app, aws, world = site.app, site.aws, site.world
-        await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0), by="op")
+        await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0))
 
         under, _ = await looked_at(app, aws, world, partial(write_new, site), 300, then=300)
         pairs = [[await site.get(of(n)) for of in (old, new)] for n in range(40)]
@@ -126,11 +126,11 @@ def test_what_new_code_writes_often_is_carried_although_the_limit_is_small():
 def test_a_rollback_goes_on_although_its_consumer_is_always_a_minute_behind():
     async def then(site):
         app, aws, world = site.app, site.aws, site.world
-        await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0), by="op")
+        await steps.set_limit(app, aws, "0001", Limit(max_writes=10.0))
 
         async def write(number):
             if number == 300:
-                await steps.rollback(app, aws, "0001", by="op", clock=world.clock)
+                await steps.rollback(app, aws, "0001", clock=world.clock)
             await write_new(site, number)
 
         under, _ = await looked_at(app, aws, world, write, 450, then=0)

@@ -36,7 +36,7 @@ async def closing(site):
 
 async def paused_in_closing(site):
     await closing(site)
-    await steps.pause(site.app, site.aws, "0001", by="op", clock=site.clock)
+    await steps.pause(site.app, site.aws, "0001", clock=site.clock)
 
 
 def test_a_write_while_stubs_go_keeps_the_other_stubs_for_a_day():
@@ -45,7 +45,7 @@ def test_a_write_while_stubs_go_keeps_the_other_stubs_for_a_day():
         await site.step("contract")
         async with site.lived_in():
             await closing(site)
-            await steps.set_limit(site.app, site.aws, "0001", Limit(max_writes=12), by="op")
+            await steps.set_limit(site.app, site.aws, "0001", Limit(max_writes=12))
             while len(await stubs(site, 60)) > 50:
                 await anyio.sleep(0.2)
             victim = (await stubs(site, 60))[0]
@@ -72,7 +72,7 @@ def test_a_write_that_no_process_has_seen_keeps_all_stubs_and_a_late_delete_is_c
         await anyio.sleep(20 * 3600)
         await site.update(old(1), "SET note = :v", {"S": "by old code"})
         await anyio.sleep(3600)
-        await steps.resume(site.app, site.aws, "0001", by="op", clock=site.clock)
+        await steps.resume(site.app, site.aws, "0001", clock=site.clock)
         async with site.lived_in():
             await anyio.sleep(600)
             left = len(await stubs(site, 10))
@@ -95,7 +95,7 @@ def test_what_old_code_moved_out_again_in_closing_leaves_a_split_item_at_the_end
             await site.update(PROFILES[2], "SET click = :v", {"N": "77"})
             await anyio.sleep(60)
             there = [(await site.get(one))["click"] for one in written]
-            await steps.resume(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await steps.resume(site.app, site.aws, "0001", clock=site.clock)
         await anyio.sleep(DAY)
         async with site.lived_in():
             await phase_of(site, "done")
@@ -175,7 +175,7 @@ async def phase_of(site, wanted):
 @pytest.mark.parametrize("way", ["a word", "a day"])
 def test_new_items_stay_in_a_rollback_while_new_code_writes(to, way):
     async def then(site):
-        said = {"by": "op", "clock": site.clock}
+        said = {"clock": site.clock}
         async with site.lived_in():
             await site.put_there(new(77))
             await anyio.sleep(30)
@@ -211,7 +211,7 @@ def test_a_rollback_without_reverse_is_refused_while_new_code_writes():
         async with site.lived_in():
             await site.put_there(new(77))
             await anyio.sleep(30)
-            said = {"by": "op", "clock": site.clock}
+            said = {"clock": site.clock}
             with pytest.raises(ConfigurationError, match="new code wrote at new keys"):
                 await steps.rollback(site.app, site.aws, "0001", **said)
             await steps.rollback(site.app, site.aws, "0001", new_code=False, **said)
@@ -227,7 +227,7 @@ def test_a_rollback_in_which_no_new_code_has_written_waits_for_nobody():
             await site.update(old(1), "SET note = :v", {"S": "by old code"})
             await site.delete(old(2))
             await anyio.sleep(30)
-            await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.clock)
+            await steps.rollback(site.app, site.aws, "0001", clock=site.clock)
             return (await phase_of(site, "rolled back")).phase
 
     assert play(rekey(), [old(number) for number in range(10)], nothing, then) == "rolled back"

@@ -82,9 +82,9 @@ class Site:
         clock = self.clock
         if name == "apply":
             one = self.app.migrations["0001"]
-            await commands.begin(self.app, self.aws, one, segments=2, by="op", clock=clock)
+            await commands.begin(self.app, self.aws, one, segments=2, clock=clock)
         else:
-            await step_of(name)(self.app, self.aws, "0001", by="op", clock=clock)
+            await step_of(name)(self.app, self.aws, "0001", clock=clock)
 
     async def live(self, process, *, stay):
         """Run the migration in a process."""

@@ -69,7 +69,7 @@ async def beside_a_consumer():
         world.watchers.append(saw)
         limit = commands.Limit(max_writes=LIMIT)
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, limit=limit, segments=16, by="op", clock=clock)
+        await commands.begin(app, aws, migration, limit=limit, segments=16, clock=clock)
 
         async with anyio.create_task_group() as group:
             runner = Runner(app, mine, migration, clock=clock, rng=random.Random(1))
@@ -116,7 +116,7 @@ def test_its_own_lag_does_not_hold_a_migration_back():
             await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
             schema = (await survey(app, aws)).table
             migration, clock = app.migrations["0001"], world.clock
-            await commands.begin(app, aws, migration, segments=2, by="op", clock=clock)
+            await commands.begin(app, aws, migration, segments=2, clock=clock)
             await Runner(app, aws, migration, clock=clock, rng=random.Random(1)).run()
             item = migrating.OldOrder(user="u", order_id="1").attributes(schema)
             await aws.dynamodb.put_item(TableName="Shop", Item=item)
@@ -142,7 +142,7 @@ def test_the_consumer_of_a_migration_that_has_ended_holds_no_later_one_back(ende
             await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
             schema = (await survey(app, aws)).table
             migration, clock = app.migrations["0001"], world.clock
-            await commands.begin(app, aws, migration, segments=2, by="op", clock=clock)
+            await commands.begin(app, aws, migration, segments=2, clock=clock)
             runner = Runner(app, aws, migration, clock=clock, rng=random.Random(1))
             with anyio.move_on_after(600 if ended else 3):  # else it is killed in the middle
                 await runner.run()

@@ -61,7 +61,7 @@ SOURCES = {
 
 
 async def begin(app, clock, source, aws):
-    given = {"segments": 2, "keys_from": source, "by": "op", "clock": clock}
+    given = {"segments": 2, "keys_from": source, "clock": clock}
     with suppress(AlreadyBegun):
         await commands.begin(app, aws, app.migrations["0001"], **given)
 

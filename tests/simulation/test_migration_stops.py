@@ -40,9 +40,9 @@ async def command(app, clock, name, aws):
     """Do what a person does, who does it again if the process was killed."""
     if name == "apply":
         with suppress(AlreadyBegun):
-            await commands.begin(app, aws, app.migrations["0001"], segments=1, by="op", clock=clock)
+            await commands.begin(app, aws, app.migrations["0001"], segments=1, clock=clock)
     else:
-        await step_of(name)(app, aws, "0001", by="op", clock=clock)
+        await step_of(name)(app, aws, "0001", clock=clock)
 
 
 async def work(app, clock, seconds, aws, page=10):
@@ -114,7 +114,7 @@ LISTED = "013349"
 
 
 async def begin_chosen(app, clock, source, aws):
-    given = {"segments": 2, "keys_from": source, "by": "op", "clock": clock}
+    given = {"segments": 2, "keys_from": source, "clock": clock}
     with suppress(AlreadyBegun):
         await commands.begin(app, aws, app.migrations["0001"], **given)
 

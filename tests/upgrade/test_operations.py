@@ -120,7 +120,7 @@ def begins(harness):
     async def work(version, app, aws):
         with suppress(version.part("AlreadyBegun")):
             await version.part("begin")(
-                app, aws, app.migrations["0001"], segments=2, by="op", clock=harness.world.clock
+                app, aws, app.migrations["0001"], segments=2, clock=harness.world.clock
             )
 
     harness.operate(work)

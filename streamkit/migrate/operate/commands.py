@@ -32,7 +32,7 @@ from streamkit.migrate.sending.calls import Calls
 from streamkit.migrate.sending.rate import Rate
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import AuditEntry, operator
+from streamkit.progress.operation import said_of
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""
@@ -98,7 +98,7 @@ def is_due_again(migration: Migration, state: State) -> bool:
     return migration.repeat and state.phase == "done" and state.digest != migration.digest
 
 
-async def begin(  # noqa: PLR0913 - each says one thing of the run
+async def begin(
     app: App,
     aws: Aws,
     migration: Migration,
@@ -107,7 +107,6 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
     segments: int | None = None,
     keys_from: str = "",
     again: bool = False,
-    by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
     """Begin a migration, once more if it may be repeated; processes that join do the work.
@@ -120,14 +119,13 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
         keys_from: the source of the items it is about, in place of a scan; see `chosen`.
         again: begin a migration once more that was rolled back.
-        by: the operator's name, for the audit.
         clock: time, for simulations.
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
         ConfigurationError: another one comes first, it was rolled back, or its source is wrong.
     """
-    clock, who = clock or SystemClock(), by or operator()
+    clock = clock or SystemClock()
     require_segments(segments)
     book = await open_book(app, aws)
     order = order_of(app)
@@ -149,11 +147,10 @@ async def begin(  # noqa: PLR0913 - each says one thing of the run
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again, repeat=migration.repeat)
         order.require_turn(migration, others)
-        now = clock.time()
-        fresh = _anew(state, migration, {"segments": total, "began": now, **given})
+        fresh = _anew(state, migration, {"segments": total, "began": clock.time(), **given})
         said = f" --keys-from {keys_from}" if keys_from else ""
         said += limit.said if limit is not None else ""
-        return limited(fresh, limit).noted(AuditEntry(now, who, f"begin{said}"))
+        return limited(fresh, limit).noted(said_of(clock, f"begin{said}"))
 
     return await book.change_beside(migration.id, order.beside(migration), begun)
 

@@ -23,7 +23,7 @@ from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate.commands import segments_of
 from streamkit.migrate.operate.scaffold import imports_of
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import AuditEntry, operator
+from streamkit.progress.operation import said_of
 
 _TEXT = """\"\"\"Migrations of {app} that are done in every table; they have no code any more.\"\"\"
 
@@ -34,13 +34,7 @@ app.squashed({ids})
 
 
 async def stamp(
-    app: App,
-    aws: Aws,
-    number: str,
-    reason: str,
-    *,
-    by: str | None = None,
-    clock: Clock | None = None,
+    app: App, aws: Aws, number: str, reason: str, *, clock: Clock | None = None
 ) -> State:
     """Note that a migration is done already by other means; no item is read or written.
 
@@ -48,13 +42,12 @@ async def stamp(
         AlreadyBegun: it is under way, or done.
         ConfigurationError: there is no such migration, or it is not its turn.
     """
-    moment, who = (clock or SystemClock()).time(), by or operator()
-    book, what = await open_book(app, aws), f"stamp: {reason}"
+    book, said = await open_book(app, aws), said_of(clock or SystemClock(), f"stamp: {reason}")
     migration = None if number in app.done_everywhere else migration_of(app, number)
     order, total = order_of(app), await segments_of(app, aws)
 
     def stamped(state: State, others: Sequence[State]) -> State:
-        if state.phase == "done" and any(one.what == what for one in state.audit):
+        if state.phase == "done" and any(one.what == said.what for one in state.audit):
             return state  # the same command, whose reply was lost
         require_free(state, again=True)
         done = replace(state, phase="done", paused=False, direction="forward", note="")
@@ -64,7 +57,7 @@ async def stamp(
         if migration is not None:
             order.require_turn(migration, others)
             done = replace(done, digest=migration.digest, mode=migration.mode)
-        return done.noted(AuditEntry(moment, who, what))
+        return done.noted(said)
 
     beside = [] if migration is None else order.beside(migration)
     return await book.change_beside(number, beside, stamped)

@@ -31,12 +31,10 @@ from streamkit.migrate.book.state_book import StateBook, open_book
 from streamkit.migrate.plan.indexes import require_indexes
 from streamkit.migrate.run.opening import survey_for
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import AuditEntry, operator
+from streamkit.progress.operation import AuditEntry, said_of
 
 
-async def pause(
-    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
-) -> State:
+async def pause(app: App, aws: Aws, number: str, *, clock: Clock | None = None) -> State:
     """Stop all passes over the table; changes are still captured.
 
     Raises:
@@ -46,17 +44,11 @@ async def pause(
     def paused(state: State) -> State:
         return replace(require_begun(state), paused=True)
 
-    return await _command(app, aws, number, paused, "pause", by, clock)
+    return await _command(app, aws, number, paused, "pause", clock)
 
 
 async def resume(
-    app: App,
-    aws: Aws,
-    number: str,
-    *,
-    accept_change: bool = False,
-    by: str | None = None,
-    clock: Clock | None = None,
+    app: App, aws: Aws, number: str, *, accept_change: bool = False, clock: Clock | None = None
 ) -> State:
     """Let a paused migration continue, and verify a blocked one, or scan for its first items.
 
@@ -71,24 +63,18 @@ async def resume(
         return after_resume(state, migration.digest)
 
     what = f"resume{' --accept-change' * accept_change}"
-    return await _command(app, aws, number, resumed, what, by, clock)
+    return await _command(app, aws, number, resumed, what, clock)
 
 
 async def set_limit(
-    app: App,
-    aws: Aws,
-    number: str,
-    limit: Limit,
-    *,
-    by: str | None = None,
-    clock: Clock | None = None,
+    app: App, aws: Aws, number: str, limit: Limit, *, clock: Clock | None = None
 ) -> State:
     """Change how much a migration may use, while it runs."""
 
     def changed(state: State) -> State:
         return limited(require_begun(state), limit)
 
-    return await _command(app, aws, number, changed, f"limit{limit.said}", by, clock)
+    return await _command(app, aws, number, changed, f"limit{limit.said}", clock)
 
 
 async def _command(
@@ -97,22 +83,15 @@ async def _command(
     number: str,
     change: Callable[[State], State],
     what: str,
-    by: str | None,
     clock: Clock | None,
 ) -> State:
-    book, said = await open_book(app, aws), _entry(what, None, by, clock)
+    book, said = await open_book(app, aws), said_of(clock or SystemClock(), what)
     named = migration_of(app, number).id
     return await book.command(named, (), lambda state, _: change(state), said)
 
 
 async def switch(
-    app: App,
-    aws: Aws,
-    number: str,
-    *,
-    anyway: str | None = None,
-    by: str | None = None,
-    clock: Clock | None = None,
+    app: App, aws: Aws, number: str, *, anyway: str | None = None, clock: Clock | None = None
 ) -> State:
     """Make the new items the truth, pair by pair.
 
@@ -126,7 +105,7 @@ async def switch(
     migration = migration_of(app, number)
     if not migration.moves:
         raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
-    entry = _entry("switch", anyway, by, clock)
+    entry = said_of(clock or SystemClock(), _anyway("switch", anyway))
     book = await open_book(app, aws)
     if (await book.read(migration.id)).phase == "ready":
         if anyway is None:
@@ -144,7 +123,6 @@ async def contract(
     *,
     old_code: bool = True,
     anyway: str | None = None,
-    by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
     """Leave stubs of the old items, and remove them; no rollback is possible afterwards.
@@ -169,7 +147,8 @@ async def contract(
     if not migration.moves:
         raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
     book = await open_book(app, aws)
-    entry = _entry("contract" if old_code else "contract --old-code none", anyway, by, clock)
+    what = "contract" if old_code else "contract --old-code none"
+    entry = said_of(clock, _anyway(what, anyway))
     state = await book.read(migration.id)
     declared = 0.0 if old_code else await book.store.time(clock)
     if state.phase == "soaking":
@@ -194,7 +173,6 @@ async def rollback(
     *,
     accept_change: bool = False,
     new_code: bool = True,
-    by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
     """Ask for a rollback of a migration; a process that runs it then does the work.
@@ -209,7 +187,7 @@ async def rollback(
     """
     what = f"rollback{' --accept-change' * accept_change}{'' if new_code else ' --new-code none'}"
     migration, clock = migration_of(app, number), clock or SystemClock()
-    entry, book = _entry(what, None, by, clock), await open_book(app, aws)
+    entry, book = said_of(clock, what), await open_book(app, aws)
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 
@@ -251,9 +229,8 @@ async def rollback(
 # -- the parts of it -------------------------------------------------------------------------------
 
 
-def _entry(what: str, anyway: str | None, by: str | None, clock: Clock | None) -> AuditEntry:
-    text = what if anyway is None else f"{what} anyway: {anyway}"
-    return AuditEntry((clock or SystemClock()).time(), by or operator(), text)
+def _anyway(what: str, reason: str | None) -> str:
+    return what if reason is None else f"{what} anyway: {reason}"
 
 
 async def _go(

@@ -40,7 +40,7 @@ async def beside_a_runner():
         schema = (await survey(app, aws)).table
         limit = commands.Limit(max_reads=LIMITS["read"], max_writes=LIMITS["write"])
         clock = world.clock
-        await commands.begin(app, aws, migration, limit=limit, by="op", clock=clock)
+        await commands.begin(app, aws, migration, limit=limit, clock=clock)
         book = ErrorBook((await open_book(app, aws)).store, "0001")
         for number in range(ITEMS):
             item = Order(number=number).attributes(schema)

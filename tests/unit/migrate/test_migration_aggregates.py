@@ -74,7 +74,7 @@ def test_what_is_there_already_is_counted_once():
     async def test(app, aws, world, count):
         migration, clock = app.migrations["0001"], world.clock
         before = await count()
-        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
+        await commands.begin(app, aws, migration, segments=4, clock=clock)
         states = [
             await run_aggregate(app, aws, migration, clock=clock, rng=random.Random(1))
             for _ in range(2)
@@ -87,11 +87,11 @@ def test_what_is_there_already_is_counted_once():
 def test_a_paused_one_is_left_alone_and_counted_when_it_is_resumed():
     async def test(app, aws, world, count):
         migration, clock = app.migrations["0001"], world.clock
-        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
-        await steps.pause(app, aws, "0001", by="op")
+        await commands.begin(app, aws, migration, segments=4, clock=clock)
+        await steps.pause(app, aws, "0001")
         joined = await run_aggregate(app, aws, migration, clock=clock)
         waiting = await count()
-        await steps.resume(app, aws, "0001", by="op")
+        await steps.resume(app, aws, "0001")
         await run_aggregate(app, aws, migration, clock=clock)
         return joined.phase, waiting, await count()
 
@@ -111,7 +111,7 @@ def test_one_that_is_paused_meanwhile_is_waited_for_and_then_counted_once(monkey
 
     async def test(app, aws, world, count):
         migration, clock, ends = app.migrations["0001"], world.clock, []
-        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
+        await commands.begin(app, aws, migration, segments=4, clock=clock)
 
         async def run():
             state = await run_aggregate(app, aws, migration, clock=clock, rng=random.Random(1))
@@ -120,10 +120,10 @@ def test_one_that_is_paused_meanwhile_is_waited_for_and_then_counted_once(monkey
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await anyio.sleep(10)
-            await steps.pause(app, aws, "0001", by="op")
+            await steps.pause(app, aws, "0001")
             await anyio.sleep(120)
             paused = list(ends), await count(), len(runs)
-            await steps.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001")
         return paused, ends, await count()
 
     assert beside_workers(test) == (([], 0, 1), ["done"], 30)

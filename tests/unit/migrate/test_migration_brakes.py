@@ -29,13 +29,13 @@ def touched(site):
 def test_a_pause_before_the_first_items_are_done_does_not_release_the_brake():
     async def test(site):
         await site.begin("0001", limit=commands.Limit(first=40))
-        await steps.pause(site.app, site.aws, "0001", by="op")
-        state = await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.pause(site.app, site.aws, "0001")
+        state = await steps.resume(site.app, site.aws, "0001")
         assert state.first == 40
         state = await joined(site)
         assert (state.phase, state.paused) == ("scanning", True)
         assert 40 <= labels(site) <= 60
-        return await steps.resume(site.app, site.aws, "0001", by="op")
+        return await steps.resume(site.app, site.aws, "0001")
 
     assert at_orders(test, 200, shop(labelled)).first == 0
 

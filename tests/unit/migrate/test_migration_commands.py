@@ -25,7 +25,7 @@ def runner_of(app, aws, world):
 
 
 async def begin(app, aws, world, **options):
-    options = {"segments": 4, "by": "op", "clock": world.clock} | options
+    options = {"segments": 4, "clock": world.clock} | options
     return await commands.begin(app, aws, app.migrations["0001"], **options)
 
 
@@ -35,13 +35,13 @@ async def read(app, aws):
 
 async def paused(app, aws, world):
     await begin(app, aws, world)
-    await steps.pause(app, aws, "0001", by="op")
+    await steps.pause(app, aws, "0001")
 
 
 async def rolled_back(app, aws, world):
     await begin(app, aws, world)
     await runner_of(app, aws, world).run()
-    await steps.rollback(app, aws, "0001", by="op")
+    await steps.rollback(app, aws, "0001")
     await runner_of(app, aws, world).run()
 
 
@@ -75,12 +75,12 @@ def test_the_history_says_with_which_options_a_command_was_given():
     async def test(app, aws, world):
         limit = Limit(max_writes=900, max_errors=0.001, first=2000)
         await begin(app, aws, world, limit=limit)
-        await steps.set_limit(app, aws, "0001", Limit(max_reads=0.5, max_errors=12), by="op")
-        await steps.set_limit(app, aws, "0001", Limit(max_writes=0), by="op")
+        await steps.set_limit(app, aws, "0001", Limit(max_reads=0.5, max_errors=12))
+        await steps.set_limit(app, aws, "0001", Limit(max_writes=0))
         app.migrations.pop("0001")
         app.migration("0001", Order, reverse=unlabel)(lambda number: Set[Order](label="b"))
-        await steps.resume(app, aws, "0001", accept_change=True, by="op")
-        await steps.rollback(app, aws, "0001", accept_change=True, by="op")
+        await steps.resume(app, aws, "0001", accept_change=True)
+        await steps.rollback(app, aws, "0001", accept_change=True)
         return [entry.what for entry in (await read(app, aws)).audit]
 
     assert at_table(test, orders=1) == [
@@ -143,12 +143,12 @@ def test_a_command_that_another_one_overtakes_is_refused(late, monkeypatch):
             state = await real(book, number)
             while others:  # what comes while this process stands still between read and write
                 limit = commands.Limit(max_writes=others.pop())
-                await steps.set_limit(app, aws, "0001", limit, by="other", clock=world.clock)
+                await steps.set_limit(app, aws, "0001", limit, clock=world.clock)
             return state
 
         monkeypatch.setattr(StateBook, "read", slowly)
         with pytest.raises(ConfigurationError, match="another command was given meanwhile"):
-            await getattr(steps, late)(app, aws, "0001", by="op", clock=world.clock)
+            await getattr(steps, late)(app, aws, "0001", clock=world.clock)
         return await read(app, aws)
 
     state = at_table(test, orders=3, reverse=unlabel)
@@ -168,8 +168,8 @@ def test_what_was_never_begun_cannot_be_joined(start):
 def test_resuming_ends_a_pause_and_verifies_what_is_blocked_once_more():
     async def test(app, aws, world):
         await paused(app, aws, world)
-        went_on = await steps.resume(app, aws, "0001", by="op")
-        unchanged = await steps.resume(app, aws, "0001", by="op")
+        went_on = await steps.resume(app, aws, "0001")
+        unchanged = await steps.resume(app, aws, "0001")
         await aws.dynamodb.put_item(
             TableName="Shop",
             Item={"PK": {"S": "ORDER#9"}, "SK": {"S": "ORDER"}, "number": {"S": "no number"}},
@@ -177,7 +177,7 @@ def test_resuming_ends_a_pause_and_verifies_what_is_blocked_once_more():
         stopped = await join(app, aws, world)
         (error,) = await mending.list_errors(app, aws, "0001")
         await mending.waive_errors(app, aws, "0001", {error.id}, "a test")
-        verifies = await steps.resume(app, aws, "0001", by="op")
+        verifies = await steps.resume(app, aws, "0001")
         return went_on, unchanged, stopped, verifies, await join(app, aws, world)
 
     went_on, unchanged, stopped, verifies, end = at_table(test, orders=3)
@@ -193,8 +193,8 @@ def test_a_definition_that_was_changed_goes_on_only_when_that_is_said():
         with pytest.raises(ConfigurationError, match="resume --accept-change"):
             await join(app, aws, world)
         with pytest.raises(ConfigurationError, match="resume --accept-change"):
-            await steps.resume(app, aws, "0001", by="op")
-        await steps.resume(app, aws, "0001", accept_change=True, by="op")
+            await steps.resume(app, aws, "0001")
+        await steps.resume(app, aws, "0001", accept_change=True)
         await join(app, aws, world)
         return labels(world)
 
@@ -209,10 +209,10 @@ def test_a_process_stays_through_a_pause_that_comes_while_it_works():
             group.start_soon(runner.run)
             while runner.state.phase != "scanning":
                 await anyio.sleep(0.5)
-            await steps.pause(app, aws, "0001", by="op")
+            await steps.pause(app, aws, "0001")
             await anyio.sleep(60)
             between = labels(world)
-            await steps.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001")
         return between, runner.state, labels(world)
 
     between, state, after = at_table(test, orders=30)
@@ -227,7 +227,7 @@ def test_a_switch_does_not_end_a_pause():
         state = await book.read("0001")
         await book.change("0001", lambda now: steps.replace(now, phase="ready", paused=True))
         with pytest.raises(ConfigurationError, match="resume"):
-            await steps.switch(app, aws, "0001", by="op")
+            await steps.switch(app, aws, "0001")
         return state
 
     async def moved(app, aws, world):

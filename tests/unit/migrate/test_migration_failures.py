@@ -26,7 +26,7 @@ def key_of(number):
 
 
 async def begin(app, aws, world, **options):
-    options = {"segments": 4, "by": "op", "clock": world.clock} | options
+    options = {"segments": 4, "clock": world.clock} | options
     await commands.begin(app, aws, app.migrations["0001"], **options)
 
 
@@ -53,7 +53,7 @@ def test_an_item_that_is_turned_back_each_time_ends_as_an_error_and_blocks():
     async def test(app, aws, world):
         stopped = anyio.Event()
         await begin(app, aws, world)
-        await steps.pause(app, aws, "0001", by="op")
+        await steps.pause(app, aws, "0001")
         async with anyio.create_task_group() as group:
             group.start_soon(answer, aws, stopped)
             runner = runner_of(app, aws, world)
@@ -67,14 +67,14 @@ def test_an_item_that_is_turned_back_each_time_ends_as_an_error_and_blocks():
             )
             await anyio.sleep(120)
             found = await mending.list_errors(app, aws, "0001")
-            await steps.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001")
             await anyio.sleep(120)
             blocked = await ProgressReader(app, aws, world.clock).read("0001")
             still = await mending.retry_errors(app, aws, "0001", clock=world.clock)
             stopped.set()
             await anyio.sleep(1)
             mended = await mending.retry_errors(app, aws, "0001", clock=world.clock)
-            await steps.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001")
             await anyio.sleep(120)
             runner.stop()
         return found, blocked, still, mended, runner.state.phase, labels(world)
@@ -90,7 +90,7 @@ def test_an_item_that_is_turned_back_each_time_ends_as_an_error_and_blocks():
 def test_an_item_that_is_only_written_often_is_no_ping_pong(every):
     async def test(app, aws, world):
         await begin(app, aws, world)
-        await steps.pause(app, aws, "0001", by="op")
+        await steps.pause(app, aws, "0001")
         async with anyio.create_task_group() as group:
             runner = runner_of(app, aws, world)
             group.start_soon(lambda: runner.run(stay=True))
@@ -133,7 +133,7 @@ def test_a_migration_ends_however_many_items_are_waived(monkeypatch):
             assert state.phase == "blocked"
             waived = await mending.waive_errors(app, aws, "0001", None, "known", clock=world.clock)
             assert waived
-            await steps.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001")
         segments = [i for i in world.items("Shop") if "#cursor#0001." in i["PK"]["S"]]
         return state, stored, labels(world), segments
 

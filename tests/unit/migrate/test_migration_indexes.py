@@ -180,7 +180,7 @@ def test_a_switch_is_refused_while_an_index_of_its_entities_is_being_created(any
         site.world.engine.index_creation = 0.0
         other = await releases.other_releases(site.app, site.aws)
         assert other is None
-        said = {"clock": site.world.clock, "by": "op"}
+        said = {"clock": site.world.clock}
         if anyway is None:
             with pytest.raises(ConfigurationError, match=r"index ByLabel is being created"):
                 await steps.switch(site.app, site.aws, "0001", **said)

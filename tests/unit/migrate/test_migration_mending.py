@@ -98,7 +98,7 @@ def test_since_stays_when_an_item_fails_again():
         await joined(site)
         (first,) = await listed(site)
         await anyio.sleep(600)
-        await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.resume(site.app, site.aws, "0001")
         await joined(site)
         return first, *await listed(site)
 
@@ -190,7 +190,7 @@ def test_one_failure_alone_is_no_share_and_waived_ones_do_not_count():
         await mending.waive_errors(
             site.app, site.aws, "0001", None, "known", clock=site.world.clock
         )
-        await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.resume(site.app, site.aws, "0001")
         return (await joined(site)).phase
 
     assert at_orders(test, 5) == "done"
@@ -207,7 +207,7 @@ def test_a_canary_pauses_after_its_first_items_and_a_resume_does_the_rest():
         assert state.note.startswith(
             f"the first {first} items were visited: {first} changed, 0 failed"
         )
-        state = await steps.resume(site.app, site.aws, "0001", by="op")
+        state = await steps.resume(site.app, site.aws, "0001")
         assert (state.first, state.note) == (0, "")
         state = await joined(site)
         return first, state.phase, labels(site)
@@ -223,10 +223,10 @@ def test_a_canary_that_was_blocked_before_its_first_items_were_done_pauses_after
         await site.begin("0001", limit=limit)
         assert (await joined(site, segments=1)).phase == "blocked"
         site.app = shop(labelled)
-        await steps.resume(site.app, site.aws, "0001", accept_change=True, by="op")
+        await steps.resume(site.app, site.aws, "0001", accept_change=True)
         state = await joined(site)
         first = labels(site)
-        await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.resume(site.app, site.aws, "0001")
         return state, first, (await joined(site)).phase, labels(site)
 
     state, first, phase, after = at_orders(test, 300)

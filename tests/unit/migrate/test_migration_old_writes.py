@@ -105,7 +105,7 @@ def test_writes_at_old_keys_count_before_and_after_the_switch_and_copies_do_not(
             await put(site, 7)
             await put(site, 1, note={"S": "more"})
             await anyio.sleep(20)
-            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await steps.switch(site.app, site.aws, "0001", clock=site.world.clock)
             await anyio.sleep(60)
             await put(site, 1, note={"S": "late"})
             await site.aws.dynamodb.delete_item(
@@ -141,7 +141,7 @@ def test_an_old_item_that_goes_because_new_code_deleted_its_new_one_is_no_old_wr
         async def act():
             await delete(site, "PARCEL#0", "PARCEL")
             await anyio.sleep(20)
-            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await steps.switch(site.app, site.aws, "0001", clock=site.world.clock)
             await anyio.sleep(60)
             await delete(site, "PARCEL#1", "PARCEL")
             await delete(site, "ORDER#2", "ORDER")  # old code
@@ -161,7 +161,7 @@ def test_a_delete_by_new_code_is_a_write_of_new_code_and_one_by_the_migration_is
         seen = []
 
         async def act():
-            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await steps.switch(site.app, site.aws, "0001", clock=site.world.clock)
             await anyio.sleep(60)
             await delete(site, "ORDER#1", "ORDER")  # the migration deletes the new item
             await anyio.sleep(60)
@@ -187,7 +187,7 @@ def test_of_several_old_items_those_that_the_migration_deletes_are_no_old_writes
         await site.begin("0001")
 
         async def act():
-            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await steps.switch(site.app, site.aws, "0001", clock=site.world.clock)
             await anyio.sleep(60)
             await delete(site, "CUSTOMER#ann", "CUSTOMER")
             await site.aws.dynamodb.update_item(
@@ -229,7 +229,7 @@ def test_writes_at_new_keys_of_the_same_shape_are_not_old_ones():
             )
 
         async def act():
-            await steps.switch(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+            await steps.switch(site.app, site.aws, "0001", clock=site.world.clock)
             await anyio.sleep(60)
             await update(1001)  # new code
             await update(1000, "N")  # new code, in a form that only the stamp tells
@@ -269,7 +269,7 @@ def test_a_write_at_an_old_key_before_the_switch_holds_contract_back_for_a_day()
     async def test(site):
         await anyio.sleep(1200)
         await site.begin("0001")
-        about, said = (site.app, site.aws, "0001"), {"by": "op", "clock": site.world.clock}
+        about, said = (site.app, site.aws, "0001"), {"clock": site.world.clock}
 
         async def act():
             await put(site, 1, note={"S": "old code runs once a day"})

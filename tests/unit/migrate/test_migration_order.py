@@ -103,11 +103,11 @@ class Site:
 
     async def begin(self, number, **options):
         migration = self.app.migrations[number]
-        options = {"segments": 4, "by": "op", "clock": self.world.clock} | options
+        options = {"segments": 4, "clock": self.world.clock} | options
         return await commands.begin(self.app, self.aws, migration, **options)
 
     async def roll_back(self, number):
-        await steps.rollback(self.app, self.aws, number, by="op")
+        await steps.rollback(self.app, self.aws, number)
 
     async def run(self, number):
         migration = self.app.migrations[number]

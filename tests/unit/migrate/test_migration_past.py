@@ -64,7 +64,7 @@ def labels(site):
 
 def test_what_is_done_by_other_means_is_stamped_with_a_reason_and_reads_no_item():
     async def test(site):
-        state = await stamp(site.app, site.aws, "0001", "by a script", by="op")
+        state = await stamp(site.app, site.aws, "0001", "by a script")
         assert (state.phase, state.audit[-1].what) == ("done", "stamp: by a script")
         assert (await listed(site))["0001"] == "applied"
         assert labels(site) == []
@@ -73,7 +73,7 @@ def test_what_is_done_by_other_means_is_stamped_with_a_reason_and_reads_no_item(
         )
         assert (found.ok, len(found.different)) == (False, 3)  # the script did not do it
         with pytest.raises(AlreadyBegun):
-            await stamp(site.app, site.aws, "0001", "again", by="op")
+            await stamp(site.app, site.aws, "0001", "again")
 
     at_table(test)
 
@@ -83,8 +83,8 @@ def test_what_was_stamped_is_rolled_back_item_by_item():
         for number in range(3):
             await put(site, number, label={"S": "by a script"})
         await anyio.sleep(1200)  # what is in the stream is old, and left to the pass
-        await stamp(site.app, site.aws, "0001", "by a script", by="op")
-        await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+        await stamp(site.app, site.aws, "0001", "by a script")
+        await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock)
         await site.run("0001")
         assert await listed(site) == {"0001": "rolled back", "0002": "pending", "0003": "pending"}
         assert labels(site) == []
@@ -101,7 +101,7 @@ def test_what_is_stamped_after_a_run_for_chosen_items_keeps_no_list():
             return replace(state, phase="rolled back", **facts)
 
         await book.change("0001", chosen)
-        state = await stamp(site.app, site.aws, "0001", "by a script", by="op")
+        state = await stamp(site.app, site.aws, "0001", "by a script")
         assert (state.keys_from, state.keys_tag, state.since, state.segments) == ("", "", 0.0, 8)
 
     at_table(test)
@@ -110,10 +110,10 @@ def test_what_is_stamped_after_a_run_for_chosen_items_keeps_no_list():
 def test_nothing_is_stamped_out_of_order_or_while_it_runs():
     async def test(site):
         with pytest.raises(ConfigurationError, match=r"0001.*comes first"):
-            await stamp(site.app, site.aws, "0003", "it is there", by="op")
+            await stamp(site.app, site.aws, "0003", "it is there")
         await site.begin("0001")
         with pytest.raises(AlreadyBegun):
-            await stamp(site.app, site.aws, "0001", "it is there", by="op")
+            await stamp(site.app, site.aws, "0001", "it is there")
 
     at_table(test)
 
@@ -266,13 +266,13 @@ def test_the_command_without_which_code_refuses_to_start_is_named():
         assert await command("0003") == ("migrate apply",)
         assert await command("0077") == await command("") == ("check",)
         await site.begin("0001")
-        await steps.pause(site.app, site.aws, "0001", by="op")
+        await steps.pause(site.app, site.aws, "0001")
         assert await command("0001") == ("migrate resume", "0001")
         assert await command("0001", "0077") == ("check",)
-        await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.resume(site.app, site.aws, "0001")
         await site.run("0001")
         assert await command("0001") == ()
-        await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+        await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock)
         assert await command("0001") == ("migrate join", "0001")
         await site.run("0001")
         assert await command("0001") == ("migrate begin", "0001", "--again")
@@ -417,7 +417,7 @@ def test_code_that_needs_what_was_squashed_is_told_of_a_table_that_has_not_had_i
         assert "streamkit migrate apply" not in missing.text
         assert "streamkit migrate stamp" in missing.text
         assert missing.command == ("check",)
-        await stamp(site.app, site.aws, "0001", "the table is new", by="op")
+        await stamp(site.app, site.aws, "0001", "the table is new")
         assert await missing_migrations(site.app, site.aws) is None
 
     at_table(test, App("shop", table="Shop", require_migrations="0001"))
@@ -485,7 +485,7 @@ def test_a_table_that_has_not_had_what_was_squashed_is_noticed_until_it_is_stamp
         assert await listed(site) == {"0001": "pending", "0002": "pending", "0003": "pending"}
         with pytest.raises(ConfigurationError, match=r"has not had migration 0001 \(new\)"):
             await site.begin("0002")
-        await stamp(site.app, site.aws, "0001", "a new table", by="op")
+        await stamp(site.app, site.aws, "0001", "a new table")
         await site.begin("0002")
 
     at_table(test, files.release())

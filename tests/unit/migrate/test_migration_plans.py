@@ -418,7 +418,7 @@ def _counted(world, runner):
 async def _run(world, aws, app):
     """Run the migration, and return the write units of its calls for items, by index."""
     migration = app.migrations["0001"]
-    await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
+    await commands.begin(app, aws, migration, segments=4, clock=world.clock)
     runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
     taken = _counted(world, runner)
     state = await runner.run()
@@ -444,7 +444,7 @@ def test_units_of_pairs_are_those_that_the_engine_counts():
 async def _switch(world, aws, app):
     """Run the migration and switch it; return the units that it read then, and its passes."""
     await _run(world, aws, app)
-    await steps.switch(app, aws, "0001", by="op", clock=world.clock)
+    await steps.switch(app, aws, "0001", clock=world.clock)
     runner = Runner(app, aws, app.migrations["0001"], clock=world.clock, rng=random.Random(1))
     taken = _counted(world, runner)
     said = [entry.what for entry in (await runner.run()).audit]

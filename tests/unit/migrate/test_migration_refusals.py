@@ -126,7 +126,7 @@ def test_more_segments_than_the_database_reads_are_refused():
         with pytest.raises(ConfigurationError, match="1,000,001 segments are too many"):
             await site.begin("0001", segments=1_000_001)
         with pytest.raises(ConfigurationError, match="never begun"):
-            await steps.pause(site.app, site.aws, "0001", by="op")
+            await steps.pause(site.app, site.aws, "0001")
 
     at_table(test, shop())
 

@@ -49,7 +49,7 @@ async def beside(site, app, test):
 
 async def step(site, name, **options):
     command = {"switch": steps.switch, "contract": steps.contract}[name]
-    return await command(site.app, site.aws, "0001", by="op", clock=site.world.clock, **options)
+    return await command(site.app, site.aws, "0001", clock=site.world.clock, **options)
 
 
 async def reach(site, name):

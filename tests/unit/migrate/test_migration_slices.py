@@ -80,7 +80,7 @@ def test_slices_go_on_until_a_migration_is_done():
     async def test(app, aws, world):
         found, event, limit = [], {"migration": "0001"}, commands.Limit(max_writes=2)
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, limit=limit, by="op", clock=world.clock)
+        await commands.begin(app, aws, migration, limit=limit, clock=world.clock)
         while not found or not found[-1].done:
             found.append(await process_slice(app, aws, event, 10.0, clock=world.clock))
         return found, labels(world)
@@ -96,8 +96,8 @@ def test_slices_go_on_until_a_migration_is_done():
 def test_a_paused_migration_is_left_alone_by_a_slice():
     async def test(app, aws, world):
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
-        await steps.pause(app, aws, "0001", by="op")
+        await commands.begin(app, aws, migration, segments=4, clock=world.clock)
+        await steps.pause(app, aws, "0001")
         found = await process_slice(app, aws, {"migration": "0001"}, 10.0)
         return found, labels(world)
 
@@ -123,9 +123,7 @@ def test_progress_tells_share_speed_limit_and_the_time_that_is_left():
         await anyio.sleep(1200)  # what is in the stream is old, and left to the pass
         migration = app.migrations["0001"]
         limit = commands.Limit(max_writes=1)
-        await commands.begin(
-            app, aws, migration, limit=limit, segments=32, by="op", clock=world.clock
-        )
+        await commands.begin(app, aws, migration, limit=limit, segments=32, clock=world.clock)
         runner = Runner(app, aws, migration, SETTINGS, world.clock, random.Random(1))
         reader, found = ProgressReader(app, aws, world.clock), []
         world.calls.clear()
@@ -205,7 +203,7 @@ def test_the_segments_of_a_process_that_does_not_report_are_held_by_it():
 def test_status_says_which_process_that_was_killed_holds_segments():
     async def test(app, aws, world):
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        await commands.begin(app, aws, migration, segments=2, clock=world.clock)
         reader, pace = ProgressReader(app, aws, world.clock), PassPace(2, 1, 1)
         runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1), pace=pace)
         with anyio.CancelScope() as killed:
@@ -228,7 +226,7 @@ def test_status_says_which_process_that_was_killed_holds_segments():
 def test_status_names_a_budget_below_what_the_application_writes():
     async def test(app, aws, world):
         migration, limit = app.migrations["0001"], commands.Limit(max_writes=4.0)
-        given = {"segments": 2, "by": "op", "clock": world.clock, "limit": limit}
+        given = {"segments": 2, "clock": world.clock, "limit": limit}
         await commands.begin(app, aws, migration, **given)
         runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
         reporter, reader = Reporter(runner), ProgressReader(app, aws, world.clock)
@@ -279,7 +277,7 @@ def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
             return CorrectedClock(world.clock, by if name == wrong else 0.0)
 
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        await commands.begin(app, aws, migration, segments=2, clock=world.clock)
         names = ("runs", "joins")
         async with anyio.create_task_group() as group:
             for name in names:
@@ -297,7 +295,7 @@ def test_a_process_counts_whichever_clock_is_wrong(by, wrong):
 def test_what_is_over_is_not_slowed_by_what_its_last_process_waited_for():
     async def test(app, aws, world):
         migration = app.migrations["0001"]
-        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        await commands.begin(app, aws, migration, segments=2, clock=world.clock)
         book = ReportBook((await open_book(app, aws)).store, "0001")
         await book.join("waits", world.clock.time())
         reader, found = ProgressReader(app, aws, world.clock), []
@@ -340,7 +338,7 @@ def test_processes_that_start_together_leave_each_other_in_the_list():
 def test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_waits():
     async def test(app, aws, world):
         migration, seen = app.migrations["0001"], []
-        await commands.begin(app, aws, migration, segments=2, by="op", clock=world.clock)
+        await commands.begin(app, aws, migration, segments=2, clock=world.clock)
         runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
         caught_up = Capture.caught_up
 

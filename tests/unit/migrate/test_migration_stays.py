@@ -99,7 +99,7 @@ def test_a_process_that_stays_long_after_the_end_begins_nothing_anew():
 
 
 async def roll_back(site):
-    await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+    await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock)
     await site.run("0001")
 
 

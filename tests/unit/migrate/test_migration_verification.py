@@ -68,10 +68,10 @@ class OrderPlace(Place):
     async def begin(self, step="apply"):
         if step == "apply":
             await commands.begin(
-                self.app, self.aws, self.migration, segments=2, by="op", clock=self.world.clock
+                self.app, self.aws, self.migration, segments=2, clock=self.world.clock
             )
         else:
-            await getattr(steps, step)(self.app, self.aws, "0001", by="op")
+            await getattr(steps, step)(self.app, self.aws, "0001")
 
     async def run(self, step="apply"):
         await self.begin(step)

@@ -34,7 +34,7 @@ async def waived(site):
 
 
 async def rolled_back(site):
-    await steps.rollback(site.app, site.aws, "0001", by="op", clock=site.world.clock)
+    await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock)
     await site.run("0001")
 
 
@@ -57,7 +57,7 @@ def test_what_was_waived_before_a_rollback_is_looked_at_in_the_next_run():
 def test_a_waiver_does_not_cover_a_failure_of_the_rollback():
     async def play(site):
         assert await waived(site) == 1
-        await steps.resume(site.app, site.aws, "0001", by="op")
+        await steps.resume(site.app, site.aws, "0001")
         await site.run("0001")
         key = {"PK": {"S": "ORDER#1"}, "SK": {"S": "ORDER"}}
         labelled = {**key, "number": {"N": "1"}, "label": {"S": "1"}}

@@ -55,7 +55,7 @@ async def three_processes(late):
 
         world.watchers.append(saw)
         limit = commands.Limit(max_writes=LIMIT)
-        await commands.begin(app, aws, migration, limit=limit, by="op", clock=clock)
+        await commands.begin(app, aws, migration, limit=limit, clock=clock)
 
         async def process(number):
             await anyio.sleep(late * number)
