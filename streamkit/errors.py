@@ -12,6 +12,7 @@ Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
 Messages never hold item data: keys are hashed, images are never shown.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 
@@ -120,6 +121,12 @@ class RetentionLost(StreamkitError):
 
 class InvariantError(StreamkitError):
     """Something impossible happened; the process stops rather than write on a wrong belief."""
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """Return names for a message, and how many more there are: `a, b and 7 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 USER_ERRORS: Final = (Exception, SystemExit)

@@ -242,9 +242,6 @@ def _describe_differences(title: str, differences: "Sequence[GroupDifference]") 
     groups = len({(one.pk, one.sk) for one in differences})
     say(f"{title}: {groups} groups")
     rows = [
-        (one.pk, one.sk, one.attribute, str(one.stored), str(one.expected))
-        for one in differences[:_SHOWN]
+        (one.pk, one.sk, one.attribute, str(one.stored), str(one.expected)) for one in differences
     ]
-    table(("partition key", "sort key", "attribute", "stored", "should be"), rows)
-    if len(differences) > _SHOWN:
-        say(f"and {len(differences) - _SHOWN} more; --json shows all")
+    table(("partition key", "sort key", "attribute", "stored", "should be"), rows, most=_SHOWN)

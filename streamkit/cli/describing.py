@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from streamkit.archive.completeness import ArchiveCheck
 from streamkit.cli.describe_parked import fanned_out
 from streamkit.cli.printing import BAD, WARN, moment, say, seconds, table
+from streamkit.errors import some_of
 from streamkit.fleet.hosting import ENDED, LAMBDA, WORKERS
 from streamkit.operate.fan_outs import FanOutStatus, serving
 from streamkit.operate.inspection import AppInspection
@@ -16,8 +17,6 @@ _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 _BEHIND_SECONDS = 60.0
 """A consumer that is further behind is told what may slow it down."""
-_NAMED = 5
-"""This many shards that no worker reads are named in the text output."""
 
 
 def _role(worker: WorkerStatus) -> str:
@@ -140,8 +139,7 @@ def _describe_losses(status: Status) -> None:
     else:
         say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
     if status.unread_shards:
-        names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
-        say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}", **BAD)
+        say(f"no worker reads {some_of(status.unread_shards)}", **BAD)
     if status.lost:
         why = "the stream was replaced, or did not reach back to the start"
         text = f"{why}, and changes may be lost, at {moment(status.lost)} UTC"

@@ -12,6 +12,7 @@ from streamkit.cli.migration_options import NumberArgument, app_with_migrations
 from streamkit.cli.options import JsonOption, RequiredApp, command_group
 from streamkit.cli.printing import print_json, say, tell
 from streamkit.cli.running import exit_with, with_aws
+from streamkit.errors import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from streamkit.migrate.book.state import State
 
 errors = command_group("List, show, retry or waive items that could not be migrated.")
-
-
-_NAMED = 5
-"""Items that a message names at most."""
 
 
 ItemArgument = Annotated[
@@ -212,10 +209,9 @@ def _require_errors(
     without = sorted((named or set()) - {one.id for one in failed})
     if without:
         so = "" if kind is None else f" with kind {kind}"
-        some = ", ".join(without[:_NAMED]) + ", ..." * (len(without) > _NAMED)
         tell(
-            f"{len(without)} of these items have not failed{so}, or are right again ({some});"
-            " `streamkit migrate errors list` shows all"
+            f"{len(without)} of these items have not failed{so}, or are right again"
+            f" ({some_of(without)}); `streamkit migrate errors list` shows all"
         )
         exit_with(ExitCode.PROBLEMS)
 

@@ -24,11 +24,10 @@ def describe_errors(errors: Sequence[ItemError], *, details: bool) -> None:
         (*shown, "key", "message")[: 8 if details else 6],
         [
             (*_error_row(one), place_text(one.key), one.detail or one.text)[: 8 if details else 6]
-            for one in errors[:_SHOWN]
+            for one in errors
         ],
+        most=_SHOWN,
     )
-    if len(errors) > _SHOWN:
-        say(f"and {len(errors) - _SHOWN} more; --json shows all")
 
 
 def _group_row(one: ErrorGroup) -> tuple[str, ...]:
@@ -57,9 +56,8 @@ def describe_verified(found: Verified) -> None:
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:
             say(f"{title}: {len(ones)} items")
-            table(("item", "kind", "what"), [(o.id, o.kind, o.text) for o in ones[:_SHOWN]])
-            if (more := len(ones) - _SHOWN) > 0:
-                say(f"and {more} more; --json shows all")
+            rows = [(one.id, one.kind, one.text) for one in ones]
+            table(("item", "kind", "what"), rows, most=_SHOWN)
     if found.beyond:
         say(f"{found.beyond} more items differed; mend these first, then verify again")
     if found.waived:

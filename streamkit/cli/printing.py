@@ -111,6 +111,7 @@ def table(
     *,
     drop: Sequence[str] = (),
     cut: Sequence[str] = (),
+    most: int | None = None,
 ) -> None:
     """Print rows under their columns' names.
 
@@ -119,8 +120,10 @@ def table(
         rows: the cells of each row.
         drop: columns that a narrow terminal leaves out, the first one first.
         cut: columns whose cells may lose their beginning on a terminal that is still too narrow.
+        most: how many rows are printed; of the others only the number is.
     """
-    whole = [list(columns), *map(list, rows)]
+    all_rows = list(rows)
+    whole = [list(columns), *map(list, all_rows[:most])]
     room = _room()
     for name in drop:
         if _width(whole) > room:
@@ -145,6 +148,8 @@ def table(
             _styled(text, _TONES.get(cell, {})) for text, cell in zip(padded, cells, strict=True)
         ]
         say("  ".join(drawn).rstrip())
+    if most is not None and len(all_rows) > most:
+        say(f"and {len(all_rows) - most} more; --json shows all")
 
 
 def _widths(whole: Sequence[Sequence[str]]) -> list[int]:

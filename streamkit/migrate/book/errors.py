@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from streamkit.errors import LeaseLost
+from streamkit.errors import LeaseLost, some_of
 from streamkit.model.conditions import Attr, Condition
 from streamkit.progress.actions import Wire
 from streamkit.progress.control import DIRECTORIES
@@ -22,7 +22,6 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.transaction import transact
 
-_NAMED = 5
 KINDS: Final = (
     *("transform", "check", "taken", "invalid", "contended", "ping_pong"),
     *("conflict", "late", "early"),
@@ -218,12 +217,11 @@ class ErrorBook:
         found = [error for error in await self.open() if kinds is None or error.kind in kinds]
         if not found:
             return None
-        some = ", ".join(error.id for error in found[:_NAMED])
         items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
         return (
-            f"{items} not right ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit"
-            f" migrate errors list APP {self.migration}` shows them: mend each and `errors retry`,"
-            " or decide with `errors retry ITEM --take old` or `--take new`"
+            f"{items} not right ({some_of([error.id for error in found])}); `streamkit migrate"
+            f" errors list APP {self.migration}` shows them: mend each and `errors retry`, or"
+            " decide with `errors retry ITEM --take old` or `--take new`"
         )
 
     # -- writes at old keys --------------------------------------------------------------------

@@ -13,7 +13,7 @@ import anyio
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, some_of
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import Member, MemberList
@@ -21,7 +21,6 @@ from streamkit.worker.joined_app import joined_app
 
 _LEASE_SECONDS = 15.0
 """A worker that does not say its lease is dead after so many seconds of silence."""
-_NAMED = 5
 
 
 async def other_releases(app: App, aws: Aws) -> str | None:
@@ -39,9 +38,8 @@ async def other_releases(app: App, aws: Aws) -> str | None:
             found.append(f"the functions of {consumer.name}")
     if not found:
         return None
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
-        f"{', '.join(found[:_NAMED])}{more} run another release than this command: deploy the one"
+        f"{some_of(found)} run another release than this command: deploy the one"
         " that knows the migration, and run the command with it; or say --anyway with a reason"
     )
 

@@ -18,14 +18,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from streamkit.archive.contents import lines_of, names_in, open_contents, unzipped
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, some_of
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import utc
 from streamkit.stream.start import REACH_SECONDS
 
 SUMMARY = "manifest-summary.json"
-_NAMED = 3
-"""So many missing files are named."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,9 @@ class Export:
             n for n, _ in self.files if found is not None and n.rpartition("/")[2] not in found
         ]
         if missing:
-            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
             raise ConfigurationError(
                 f"{self.source}: {len(missing)} of its {len(self.files)} data files are not there:"
-                f" {', '.join(missing[:_NAMED])}{more}: wait until the export is complete, or copy"
+                f" {some_of(missing, 3)}: wait until the export is complete, or copy"
                 " all of its files"
             )
 

@@ -12,7 +12,7 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, some_of
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import DECIDED, ErrorBook, ItemError, error_id
@@ -33,8 +33,6 @@ from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
 
-_NAMED = 5
-"""Items that a line of the audit names at most."""
 _FOLLOW_SECONDS = 2.0
 
 
@@ -119,7 +117,7 @@ async def _retry(
     right = [error for error in right if await errors.remove(error)]
     if newer:
         raise ConfigurationError(
-            f"written since they were shown, and left as they are: {_named(newer)};"
+            f"written since they were shown, and left as they are: {some_of(newer)};"
             " look at them again with `streamkit migrate errors retry` and `errors show`"
             + (f" ({len(right)} others are right now)" if right else "")
         )
@@ -153,14 +151,9 @@ async def waive_errors(
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()
-        what = f"waived {_named(waived)}"
+        what = f"waived {some_of(waived)}"
         await book.change(number, lambda state: state.noted(AuditEntry(at, who, what)))
     return len(waived)
-
-
-def _named(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return f"{', '.join(items[:_NAMED])}{more}"
 
 
 @asynccontextmanager
