@@ -97,6 +97,14 @@ class Expenses:
         self._target = target
         self._origin = {ORIGIN: {"S": origin_text(f"app.{migration.id}")}}
 
+    def of_passes(self, units: float, items: int) -> Spent:
+        """Return what all passes over a part of the table take; one reads it for so many units."""
+        spent: Spent = defaultdict(float)
+        for step in (*PASSES, *moving_passes(self._migration)):
+            spent[step, "read", ""] += units
+            spent[step, "write", ""] += PAGE_WRITES * items / PAGE_ITEMS
+        return spent
+
     def of(
         self, item: Item, rewrite: Rewrite, there: Sequence[Item | None], queries: int = 0
     ) -> Spent:

@@ -5,8 +5,9 @@ items and a few of them, by the hash that `errors` uses. On failure: if AWS refu
 the table, that becomes a warning.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from streamkit.aws import Aws, AwsError
@@ -38,7 +39,7 @@ class Problems:
 
     def __init__(self, known: Iterable[Problem]) -> None:
         self._noted = list(known)
-        self._faults: dict[tuple[str, str], Problem] = {}
+        self._faults = defaultdict[tuple[str, str], list[str]](list)
 
     def warn(self, kind: str, text: str) -> None:
         """Note a warning that is not about an item."""
@@ -46,18 +47,15 @@ class Problems:
 
     def fault(self, kind: str, text: str, item: str) -> None:
         """Note that an item has a fault."""
-        severity: Severity = "warning" if kind in _WARNINGS else "error"
-        known = self._faults.get((kind, text), Problem(severity, kind, text))
-        examples = (*known.examples, item)[:_EXAMPLES]
-        self._faults[kind, text] = replace(known, items=known.items + 1, examples=examples)
+        self._faults[kind, text].append(item)
 
     def all(self, concerned: float) -> tuple[Problem, ...]:
         """Return what was noted, errors first; `concerned` items were looked at closely."""
-        faults = [
-            replace(one, share=one.items / concerned if concerned else 0.0)
-            for one in self._faults.values()
-        ]
-        found = [*self._noted, *faults]
+        found = self._noted.copy()
+        for (kind, text), items in self._faults.items():
+            severity: Severity = "warning" if kind in _WARNINGS else "error"
+            share = len(items) / concerned if concerned else 0.0
+            found.append(Problem(severity, kind, text, len(items), share, tuple(items[:_EXAMPLES])))
         return tuple(sorted(found, key=lambda one: (one.severity, one.kind, one.text)))
 
 

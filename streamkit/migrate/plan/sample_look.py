@@ -6,7 +6,6 @@ problem of the item.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -83,10 +82,9 @@ class _Seen:
     """What was found in one part of the sample."""
 
     scanned: int
-    units: float
+    spent: Spent
     matching: int = 0
     needing: int = 0
-    spent: Spent = field(default_factory=lambda: defaultdict(float))
     building: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -126,13 +124,13 @@ class SampleLook:
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
-        given = self.schemas.source, self.keys_from, part.items, part.scanned
-        seen = _Seen(part.scanned, source_units(*given))
+        units = source_units(self.schemas.source, self.keys_from, part.items, part.scanned)
+        seen = _Seen(part.scanned, self.expenses.of_passes(units, part.scanned))
         self.seen.append(seen)
         for name in self.schemas.source.indexes_created:
             index = self.schemas.source.indexes[name]
-            units = (entry_units(self.schemas.source, index, None, item) for item in part.items)
-            seen.building[name] = [one for one in units if one]
+            entries = (entry_units(self.schemas.source, index, None, item) for item in part.items)
+            seen.building[name] = [one for one in entries if one]
         mine = filter(self.matches, part.items)
         await each_of(_READS_AT_ONCE, mine, lambda item: self._item(item, seen))
 
@@ -234,9 +232,6 @@ class SampleLook:
         seen = self.seen
         scanned = [float(one.scanned) for one in seen]
         matching = [float(one.matching) for one in seen]
-        units = [one.units for one in seen]
-        spent = [one.spent for one in seen]
-        found = forecast(self.migration, sample, units, scanned, spent, budget)
         advice = self.joins.advice
         if advice is not None:
             self.problems.warn("index", advice)
@@ -252,7 +247,7 @@ class SampleLook:
             items=sample.total_of(scanned),
             matching=sample.ratio_of(matching, scanned),
             needing=sample.ratio_of([float(one.needing) for one in seen], matching),
-            forecast=found,
+            forecast=forecast(self.migration, sample, [one.spent for one in seen], budget),
             problems=self.problems.all(sum(matching)),
             diffs=tuple(self.diffs),
             indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
