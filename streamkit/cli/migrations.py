@@ -115,11 +115,10 @@ def plan(
     migration = migration_of(loaded, number)
 
     async def read(aws: "Aws") -> MigrationPlan:
-        budget = (await limit_of(loaded, aws, limits)).units
         return await plan_migration(
             *(loaded, aws, migration),
             sample=sample,
-            budget=budget,
+            budget=await limit_of(loaded, aws, limits),
             diffs=10 if diff else 0,
             show_keys=show_keys,
             keys_from=keys_from,

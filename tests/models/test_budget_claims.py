@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.book.limits import Limit, Share
 from streamkit.migrate.sending import sharing
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.sharing import Shares
@@ -28,7 +28,7 @@ class Code:
     def __init__(self, me):
         self.now, self.space = 0.0, self
         self.shares = Shares(self, "0001", f"host/{me}", self)
-        self.rate = Rate(self, UnitLimits(writes=1.0), Share(0.0, 0.0))
+        self.rate = Rate(self, Limit(max_writes=1.0), Share(0.0, 0.0))
 
     def monotonic(self):
         return self.now

@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "old-changes-written",
         "migrate/run/in_place.py",
-        "self._seen if live and limits.writes is not None else SeenFirst()",
+        "self._seen if live and limits.max_writes is not None else SeenFirst()",
         "SeenFirst()",
         "a small budget goes for writes of old changes that are refused",
         test="tests/simulation/test_migration_rows.py::test_with_a_small_limit_a_queue_of_old_changes_costs_reads_and_few_writes",

@@ -18,7 +18,7 @@ from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.local.transport import Response
 from streamkit.migrate.book.errors import ErrorBook
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.transform import Transform
@@ -160,7 +160,7 @@ def test_an_item_that_was_deleted_meanwhile_does_not_come_back(monkeypatch):
 async def old_changes_of_one_item(monkeypatch, writes):
     """The stream brings sixty changes of an item, whose last state is right already."""
     async with site_of(migrating.in_place()) as site:
-        site.calls.rate.limit(UnitLimits(writes=writes))
+        site.calls.rate.limit(Limit(max_writes=writes))
         await site.put(Order(user="ann", order_id="1", status="PAID", status_day="PAID#d1"))
         now, sent, write = await site.get(ORDER), [], site.calls.write
 

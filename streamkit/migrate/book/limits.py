@@ -13,19 +13,6 @@ from streamkit.migrate.book.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class UnitLimits:
-    """Units a second that the whole migration may use; None is no limit."""
-
-    reads: float | None = None
-    writes: float | None = None
-
-    @property
-    def none(self) -> bool:
-        """Whether nothing is limited."""
-        return self.reads is None and self.writes is None
-
-
-@dataclass(frozen=True, slots=True)
 class Share:
     """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
 
@@ -35,9 +22,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Units a second that a migration may use; None leaves a limit as it is, 0 removes it.
+    """Units a second that a migration, or a process of it, may use; None is no limit.
 
-    `max_errors` and `first` are as in `State`.
+    In a command, None leaves a limit as it is, and 0 removes it. `max_errors` and `first` are as in
+    `State`.
     """
 
     max_reads: float | None = None
@@ -46,9 +34,9 @@ class Limit:
     first: int | None = None
 
     @property
-    def units(self) -> UnitLimits:
-        """The units a second alone."""
-        return UnitLimits(self.max_reads, self.max_writes)
+    def none(self) -> bool:
+        """Whether any number of units may be used."""
+        return self.max_reads is None and self.max_writes is None
 
     @property
     def said(self) -> str:

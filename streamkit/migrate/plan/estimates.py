@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.plan.expenses import AT_ONCE, STEPS, Spent, Step, moving_passes
 from streamkit.migrate.run.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS
@@ -58,7 +58,7 @@ class Forecast:
 
 
 def forecast(
-    migration: Migration, sample: Sample, parts: Sequence[Spent], budget: UnitLimits
+    migration: Migration, sample: Sample, parts: Sequence[Spent], budget: Limit
 ) -> Forecast:
     """Return what a migration takes, from what each part of a sample takes.
 
@@ -75,7 +75,7 @@ def forecast(
     )
 
 
-def _choices(costs: "_Costs", budget: UnitLimits) -> tuple[Choice, ...]:
+def _choices(costs: "_Costs", budget: Limit) -> tuple[Choice, ...]:
     """Return the ways to the end of a migration that moves items; other migrations have one."""
     found = []
     for name, last in (("contract", STEPS[-1]), ("contract --old-code none", AT_ONCE)):
@@ -122,12 +122,12 @@ class _Costs:
         writes = {name: self.units(steps, "write", name) for name in sorted(self._indexes(steps))}
         return StepCost(step, self.units(steps, "read"), writes, self.dollars(steps))
 
-    def seconds(self, budget: UnitLimits, groups: Iterable[Sequence[Step]]) -> float | None:
+    def seconds(self, budget: Limit, groups: Iterable[Sequence[Step]]) -> float | None:
         """Return how long groups of steps take, one after the other; None without a budget.
 
         The steps of a group run at the same time, and the scarcest kind of units decides.
         """
-        reads, writes = budget.reads, budget.writes
+        reads, writes = budget.max_reads, budget.max_writes
         if not (reads or writes):
             return None
         total = 0.0

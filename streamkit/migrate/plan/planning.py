@@ -13,7 +13,7 @@ from streamkit.archive.answers import require_answer
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.plan.indexes import waits_for_indexes
@@ -36,7 +36,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     migration: Migration,
     *,
     sample: Wanted = SAMPLE,
-    budget: UnitLimits | None = None,
+    budget: Limit | None = None,
     diffs: int = 0,
     show_keys: bool = False,
     keys_from: str = "",
@@ -85,7 +85,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
-    return look.plan(taken, budget or UnitLimits())
+    return look.plan(taken, budget or Limit())
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:

@@ -15,7 +15,7 @@ from streamkit.errors import USER_ERRORS, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.families.family_writes import FamilyRoom
 from streamkit.migrate.items.marks import mark_of, place_is
 from streamkit.migrate.items.rewrites import plain
@@ -227,7 +227,7 @@ class SampleLook:
         if rewrite is not None and ttl in {*rewrite.sets, *rewrite.removes}:
             self.problems.fault("expiry", f"when it expires changes, by {ttl}", name)
 
-    def plan(self, sample: Sample, budget: UnitLimits) -> MigrationPlan:
+    def plan(self, sample: Sample, budget: Limit) -> MigrationPlan:
         """Return the plan from everything that was found."""
         seen = self.seen
         scanned = [float(one.scanned) for one in seen]

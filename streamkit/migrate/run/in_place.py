@@ -113,7 +113,7 @@ class InPlace:
             return GONE if now is None else outcome
 
         # In a queue many changes of an item are old; a limit counts writes that are refused, too.
-        seen_first = self._seen if live and limits.writes is not None else SeenFirst()
+        seen_first = self._seen if live and limits.max_writes is not None else SeenFirst()
         attempts = seen_first.attempt(item, attempt)
         await persist(self._calls, self._failed, key, tally, attempts)
 

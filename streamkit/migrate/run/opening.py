@@ -15,7 +15,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import ErrorBook
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.old_writes import OldWrites
 from streamkit.migrate.book.overlap import last_write
 from streamkit.migrate.book.state import State
@@ -56,7 +56,7 @@ class Opened:
     def adopt(self, view: MigrationView, state: State, asked: float) -> None:
         """Take over a state and its limits; `asked` is when the read of it was sent."""
         view.adopt(state, asked)
-        self.rate.limit(UnitLimits(state.max_reads, state.max_writes))
+        self.rate.limit(Limit(state.max_reads, state.max_writes))
 
     def work_under(self, view: MigrationView, state: State) -> MigrationWork:
         """Return the work on single items in a state; it writes nothing once that state is over."""

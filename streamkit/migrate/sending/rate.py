@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import anyio
 
-from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.book.limits import Limit, Share
 from streamkit.progress.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
@@ -89,9 +89,9 @@ class Rate:
     """
 
     clock: Clock
-    limits: UnitLimits = field(default_factory=UnitLimits)
+    limits: Limit = field(default_factory=Limit)
     share: Share | None = None
-    most: UnitLimits = field(default_factory=UnitLimits)
+    most: Limit = field(default_factory=Limit)
     reason: Reason = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Rate:
         """Whether a call waits, or one was made a moment ago."""
         return bool(self._waiting) or self.clock.monotonic() - self._asked_at < _BUSY_SECONDS
 
-    def limit(self, limits: UnitLimits) -> None:
+    def limit(self, limits: Limit) -> None:
         """Use these limits of the whole migration from now on."""
         self.limits = limits
 
@@ -233,7 +233,7 @@ class Rate:
         self.reason = reason
         self._factor = max(_FLOOR, self._factor * _SHRINK)
         for kind in ("read", "write"):
-            if getattr(self.limits, f"{kind}s") is None:
+            if getattr(self.limits, f"max_{kind}s") is None:
                 speed = max(
                     (b.speed for (of, _), b in self._buckets.items() if of == kind), default=0.0
                 )
@@ -258,7 +258,7 @@ class Rate:
         return self._buckets[kind, name]
 
     def _limit(self, kind: Kind) -> float | None:
-        whole, limit = (getattr(of, f"{kind}s") for of in (self.limits, self.most))
+        whole, limit = (getattr(of, f"max_{kind}s") for of in (self.limits, self.most))
         if whole is not None:
             part = whole * self._part
             limit = part if limit is None else min(limit, part)

@@ -16,7 +16,7 @@ from streamkit.errors import ConfigurationError, some_of
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import DECIDED, ErrorBook, ItemError, error_id
-from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.book.limits import Limit, Share
 from streamkit.migrate.book.order import migration_of
 from streamkit.migrate.book.refusals import require_begun, require_latest, require_records
 from streamkit.migrate.book.state import State
@@ -158,7 +158,7 @@ async def waive_errors(
 
 @asynccontextmanager
 async def open_work(
-    app: App, aws: Aws, migration: Migration, clock: Clock, *, most: UnitLimits | None = None
+    app: App, aws: Aws, migration: Migration, clock: Clock, *, most: Limit | None = None
 ) -> AsyncIterator[tuple[Opened, MigrationWork]]:
     """Open a migration's work on single items, in its present state.
 
@@ -168,7 +168,7 @@ async def open_work(
     Raises:
         ConfigurationError: it was never begun, a table is missing, or an earlier release began it.
     """
-    rate = Rate(clock, share=Share(0.0, 0.0), most=most or UnitLimits())
+    rate = Rate(clock, share=Share(0.0, 0.0), most=most or Limit())
     opened = await open_migration(app, aws, migration, rate, clock, new_worker_name())
 
     async def read() -> None:

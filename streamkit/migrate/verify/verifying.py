@@ -27,7 +27,7 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.refusals import SEGMENTS_MOST, beside, require_latest
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.run.chosen import reading
@@ -101,7 +101,7 @@ async def verify_migration(  # noqa: PLR0913 - each says one thing of the verifi
         *(() if share is None else (f"{share:g}",)),
     ]
     clock, rng = clock or SystemClock(), rng or random.Random()
-    most, least = UnitLimits(reads=max_reads), None
+    most, least = Limit(max_reads), None
     while True:
         async with open_work(app, aws, migration, clock, most=most) as (opened, work):
             parts = opened.book.store, "-".join(asked), opened.rate.paced, clock, rng

@@ -15,7 +15,7 @@ from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
 from streamkit.migrate.book import limits
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.plan.planning import plan_migration
 from streamkit.migrate.run.running import Runner
@@ -464,7 +464,7 @@ def test_the_price_of_one_pass_of_a_switch_is_that_which_the_engine_counts(capsy
 
 def test_the_time_follows_from_the_scarcest_units():
     orders = [Order(number=n) for n in range(50)]
-    budget = UnitLimits(reads=1000, writes=2)
+    budget = Limit(max_reads=1000, max_writes=2)
     plan = plan_of(label, orders, budget=budget)
     found = {step.step: step for step in plan.forecast.steps}
     writes = sum(found[name].writes[""].value for name in ("scan", "rewrite", "verify"))

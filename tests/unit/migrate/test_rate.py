@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.migrate.book.limits import Share, UnitLimits
+from streamkit.migrate.book.limits import Limit, Share
 from streamkit.migrate.sending.rate import Rate
 from streamkit.testing.loop import VirtualClock, run_virtually
 
@@ -35,9 +35,9 @@ async def seconds_for(calls, units, *, limits, part=1.0, consumed=table):
 @pytest.mark.parametrize(
     ("limits", "part", "low", "high"),
     [
-        (UnitLimits(writes=100), 1.0, 9.9, 10.5),
-        (UnitLimits(writes=100), 0.25, 39.5, 41),
-        (UnitLimits(), 1.0, 0, 0),
+        (Limit(max_writes=100), 1.0, 9.9, 10.5),
+        (Limit(max_writes=100), 0.25, 39.5, 41),
+        (Limit(), 1.0, 0, 0),
     ],
 )
 def test_a_thousand_units_take_as_long_as_the_limit_says(limits, part, low, high):
@@ -52,7 +52,7 @@ def test_an_index_that_takes_more_than_the_table_sets_the_pace():
         def consumed(units):
             return with_index(units, 3 * units)
 
-        return await seconds_for(100, 10, limits=UnitLimits(writes=100), consumed=consumed)
+        return await seconds_for(100, 10, limits=Limit(max_writes=100), consumed=consumed)
 
     assert 27 <= run_virtually(main, seed=1) <= 31
 
@@ -60,7 +60,7 @@ def test_an_index_that_takes_more_than_the_table_sets_the_pace():
 def test_a_throttle_takes_a_third_back_and_it_grows_again():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, UnitLimits(writes=100))
+        rate = Rate(clock, Limit(max_writes=100))
         speeds = []
         for step in range(3):
             if step == 1:
@@ -97,7 +97,7 @@ def test_without_a_limit_a_throttle_sets_one_for_a_while():
 def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(units, index):
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, UnitLimits(writes=60))
+        rate = Rate(clock, Limit(max_writes=60))
         began, done = clock.monotonic(), []
 
         async def call():
@@ -121,7 +121,7 @@ def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(uni
 def test_nothing_is_taken_on_a_share_that_is_out_of_date():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, UnitLimits(writes=10), Share(1.0, clock.monotonic() + 2))
+        rate = Rate(clock, Limit(max_writes=10), Share(1.0, clock.monotonic() + 2))
         for _ in range(100):
             with anyio.move_on_after(10) as scope:
                 await write(rate, table(1))
@@ -135,7 +135,7 @@ def test_nothing_is_taken_on_a_share_that_is_out_of_date():
 def test_a_pause_is_not_made_up_for():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, UnitLimits(writes=100))
+        rate = Rate(clock, Limit(max_writes=100))
         await write(rate, table(1))
         await anyio.sleep(60)
         began, count = clock.monotonic(), 0
@@ -150,7 +150,7 @@ def test_a_pause_is_not_made_up_for():
 def test_a_refused_write_is_taken_for_as_dear_as_others():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, UnitLimits(writes=10))
+        rate = Rate(clock, Limit(max_writes=10))
         await write(rate, table(5))
         began = clock.monotonic()
         for _ in range(10):
@@ -165,7 +165,7 @@ def test_a_refused_write_is_taken_for_as_dear_as_others():
 
 def test_a_limit_is_told_as_the_reason_only_if_it_was_waited_for_since():
     async def main():
-        rate = Rate(VirtualClock(), UnitLimits(writes=10))
+        rate = Rate(VirtualClock(), Limit(max_writes=10))
         for _ in range(3):
             await write(rate, table(5))
         return rate.told(), rate.told()

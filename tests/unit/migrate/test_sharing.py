@@ -12,7 +12,7 @@ from streamkit import App
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.book.limits import UnitLimits
+from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import commands
 from streamkit.migrate.run.running import Runner
@@ -103,7 +103,7 @@ class Claimant:
 
     def __init__(self, process, shares, rng):
         self.process, self.shares, self.rng = process, shares, rng
-        self.rate = Rate(shares.clock, UnitLimits(writes=100.0))
+        self.rate = Rate(shares.clock, Limit(max_writes=100.0))
         self.busy = True
 
     @property
@@ -254,7 +254,7 @@ def test_one_that_may_not_claim_says_so_and_does_not_wait_for_ever():
             raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "UpdateItem")
 
         one.look = refused
-        await one.keep(Rate(one.clock, UnitLimits(reads=10.0)))
+        await one.keep(Rate(one.clock, Limit(max_reads=10.0)))
 
     with pytest.raises(ConfigurationError, match="dynamodb:UpdateItem"):
         at_claims(test)
