@@ -29,6 +29,7 @@ from streamkit.migrate.book.tallies import Tally, TallyBook
 from streamkit.migrate.operate.written import write_speed
 from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.model.json_fields import JsonFields
+from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore
@@ -117,9 +118,8 @@ class ProgressReader:
 
     async def read(self, migration: str, *, lag: bool = False) -> Progress:
         """Return how far a migration is; with `lag`, read the stream, too."""
-        if self._tables is None:
-            self._tables = await survey(self._app, self._aws)
-        book = StateBook(self._aws.dynamodb, self._tables.control, self._app.name)
+        tables = self._tables = self._tables or await survey(self._app, self._aws)
+        book = StateBook(self._aws.dynamodb, tables.control, self._app.name)
         state = await book.read(migration)
         declared = self._app.migrations.get(migration)
         found = Progress(
@@ -136,19 +136,19 @@ class ProgressReader:
         )
         if state.phase == "new":
             return found
+        capture = self._capture(tables, state)
         errors = await ErrorBook(book.store, migration).all()
         waived = sum(bool(error.waived) for error in errors)
-        workers = await self._workers(state, wait=lag)
+        workers = await self._workers(capture, wait=lag)
         reports = await ReportBook(book.store, migration).all()
         reports = fresh(reports, await book.store.time(self._clock), workers)
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )
         if lag:
-            found = replace(found, lag=await self._lag(state))
+            found = replace(found, lag=await self._lag(tables.table, capture))
         if found.is_behind and declared is not None:
-            assert self._tables is not None  # noqa: S101 - looked at above
-            about = state, self._tables.table, self._capture(state), self._clock
+            about = state, tables.table, capture, self._clock
             written = await write_speed(self._app, self._aws, declared, *about)
             found = replace(found, written=written)
         if state.phase not in PASSES:
@@ -171,12 +171,12 @@ class ProgressReader:
         done = Cursor(name="", state="finished")
         return [done if name in self._finished else there.get(name) for name in names]
 
-    async def _workers(self, state: State, *, wait: bool) -> set[str]:
+    async def _workers(self, capture: CursorStore, *, wait: bool) -> set[str]:
         """Return the workers that capture changes, without those that were seen not to beat.
 
         That takes two looks; with `wait` both are taken now, if there was none before.
         """
-        member_list = MemberList(self._capture(state))
+        member_list = MemberList(capture)
         first = not self._members
         await self._observe(member_list)
         if first and wait and self._members:
@@ -191,20 +191,17 @@ class ProgressReader:
         beats = {name: member.beats for name, member in self._members.items()}
         self._watch.observe(beats, asked=asked, answered=answered)
 
-    def _capture(self, state: State) -> CursorStore:
+    def _capture(self, tables: AppTables, state: State) -> CursorStore:
         """Return the control items of the migration's own consumer."""
-        assert self._tables is not None  # noqa: S101 - the caller has looked
-        label = (self._tables.table.stream_arn or "").rpartition("/")[2]
+        label = (tables.table.stream_arn or "").rpartition("/")[2]
         name = f"{self._app.name}.{state.consumer}"
-        return CursorStore(self._aws.dynamodb, ControlSpace.of(self._tables.control, name, label))
+        return CursorStore(self._aws.dynamodb, ControlSpace.of(tables.control, name, label))
 
-    async def _lag(self, state: State) -> float | None:
+    async def _lag(self, table: TableSchema, capture: CursorStore) -> float | None:
         """Return how far the migration's own consumer is behind."""
-        assert self._tables is not None  # noqa: S101 - the caller has looked
-        arn = self._tables.table.stream_arn
-        if arn is None:
+        if table.stream_arn is None:
             return None
-        lags = await longest_lags(self._aws, arn, self._capture(state), self._clock)
+        lags = await longest_lags(self._aws, table.stream_arn, capture, self._clock)
         return max((lag.seconds for lag in lags if lag.seconds is not None), default=None)
 
 
