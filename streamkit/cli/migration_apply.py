@@ -22,7 +22,7 @@ from streamkit.cli.migration_options import (
     limit_of,
     taking,
 )
-from streamkit.cli.migration_steps import change_and_join, join_to_rest
+from streamkit.cli.migration_steps import change_and_join
 from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say, tell
 from streamkit.cli.running import exit_with, with_aws
@@ -124,6 +124,7 @@ async def _apply_all(
 
     What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
     """
+    from streamkit.cli.migration_run import join_to_rest
     from streamkit.migrate.book.state_book import open_book
     from streamkit.migrate.operate.commands import is_due_again
     from streamkit.migrate.operate.status import phase_of

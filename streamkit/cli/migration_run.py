@@ -5,11 +5,11 @@ once. In both cases nothing is lost: the same command continues the migration.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -17,12 +17,15 @@ from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_views import progress_line
-from streamkit.cli.printing import clock_text, is_rich, say
+from streamkit.cli.printing import clock_text, is_rich, say, tell
+from streamkit.cli.running import settings
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.book.order import migration_of
 from streamkit.migrate.book.state import RESTING, State
+from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.migrate.operate.slices import run_reported
 from streamkit.migrate.operate.status import phase_of
@@ -30,7 +33,6 @@ from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.running import Runner
 from streamkit.progress.activity import task_group
 from streamkit.progress.garbage import collect_seldom
-from streamkit.settings import Settings
 
 _SHOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0
@@ -49,27 +51,46 @@ _OVERRULE = ("rollback", "begin")
 class Manner:
     """How a process runs a migration: segments at once, items a page, how long, what it shows."""
 
-    at_once: int = 4
-    page: int = 200
-    stay: bool = False
-    json: bool = False
+    at_once: int
+    page: int
+    stay: bool
+    json: bool
 
 
-async def run_to_rest(
-    app: App, aws: Aws, migration: Migration, settings: Settings, manner: Manner
-) -> State:
-    """Run a migration until it waits for an operator or is done, or until a signal.
+async def join_to_rest(
+    app: App,
+    aws: Aws,
+    number: str,
+    manner: Mapping[str, Any],
+    before: State | None = None,
+    asked: str = "",
+) -> ExitCode:
+    """Run a migration until it waits for people or is done, or until a signal; return the code.
+
+    `manner` are the options `JOIN`. `before` is its state after the command that was `asked`;
+    without it, the table says what it is.
 
     Raises:
         ConfigurationError: the table, the permissions or the definition are wrong.
     """
+    before = before or await (await open_book(app, aws)).read(number)
+    state = await _run_to_rest(app, aws, migration_of(app, number), Manner(**manner))
+    code = exit_code_of(state, before, asked)
+    if code is not ExitCode.OK and asked and (said := overruled(state, before)):
+        tell(said)
+    if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
+        tell(next_step(state))
+    return code
+
+
+async def _run_to_rest(app: App, aws: Aws, migration: Migration, manner: Manner) -> State:
     collect_seldom()
     async with task_group() as group:
         reader = ProgressReader(app, aws)
         group.start_soon(_show, reader, migration.id, manner)
-        pace = PassPace(segments=manner.at_once, page=manner.page)
-        runner = Runner(app, aws, migration, settings, pace=pace)
-        with watch_loop(blocked_seconds(settings)), graceful(runner.stop):
+        pace, chosen = PassPace(segments=manner.at_once, page=manner.page), settings()
+        runner = Runner(app, aws, migration, chosen, pace=pace)
+        with watch_loop(blocked_seconds(chosen)), graceful(runner.stop):
             state = await run_reported(runner, stay=manner.stay)
         group.cancel_scope.cancel()
     final = await reader.read(migration.id)
@@ -110,13 +131,11 @@ def overruled(state: State, before: State) -> str | None:
     """Return what another command has made of a migration since `before`, if one has."""
     new = [entry for entry in state.commands if entry not in before.audit]
     last = next((one for one in reversed(new) if one.what.startswith(_OVERRULE)), None)
+    if last is None:
+        return None
     return (
-        None
-        if last is None
-        else (
-            f"migration {state.id} is {phase_of(state)}, because {last.by} gave the command"
-            f" `{last.what}` meanwhile; `streamkit migrate history` shows all of them"
-        )
+        f"migration {state.id} is {phase_of(state)}, because {last.by} gave the command"
+        f" `{last.what}` meanwhile; `streamkit migrate history` shows all of them"
     )
 
 

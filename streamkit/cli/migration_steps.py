@@ -31,7 +31,7 @@ from streamkit.cli.migration_options import (
 )
 from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say, tell
-from streamkit.cli.running import exit_with, settings, with_aws
+from streamkit.cli.running import exit_with, with_aws
 
 if TYPE_CHECKING:
     from streamkit.app import App
@@ -139,16 +139,14 @@ def switch(
     from streamkit.migrate.book.order import migration_of
     from streamkit.migrate.operate.steps import switch as switch_it
 
-    loaded = app_with_migrations(app)
-    migration = migration_of(loaded, number)
-    if migration.moves and migration.reverse is None:
-        tell("after this there is no way back, because the migration has no reverse=")
-
-    async def change(aws: "Aws") -> "State":
+    async def told(loaded: "App", aws: "Aws", number: str) -> "State":
+        migration = migration_of(loaded, number)
+        if migration.moves and migration.reverse is None:
+            tell("after this there is no way back, because the migration has no reverse=")
         await tell_old_writes(loaded, aws, number)
         return await switch_it(loaded, aws, number, anyway=anyway)
 
-    change_and_join(loaded, number, change, asked="switch", detach=detach, **manner)
+    _step(app, number, "switch", told, detach=detach, **manner)
 
 
 @taking(JOIN)
@@ -234,6 +232,7 @@ def change_and_join(
 
     `asked` is the name of the command, if it is one that decides.
     """
+    from streamkit.cli.migration_run import join_to_rest
     from streamkit.migrate.book.order import migration_of
     from streamkit.migrate.operate.status import phase_of
 
@@ -247,30 +246,3 @@ def change_and_join(
         return await join_to_rest(loaded, aws, number, manner, state, asked)
 
     exit_with(with_aws(work))
-
-
-async def join_to_rest(
-    loaded: "App",
-    aws: "Aws",
-    number: str,
-    manner: dict[str, Any],
-    before: "State | None" = None,
-    asked: str = "",
-) -> ExitCode:
-    """Work on a migration until it rests; return the exit code for that.
-
-    `before` is its state after the command that was `asked`; without it, the table says what it is.
-    """
-    from streamkit.cli.migration_run import Manner, exit_code_of, next_step, overruled, run_to_rest
-    from streamkit.migrate.book.order import migration_of
-    from streamkit.migrate.book.state_book import open_book
-
-    migration = migration_of(loaded, number)
-    before = before or await (await open_book(loaded, aws)).read(number)
-    state = await run_to_rest(loaded, aws, migration, settings(), Manner(**manner))
-    code = exit_code_of(state, before, asked)
-    if code is not ExitCode.OK and asked and (said := overruled(state, before)):
-        tell(said)
-    if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
-        tell(next_step(state))
-    return code
