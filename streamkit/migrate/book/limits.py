@@ -5,6 +5,7 @@ failure: `ConfigurationError`, for a share of capacity that is paid for on deman
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -47,6 +48,9 @@ class Limit:
         return found if errors is None else f"{found} --max-errors {errors_text(errors)}"
 
 
+NO_LIMIT: Final = Limit()
+
+
 def errors_text(errors: float) -> str:
     """Return how many items may fail, as a number or a share."""
     return f"{errors * 100:.4g}%" if 0 < errors < 1 else f"{errors:.4g}"
@@ -73,10 +77,8 @@ async def share_of(app: App, aws: Aws, share: float) -> Limit:
     return Limit(max_reads=reads * share, max_writes=writes * share)
 
 
-def limited(state: State, limit: Limit | None) -> State:
+def limited(state: State, limit: Limit) -> State:
     """Return a state with other limits; a limit of None stays as it was."""
-    if limit is None:
-        return state
     reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
     writes = state.max_writes if limit.max_writes is None else limit.max_writes or None
     errors = state.max_errors if limit.max_errors is None else limit.max_errors

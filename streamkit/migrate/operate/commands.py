@@ -6,7 +6,7 @@ state, with an entry in its audit; the processes that run the migration follow i
 `ConfigurationError` says what prevents it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.limits import Limit, limited
+from streamkit.migrate.book.limits import NO_LIMIT, Limit, limited
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.refusals import require_free, require_segments
 from streamkit.migrate.book.state import Phase, State
@@ -103,7 +103,7 @@ async def begin(
     aws: Aws,
     migration: Migration,
     *,
-    limit: Limit | None = None,
+    limit: Limit = NO_LIMIT,
     segments: int | None = None,
     keys_from: str = "",
     again: bool = False,
@@ -111,15 +111,9 @@ async def begin(
 ) -> State:
     """Begin a migration, once more if it may be repeated; processes that join do the work.
 
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        migration: the migration to begin.
-        limit: units a second, how many items may fail, and how many come first.
-        segments: of the table, a power of two; by default one for 64 MB. It never changes later.
-        keys_from: the source of the items it is about, in place of a scan; see `chosen`.
-        again: begin a migration once more that was rolled back.
-        clock: time, for simulations.
+    The table is cut into `segments`, a power of two, by default one for 64 MB; their number never
+    changes later. `keys_from` is the source of the items that it is about, in place of a scan; see
+    `chosen`. With `again` it begins although it was rolled back.
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
@@ -129,7 +123,7 @@ async def begin(
     require_segments(segments)
     book = await open_book(app, aws)
     order = order_of(app)
-    if migration.mode == "aggregate" and limit and (limit.first or limit.max_errors):
+    if migration.mode == "aggregate" and (limit.first or limit.max_errors):
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     _require_squashed(app, await squashed(app, book))
     given: dict[str, Any] = {"keys_from": keys_from, "keys_tag": "", "since": 0.0}
@@ -147,31 +141,22 @@ async def begin(
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again, repeat=migration.repeat)
         order.require_turn(migration, others)
-        fresh = _anew(state, migration, {"segments": total, "began": clock.time(), **given})
-        said = f" --keys-from {keys_from}" if keys_from else ""
-        said += limit.said if limit is not None else ""
-        return limited(fresh, limit).noted(said_of(clock, f"begin{said}"))
+        fresh = State(
+            *(state.id, migration.digest, migration.mode, "capturing"),
+            run=state.run + 1,
+            audit=state.audit,
+            version=state.version,
+            records=migration.moves,
+            listed=state.listed,
+            segments=total,
+            began=clock.time(),
+            **given,
+        )
+        source = f" --keys-from {keys_from}" if keys_from else ""
+        said = said_of(clock, f"begin{source}{limit.said}")
+        return limited(fresh, limit).noted(said)
 
     return await book.change_beside(migration.id, order.beside(migration), begun)
-
-
-def _anew(state: State, migration: Migration, facts: Mapping[str, Any]) -> State:
-    """Return a state in which a migration begins, the first time or once more."""
-    return State(
-        state.id,
-        migration.digest,
-        migration.mode,
-        "capturing",
-        run=state.run + 1,
-        audit=state.audit,
-        version=state.version,
-        records=migration.moves,
-        listed=state.listed,
-        **facts,
-    )
-
-
-# -- the parts of it -------------------------------------------------------------------------------
 
 
 async def squashed(app: App, book: StateBook) -> list[State]:

@@ -29,8 +29,6 @@ from streamkit.model.sizes import item_size
 from streamkit.progress.actions import Wire
 
 Step = Literal["scan", "rewrite", "verify", "switch", "contract", "at once"]
-Spent = defaultdict[tuple[Step, str, str], float]
-"""Units by step, `read` or `write`, and index; "" is the table."""
 
 STEPS: Final[tuple[Step, ...]] = ("scan", "rewrite", "verify", "switch", "contract")
 PAGE_ITEMS: Final = 200
@@ -44,6 +42,33 @@ Item = Mapping[str, Wire]
 
 
 AT_ONCE: Final[Step] = "at once"
+
+
+class Spent(defaultdict[tuple[Step, str, str], float]):
+    """Units by step, `read` or `write`, and index; "" is the table."""
+
+    def __init__(self) -> None:
+        super().__init__(float)
+
+    def add(self, other: "Spent", among: int = 1) -> None:
+        """Add what others have spent, of which this is one `among` several."""
+        for what, units in other.items():
+            self[what] += units / among
+
+    def write(
+        self,
+        step: Step,
+        schema: TableSchema,
+        before: Item | None,
+        after: Item | None,
+        times: int = 1,
+    ) -> None:
+        """Add a write of an item, in a transaction two `times`, and of its index entries."""
+        size = max(item_size(before or {}), item_size(after or {}))
+        self[step, "write", ""] += times * write_units(size)
+        for index in schema.indexes.values():
+            if units := entry_units(schema, index, before, after):
+                self[step, "write", index.name] += times * units
 
 
 def moving_passes(migration: Migration) -> tuple[Step, ...]:
@@ -99,7 +124,7 @@ class Expenses:
 
     def of_passes(self, units: float, items: int) -> Spent:
         """Return what all passes over a part of the table take; one reads it for so many units."""
-        spent: Spent = defaultdict(float)
+        spent = Spent()
         for step in (*PASSES, *moving_passes(self._migration)):
             spent[step, "read", ""] += units
             spent[step, "write", ""] += PAGE_WRITES * items / PAGE_ITEMS
@@ -110,13 +135,10 @@ class Expenses:
     ) -> Spent:
         """Return what one item takes, beside the pages that it is read in.
 
-        Args:
-            item: the item as it is stored.
-            rewrite: what it becomes.
-            there: the items in the places of its targets.
-            queries: how many queries find its parts, each time that its family is looked at.
+        The items in the places of its targets are `there`, and so many `queries` find its parts,
+        each time that its family is looked at.
         """
-        spent: Spent = defaultdict(float)
+        spent = Spent()
         if self._migration.is_pairs:
             self._pair(item, rewrite, there, queries, spent)
         elif rewrite.changes_item:
@@ -126,17 +148,17 @@ class Expenses:
     def _in_place(self, item: Item, rewrite: Rewrite, spent: Spent) -> None:
         after = {**item, **self._origin}
         if rewrite.delete:
-            self._write(spent, "rewrite", self._schema, item, after)
-            self._write(spent, "rewrite", self._schema, after, None)
+            spent.write("rewrite", self._schema, item, after)
+            spent.write("rewrite", self._schema, after, None)
             return
         if self._migration.mode == "touch":
             item = self._touch(item, spent)
         after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._origin
-        self._write(spent, "rewrite", self._schema, item, after | wire(rewrite.sets))
+        spent.write("rewrite", self._schema, item, after | wire(rewrite.sets))
 
     def _touch(self, item: Item, spent: Spent) -> Item:
         touched = {**item, **self._origin, TOUCH: {"S": f"{self._migration.id}-1"}}
-        self._write(spent, "rewrite", self._schema, item, touched)
+        spent.write("rewrite", self._schema, item, touched)
         return touched
 
     def _pair(
@@ -164,7 +186,7 @@ class Expenses:
         if missing:
             spent["rewrite", "write", ""] += 2 * write_units(item_size(item))
         for _, after in missing:
-            self._write(spent, "rewrite", self._target, None, after, factor=2)
+            spent.write("rewrite", self._target, None, after, times=2)
 
     def _family(
         self,
@@ -183,13 +205,13 @@ class Expenses:
         wanted = [{**one, "": {"S": (several - 1) * item_size(item) * "x"}} for one in wanted]
         stamped = {**item, **self._origin, **self._copy()}
         record = {"state": {"S": "x" * self._record_size(wanted)}}
-        shared: Spent = defaultdict(float)
+        shared = Spent()
         if not all(there):
-            self._write(spent, "rewrite", self._schema, item, stamped, factor=2)
+            spent.write("rewrite", self._schema, item, stamped, times=2)
             shared["rewrite", "write", ""] += 2 * write_units(item_size(record)) + _GATE_WRITES
         for one, target in zip(there, wanted, strict=True):
             if one is None:
-                self._write(shared, "rewrite", self._target, None, target, factor=2)
+                shared.write("rewrite", self._target, None, target, times=2)
         mine, look = read_units(item_size(stamped)), read_units(item_size(record))
         parts = sum(read_units(item_size(one)) for one in wanted)
         found = max(queries, read_units(sum(map(item_size, wanted)))) if queries else 0
@@ -206,19 +228,18 @@ class Expenses:
             self._reread(shared, step, wanted)
             shared[step, "read", ""] += item_size(record) / 4096
             shared[step, "write", ""] += PAGE_WRITES / PAGE_ITEMS
-        self._write(spent, "switch", self._schema, stamped, {**stamped, TOUCH: {"S": ""}}, factor=2)
+        spent.write("switch", self._schema, stamped, {**stamped, TOUCH: {"S": ""}}, times=2)
         for one in wanted:
             after = {**one, ORIGIN: {"S": f"{one[ORIGIN]['S'][:-1]}-"}}
-            self._write(shared, "switch", self._target, one, after, factor=2)
+            shared.write("switch", self._target, one, after, times=2)
         rest = {n: v for n, v in stamped.items() if n in self._schema.key_attributes}
-        self._write(spent, "contract", self._schema, stamped, rest, factor=2)
-        self._write(spent, "contract", self._schema, rest, None, factor=2)
+        spent.write("contract", self._schema, stamped, rest, times=2)
+        spent.write("contract", self._schema, rest, None, times=2)
         self._at_once(spent, stamped, rest, item_size(record))
         spent[AT_ONCE, "read", ""] += 2 * (parts + found) if queries else 0  # beside such a rest
         shared["contract", "write", ""] += 4 * write_units(item_size(record))
         spent["contract", "read", ""] -= 2.5 * item_size(stamped) / 4096  # stubs are small
-        for what, units in shared.items():
-            spent[what] += units / several
+        spent.add(shared, several)
 
     def _at_once(self, spent: Spent, stamped: Item, rest: Item, record: int) -> None:
         """Count what it takes to delete old items without stubs, except the looks at families.
@@ -227,7 +248,7 @@ class Expenses:
         more, because the stream shows it; and the rest of a split, by these passes.
         """
         split, several = self._migration.mode == "split", len(self._migration.sources)
-        self._write(spent, AT_ONCE, self._schema, stamped, rest if split else None, factor=2)
+        spent.write(AT_ONCE, self._schema, stamped, rest if split else None, times=2)
         spent[AT_ONCE, "write", ""] += 2 * write_units(record) / several
         spent[AT_ONCE, "read", ""] += 4 if split else 1 + several
         gone = 0 if split else item_size(stamped)
@@ -246,23 +267,6 @@ class Expenses:
 
     def _copy(self) -> dict[str, Wire]:
         return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}, PAIR: {"S": "0" * 25}}
-
-    def _write(
-        self,
-        spent: Spent,
-        step: Step,
-        schema: TableSchema,
-        before: Item | None,
-        after: Item | None,
-        *,
-        factor: int = 1,
-    ) -> None:
-        size = max(item_size(before or {}), item_size(after or {}))
-        spent[step, "write", ""] += factor * write_units(size)
-        for index in schema.indexes.values():
-            units = entry_units(schema, index, before, after)
-            if units:
-                spent[step, "write", index.name] += factor * units
 
 
 def entry_units(

@@ -13,7 +13,7 @@ from streamkit.archive.answers import require_answer
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.limits import Limit
+from streamkit.migrate.book.limits import NO_LIMIT, Limit
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.plan.indexes import waits_for_indexes
@@ -36,26 +36,18 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     migration: Migration,
     *,
     sample: Wanted = SAMPLE,
-    budget: Limit | None = None,
+    budget: Limit = NO_LIMIT,
     diffs: int = 0,
     show_keys: bool = False,
     keys_from: str = "",
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> MigrationPlan:
-    """Return what a migration would do.
+    """Return what a migration would do; the time is computed with a `budget`.
 
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        migration: the migration to plan.
-        sample: how much of the table to read.
-        budget: the limits to compute the time with.
-        diffs: of how many items to show what changes; this is item data, for people who may see it.
-        show_keys: name the items in diffs by their keys, not by a hash.
-        keys_from: what says which items it is about, as `begin` takes it.
-        clock: tells which items are expired and not deleted yet.
-        rng: chooses the sample.
+    Of so many `diffs` it shows what changes, which is item data, for people who may see it; with
+    `show_keys` these items are named by their keys, not by a hash. `keys_from` says which items it
+    is about, as `begin` takes it.
 
     Raises:
         ConfigurationError: the table is missing, or may not be read, or `keys_from` is wrong.
@@ -85,7 +77,7 @@ async def plan_migration(  # noqa: PLR0913 - each says one thing of the plan
     await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
-    return look.plan(taken, budget or Limit())
+    return look.plan(taken, budget)
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:

@@ -18,7 +18,7 @@ from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.families.family_writes import FamilyRoom
 from streamkit.migrate.items.marks import mark_of, place_is
-from streamkit.migrate.items.rewrites import plain
+from streamkit.migrate.items.rewrites import Rewrite, plain
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.plan.diffs import Diff, diff_of
@@ -146,7 +146,7 @@ class SampleLook:
         for fault, text in trial.faults:
             self.problems.fault(fault, text, name)
         self._expiry(item, trial, name)
-        self._key(item, name)
+        self._key(item, self.trials.transform, name)
         if self.room is not None and trial.rewrite is not None:
             await self._fit(item, self.room, name)
         if trial.rewrite is None:
@@ -155,12 +155,11 @@ class SampleLook:
         there = [
             await self.calls.get(self.schemas.target.name, t.key) for t in trial.rewrite.targets
         ]
-        needs = self._needs(key, trial, there)
+        needs = self._needs(key, trial.rewrite, there)
         seen.needing += needs
         self.joins.see(plain(item), trial.rewrite)
         queries = self._queries(item, self.trials.transform)
-        for what, units in self.expenses.of(item, trial.rewrite, there, queries).items():
-            seen.spent[what] += units
+        seen.spent.add(self.expenses.of(item, trial.rewrite, there, queries))
         if needs and len(self.diffs) < self.diffs_wanted:
             shown = json.dumps(json.loads(place_text(key))) if self.show_keys else name
             self.diffs.append(diff_of(shown, trial, there))
@@ -189,11 +188,9 @@ class SampleLook:
             self.problems.fault("transform", located(error), name)
 
     def _needs(
-        self, key: Mapping[str, Wire], trial: Trial, there: list[dict[str, Wire] | None]
+        self, key: Mapping[str, Wire], rewrite: Rewrite, there: list[dict[str, Wire] | None]
     ) -> bool:
         """Return whether an item is not right yet; check what is in its targets' places."""
-        rewrite = trial.rewrite
-        assert rewrite is not None  # noqa: S101 - the caller has looked
         if not self.migration.is_pairs:
             return rewrite.changes_item
         mark, name = mark_of(self.migration, self.schemas.source, key), error_id(key)
@@ -207,11 +204,10 @@ class SampleLook:
                 self.problems.fault("collision", "two items would become one", name)
         return needs
 
-    def _key(self, item: Mapping[str, Wire], name: str) -> None:
+    def _key(self, item: Mapping[str, Wire], transform: Transform, name: str) -> None:
         """Check whether it may be an item of another type, or its fields build another key."""
-        assert self.trials is not None  # noqa: S101 - the caller has looked
         try:
-            trouble = trouble_of_key(self.trials.transform.entity(item), self.schemas.source)
+            trouble = trouble_of_key(transform.entity(item), self.schemas.source)
         except DecodeError:
             return  # a function that takes the entity has failed on it
         if trouble is not None:

@@ -14,7 +14,7 @@ from streamkit.testing.loop import run_virtually
 def test_a_limit_of_zero_is_none_and_one_that_is_not_said_stays(name):
     state = limited(State("0003"), Limit(**{name: 50.0, "max_errors": 3.0, "first": 10}))
     assert (getattr(state, name), state.max_errors, state.first) == (50.0, 3.0, 10)
-    assert limited(state, Limit()) == limited(state, None) == state
+    assert limited(state, Limit()) == state
     assert getattr(limited(state, Limit(**{name: 0.0})), name) is None
     gone = limited(state, Limit(max_errors=0.0, first=0))
     assert (gone.max_errors, gone.first) == (0.0, 0)

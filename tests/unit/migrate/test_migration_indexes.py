@@ -90,8 +90,8 @@ class Site:
             rng=random.Random(1),
         )
 
-    async def begin(self, limit=None):
-        options = {"segments": 2, "limit": limit, "clock": self.world.clock}
+    async def begin(self, **options):
+        options = {"segments": 2, "clock": self.world.clock} | options
         await commands.begin(self.app, self.aws, self.migration, **options)
         return Runner(
             self.app, self.aws, self.migration, SELDOM, self.world.clock, random.Random(1)
@@ -255,7 +255,7 @@ def fails(match: str) -> Set[Match]:
 def test_failures_count_in_the_scan_of_an_index_where_people_limit_them(most, touched):
     async def do(site):
         await anyio.sleep(1200)  # or the stream brings the items before the scan does
-        runner = await site.begin(Limit(max_errors=most))
+        runner = await site.begin(limit=Limit(max_errors=most))
         state = await runner.run()
         items = site.world.items("Matches")
         return state.note, sum(TOUCH in item for item in items)
@@ -266,7 +266,7 @@ def test_failures_count_in_the_scan_of_an_index_where_people_limit_them(most, to
 
 def test_an_index_whose_items_do_not_fail_is_touched_as_without_a_limit():
     async def do(site):
-        runner = await site.begin(Limit(max_errors=2))
+        runner = await site.begin(limit=Limit(max_errors=2))
         return (await runner.run()).phase, site.world.items("Matches")
 
     phase, items = at_site(do, mode="touch", index=Match.by_round)
