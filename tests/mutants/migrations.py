@@ -442,8 +442,8 @@ MUTANTS = (
     Mutant(
         "squashed-and-forgotten",
         "migrate/operate/commands.py",
-        "    _require_squashed(app, await squashed(app, book))\n",
-        "",
+        "    if undone := await squashed(app, book):\n",
+        "    if undone := []:\n",
         "a table misses a migration whose code was squashed, and the next one begins",
         test="tests/unit/migrate/test_migration_past.py::test_a_table_that_has_not_had_what_was_squashed_is_noticed_until_it_is_stamped",
     ),

@@ -9,7 +9,7 @@ In: an app's migrations, and their states. Out: their order. On failure: `Config
 the migrations that come first, or that have no order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -30,10 +30,9 @@ class MigrationOrder:
     `ids` has all of them, each after what it needs, and by number where that leaves a choice.
     """
 
-    migrations: Mapping[str, Migration]
-    needs: Mapping[str, frozenset[str]]
+    app: App
+    needs: Mapping[str, set[str]]
     ids: tuple[str, ...]
-    squashed: frozenset[str] = frozenset()
 
     def beside(self, migration: Migration) -> list[str]:
         """Return what a migration needs and what builds on it, in order."""
@@ -49,14 +48,14 @@ class MigrationOrder:
         Raises:
             ConfigurationError: there is no such migration.
         """
-        if last not in self.migrations and last not in self.squashed:
+        if last not in self.app.migrations and last not in self.app.done_everywhere:
             known = ", ".join(self.ids) or "none"
             raise ConfigurationError(f"there is no migration {last!r}; there are {known}")
         wanted = {last}
         if last.isdecimal():
             wanted |= {one for one in self.ids if one.isdecimal() and int(one) < int(last)}
         for one in reversed(self.ids):
-            wanted |= self.needs[one] if one in wanted else frozenset()
+            wanted |= self.needs[one] if one in wanted else set()
         return tuple(one for one in self.ids if one in wanted)
 
     def waits_for(self, migration: Migration, others: Iterable[State]) -> list[State]:
@@ -115,11 +114,11 @@ class MigrationOrder:
             one
             for one in building
             if one.phase not in _UNBEGUN
-            and not (one.phase == "done" and self.migrations[one.id].repeat)
+            and not (one.phase == "done" and self.app.migrations[one.id].repeat)
         ]
 
     def _why(self, later: State, migration: Migration) -> str:
-        if migration.id in self.migrations[later.id].after:
+        if migration.id in self.app.migrations[later.id].after:
             return f"needs {migration.id}, as its after= says,"
         return f"is about the same items as {migration.id}"
 
@@ -144,13 +143,13 @@ def order_of(app: App) -> MigrationOrder:
         ConfigurationError: an `after=` names a migration that does not exist, two named ones about
             the same items have no order, or migrations need each other.
     """
-    all_, shares = app.migrations, _sharing(app)
+    all_ = app.migrations
     said = {id_: _said(app, one) for id_, one in all_.items()}
     needs = {id_: {*one.after} & {*all_} for id_, one in all_.items()}
     ranked = sorted(all_, key=rank)
     for place, later in enumerate(ranked):
         for earlier in ranked[:place]:
-            if not shares(all_[earlier], all_[later]) or later in said[earlier]:
+            if not _share_items(app, all_[earlier], all_[later]) or later in said[earlier]:
                 continue
             if not earlier.isdecimal() and earlier not in said[later]:
                 raise ConfigurationError(
@@ -166,8 +165,7 @@ def order_of(app: App) -> MigrationOrder:
             f"migrations {circle} need each other, by after= and because they are about the same"
             " items; change an after= or a number"
         ) from error
-    frozen, squashed = {id_: frozenset(one) for id_, one in needs.items()}, app.done_everywhere
-    return MigrationOrder(all_, frozen, _line(needs), frozenset(squashed))
+    return MigrationOrder(app, needs, _line(needs))
 
 
 def _line(needs: Mapping[str, set[str]]) -> tuple[str, ...]:
@@ -203,18 +201,13 @@ def _said(app: App, migration: Migration) -> frozenset[str]:
     return frozenset(found)
 
 
-def _sharing(app: App) -> Callable[[Migration, Migration], bool]:
-    """Return whether two migrations are about the same items."""
+def _share_items(app: App, one: Migration, other: Migration) -> bool:
     same = same_items(typed=app.type_attribute is not None)
-
-    def shares(one: Migration, other: Migration) -> bool:
-        return any(
-            table == there and same(entity, theirs)
-            for table, entity in _items(app, one)
-            for there, theirs in _items(app, other)
-        )
-
-    return shares
+    return any(
+        table == there and same(entity, theirs)
+        for table, entity in _items(app, one)
+        for there, theirs in _items(app, other)
+    )
 
 
 def _items(app: App, migration: Migration) -> Iterator[tuple[str, type[Entity]]]:

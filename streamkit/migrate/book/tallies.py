@@ -5,7 +5,7 @@ once, also after a crash. The numbers are spread over a few items, because segme
 same time.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 
 from streamkit.model.json_fields import JsonFields
@@ -54,5 +54,5 @@ class TallyBook:
     async def read(self, name: str) -> Tally:
         """Return the numbers of a pass."""
         items = await self.store.items([("tally", name, str(n)) for n in range(_SPREAD)])
-        names = [one.name for one in fields(Tally)]
+        names = Tally.__slots__
         return Tally(**{n: sum(int(i[n]["N"]) for i in items if n in i) for n in names})

@@ -121,11 +121,12 @@ async def begin(
     """
     clock = clock or SystemClock()
     require_segments(segments)
-    book = await open_book(app, aws)
-    order = order_of(app)
+    book, order = await open_book(app, aws), order_of(app)
     if migration.mode == "aggregate" and (limit.first or limit.max_errors):
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
-    _require_squashed(app, await squashed(app, book))
+    if undone := await squashed(app, book):
+        names = ", ".join(f"{one.id} ({one.phase})" for one in undone)
+        raise ConfigurationError(f"table {app.table} has not had migration {names}, {SQUASHED}")
     given: dict[str, Any] = {"keys_from": keys_from, "keys_tag": "", "since": 0.0}
     if keys_from:  # a long list is not read for nothing
         require_free(await book.read(migration.id), again=again, repeat=migration.repeat)
@@ -163,17 +164,6 @@ async def squashed(app: App, book: StateBook) -> list[State]:
     """Return the states of squashed migrations that are not done in this table."""
     states = await book.read_all(app.done_everywhere)
     return [state for state in states if state.phase != "done"]
-
-
-def _require_squashed(app: App, undone: Sequence[State]) -> None:
-    """Refuse to go on where a migration is missing that has no code any more.
-
-    Raises:
-        ConfigurationError: some that were squashed are not done in this table.
-    """
-    if undone:
-        names = ", ".join(f"{one.id} ({one.phase})" for one in undone)
-        raise ConfigurationError(f"table {app.table} has not had migration {names}, {SQUASHED}")
 
 
 async def segments_of(app: App, aws: Aws) -> int:

@@ -92,21 +92,14 @@ def read_units(size: int) -> int:
     return max(1, ceil(size / 4096))
 
 
-def pass_units(items: Sequence[Item]) -> float:
-    """Return the units of reading items in a pass, strongly consistent.
-
-    Each page is rounded up to 4 KB. What a sample has paid says less: its pages are smaller.
-    """
-    return sum(map(item_size, items)) / 4096 + 0.5 * len(items) / PAGE_ITEMS
-
-
 def source_units(schema: TableSchema, source: str, found: Sequence[Item], keys: int) -> float:
-    """Return the units of reading chosen items, some of which are not there; see `chosen`.
+    """Return the units of reading items in a pass; of `keys` chosen ones some are not there.
 
-    They are read by their keys, one by one, and the entries of an index at half the price.
+    Each page is rounded up to 4 KB. What a sample has paid says less: its pages are smaller. Chosen
+    items are read by their keys, one by one, and the entries of an index at half the price.
     """
     if source.startswith("table:") or not source:
-        return pass_units(found)
+        return sum(map(item_size, found)) / 4096 + 0.5 * len(found) / PAGE_ITEMS
     index = schema.indexes.get(index_of(source))
     entries = [_entry(schema, index, one) or {} for one in found] if index else []
     units = keys - len(found) + sum(read_units(item_size(one)) for one in found)

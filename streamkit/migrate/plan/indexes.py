@@ -9,7 +9,7 @@ which index would do instead.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -162,10 +162,6 @@ def _place_of(text: str, value: object) -> int | None:
         place = text.find(value)
         return None if place < 0 else place
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        return next((start for start, found in _numbers(text) if found == value), None)
+        numbers = _NUMBER.finditer(text)
+        return next((found.start() for found in numbers if Decimal(found[0]) == value), None)
     return None
-
-
-def _numbers(text: str) -> Iterator[tuple[int, Decimal]]:
-    for found in _NUMBER.finditer(text):
-        yield found.start(), Decimal(found[0])
