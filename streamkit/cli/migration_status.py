@@ -15,7 +15,6 @@ from streamkit.migrate.book.refusals import changed
 from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
 from streamkit.migrate.operate.commands import Listed
 from streamkit.migrate.operate.progress import ProgressReader
-from streamkit.migrate.operate.status import absent_progress
 from streamkit.migrate.plan.indexes import waits_for_indexes
 from streamkit.migrate.run.opening import survey_for
 
@@ -43,7 +42,7 @@ def describe_list(found: Sequence[Listed]) -> None:
 async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
     """Print a line for each migration of an app."""
     reader = ProgressReader(app, aws)
-    found = await absent_progress(reader, await open_book(app, aws), known_to(app))
+    found = await reader.read_absent(known_to(app))
     found += [await reader.read(number) for number in order_of(app).ids]
     if as_json:
         print_json([one.to_dict() for one in found])
@@ -81,9 +80,7 @@ async def _show_absent(app: App, aws: Aws, number: str, *, as_json: bool) -> Non
     Raises:
         ConfigurationError: there is no such migration.
     """
-    found = await absent_progress(
-        ProgressReader(app, aws), await open_book(app, aws), known_to(app)
-    )
+    found = await ProgressReader(app, aws).read_absent(known_to(app))
     now = next((one for one in found if one.migration == number), None)
     if now is None:
         migration_of(app, number)

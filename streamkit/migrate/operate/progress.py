@@ -24,7 +24,7 @@ from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import ENDED, PASSES, State
-from streamkit.migrate.book.state_book import StateBook
+from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations
 from streamkit.migrate.book.tallies import Tally, TallyBook
 from streamkit.migrate.operate.written import write_speed
 from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
@@ -118,8 +118,7 @@ class ProgressReader:
 
     async def read(self, migration: str, *, lag: bool = False) -> Progress:
         """Return how far a migration is; with `lag`, read the stream, too."""
-        tables = self._tables = self._tables or await survey(self._app, self._aws)
-        book = StateBook(self._aws.dynamodb, tables.control, self._app.name)
+        tables, book = await self._open()
         state = await book.read(migration)
         declared = self._app.migrations.get(migration)
         found = Progress(
@@ -157,6 +156,16 @@ class ProgressReader:
         segments = await self._segments(book.store, state)
         found = replace(found, held=held_by_others(segments, {report.name for report in reports}))
         return with_pass(found, state, tally, segments, longest(reports, state.pass_name))
+
+    async def read_absent(self, known: Collection[str]) -> list[Progress]:
+        """Return how far migrations are that are not `known`, and what people do about them."""
+        _, book = await self._open()
+        found = [await self.read(state.id) for state in await absent_migrations(book, known)]
+        return [replace(one, note="; ".join(filter(None, (TO_DO, one.note)))) for one in found]
+
+    async def _open(self) -> tuple[AppTables, StateBook]:
+        self._tables = self._tables or await survey(self._app, self._aws)
+        return self._tables, StateBook(self._aws.dynamodb, self._tables.control, self._app.name)
 
     async def _segments(self, store: CursorStore, state: State) -> list[Cursor | None]:
         """Read the segments of a pass, or a random choice of them; None is one not made yet."""

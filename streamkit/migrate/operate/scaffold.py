@@ -109,14 +109,9 @@ def write_migration(
 ) -> Path:
     """Write the file of a new migration, and return its path.
 
-    Args:
-        app: the app that will declare the migration.
-        where: the app as the command line names it, `module:app`.
-        name: what the migration is about, such as `order_status`.
-        entity: the class name of the entity; it can be left out if there is just one.
-        mode: one of the modes of `streamkit.kinds.migration`.
-        named: whether it has the name instead of a number.
-        draft: what a sample of the table has shown; the function then does what it can about it.
+    `where` is the app as the command line names it, `module:app`. The `entity` is the name of a
+    class, and can be left out if there is just one. If it is `named`, it has the name instead of a
+    number. `draft` is what a sample of the table has shown: the function does what it can about it.
 
     Raises:
         ConfigurationError: the name cannot be a function's, there is no such entity or mode, or the
@@ -147,15 +142,12 @@ def entities_of(app: App, where: str, name: str | None) -> list[type[Entity]]:
     module = where.partition(":")[0]
     if name is not None:
         return [_entity(app, module, name, aggregates=False)]
-    return [one for one in _entities(app, module) if not issubclass(one, Aggregate)]
+    return _entities(app, module)
 
 
 def _entity(app: App, module: str, name: str | None, *, aggregates: bool) -> type[Entity]:
-    found: dict[str, type[Entity]] = {one.__name__: one for one in app.aggregates}
-    if not aggregates:
-        found = {
-            one.__name__: one for one in _entities(app, module) if not issubclass(one, Aggregate)
-        } or found
+    others = [] if aggregates else _entities(app, module)
+    found: dict[str, type[Entity]] = {one.__name__: one for one in others or app.aggregates}
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if name not in found:
@@ -168,7 +160,7 @@ def _entity(app: App, module: str, name: str | None, *, aggregates: bool) -> typ
 
 
 def _entities(app: App, module: str) -> list[type[Entity]]:
-    """Return the entities that an app knows, and those of the module that declares it."""
+    """Return the entities that an app knows, and those of its module; no aggregates."""
     migrated = [migration.entity for migration in app.migrations.values()]
     variables = vars(sys.modules[module]).values() if module in sys.modules else ()
     beside = [
@@ -176,7 +168,8 @@ def _entities(app: App, module: str) -> list[type[Entity]]:
         for one in variables
         if isinstance(one, type) and issubclass(one, Entity) and one.__entity__ is not None
     ]
-    return [*dict.fromkeys([*app.known, *migrated, *beside])]
+    found = dict.fromkeys([*app.known, *migrated, *beside])
+    return [one for one in found if not issubclass(one, Aggregate)]
 
 
 def _text(

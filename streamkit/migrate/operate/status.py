@@ -5,16 +5,15 @@ was never applied is `pending`; one that was done or rolled back is not listed. 
 under way that have no file in this release.
 """
 
-from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.kinds.migration import rank
 from streamkit.migrate.book.discovery import DiscoveryError, files_of
 from streamkit.migrate.book.state import ENDED, State
-from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations, open_book
+from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate.progress import Progress, ProgressReader
 from streamkit.model.json_fields import JsonFields
 from streamkit.progress.clock import Clock
@@ -46,21 +45,11 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     if "." in app.name:
         return []  # a listener; its app has the migrations
     numbers = numbers_of(app)
-    book = await open_book(app, aws)
-    states = await book.read_all(numbers)
     reader = ProgressReader(app, aws, clock)
-    absent = await absent_progress(reader, book, {*numbers, *app.done_everywhere})
-    return [line_of(one) for one in absent] + [
-        line_of(await reader.read(state.id)) for state in states if state.phase not in ENDED
-    ]
-
-
-async def absent_progress(
-    reader: ProgressReader, book: StateBook, known: Collection[str]
-) -> list[Progress]:
-    """Return how far migrations are of which this release has no file, and what people do then."""
-    found = [await reader.read(state.id) for state in await absent_migrations(book, known)]
-    return [replace(one, note="; ".join(filter(None, (TO_DO, one.note)))) for one in found]
+    found = await reader.read_absent({*numbers, *app.done_everywhere})
+    states = await (await open_book(app, aws)).read_all(numbers)
+    found += [await reader.read(state.id) for state in states if state.phase not in ENDED]
+    return [line_of(one) for one in found]
 
 
 def numbers_of(app: App) -> list[str]:
