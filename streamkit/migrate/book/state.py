@@ -1,26 +1,10 @@
 """Describe the state of a migration, from phase to phase; `state_book` stores it. Pure.
 
 `phase` is what was reached, and `paused` says that operators want it to wait; every process that
-runs the migration follows both, so that a pause needs no reply. The steps are
-
-   capturing   every change from now on will be seen
-   scanning    the pass over the items that exist already
-   catching up the changes made meanwhile are done
-   verifying   a second pass finds nothing to do, or does it
-   ready       (rekey, split, merge) targets are in step; the application may read them
-   switching   pair by pair, the target becomes the truth
-   soaking     writes go to targets; sources follow them, if `reverse` says how
-   contracting sources become stubs, or lose what was moved out of them; in two stages: `comparing`
-               looks for what no process followed, and takes nothing away; then they become stubs,
-               or go at once, if people have said that no old code writes any more
-   closing     stubs are watched until old code has written none for 24 hours; then they go
-   done
-
-and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
-(sources get all that was written to targets), `following` (a pass over the targets checks that, and
-makes the sources that are missing because their changes were lost), `unturning` (sources count
-again) and `dropping` (targets become stubs, and go); then `rolled back`. `blocked`: items could not
-be migrated, and people must decide.
+runs the migration follows both, so that a pause needs no reply. `README.md` beside this package has
+a table of what each phase may assume, and what it leaves true. A rollback where nothing moves goes
+from `capturing` to `verifying` with the reverse function. `blocked`: items could not be migrated,
+and people decide.
 
 In: a state's stored text, or a command. Out: states, and the audit in them. On failure:
 `ConfigurationError` for a phase that this version does not know.
