@@ -16,7 +16,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.migration_views import progress_line
+from streamkit.cli.migration_views import progress_line, progress_parts
 from streamkit.cli.printing import clock_text, is_rich, say, tell
 from streamkit.cli.running import settings
 from streamkit.cli.signals import graceful
@@ -201,6 +201,6 @@ async def _show_live(looks: AsyncIterator[Progress]) -> None:
 
     with Live(auto_refresh=False) as live:
         async for now in looks:
-            lines = Text("\n".join(progress_line(now).split(" | ")))
+            lines = Text("\n".join(progress_parts(now)))
             bar = ProgressBar(total=1.0, completed=now.share or 0.0, width=60)
             live.update(Group(lines, bar), refresh=True)

@@ -6,7 +6,12 @@ from functools import partial
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cli.migration_run import show
-from streamkit.cli.migration_views import describe_state, old_write_lines, progress_line
+from streamkit.cli.migration_views import (
+    describe_state,
+    old_write_lines,
+    progress_line,
+    progress_parts,
+)
 from streamkit.cli.printing import print_json, print_report, say, table, tell
 from streamkit.cli.running import looks_at
 from streamkit.migrate.book.old_writes import read_old_writes
@@ -85,7 +90,7 @@ async def _show_absent(app: App, aws: Aws, number: str, *, as_json: bool) -> Non
     if now is None:
         migration_of(app, number)
     else:
-        print_report(now, lambda one: say(progress_line(one).replace(" | ", "\n")), as_json=as_json)
+        print_report(now, lambda one: say("\n".join(progress_parts(one))), as_json=as_json)
 
 
 async def tell_old_writes(app: App, aws: Aws, number: str) -> None:

@@ -1,8 +1,8 @@
 """The output of the migration commands: plans and progress; `migration_found` has what is wrong."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from streamkit.cli.printing import is_rich, moment, say, seconds, table
+from streamkit.cli.printing import Style, moment, say, seconds, table
 from streamkit.migrate.book.limits import errors_text
 from streamkit.migrate.book.old_writes import OldWriteRate
 from streamkit.migrate.book.state import State
@@ -24,7 +24,7 @@ _REASONS = {
     "index": "the creation of its index",
     "capture": "its own consumer, which has to catch up first",
 }
-_COLOURS = {"-": "red", "+": "green", " ": "bold"}
+_STYLES: Mapping[str, Style] = {"-": {"fg": "red"}, "+": {"fg": "green"}, " ": {"bold": True}}
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -63,8 +63,7 @@ def describe_plan(plan: MigrationPlan) -> None:
 
 def _row(step: StepCost) -> tuple[str, ...]:
     indexes = [f"{name} {_count(one)}" for name, one in sorted(step.writes.items()) if name]
-    own = step.writes.get("", SampleEstimate(0.0))
-    writes = (_count(own), ", ".join(indexes) or "-")
+    writes = (_count(step.writes[""]), ", ".join(indexes) or "-")
     return (step.step, _count(step.reads), *writes, _money(step.dollars))
 
 
@@ -106,18 +105,9 @@ def _describe_problems(plan: MigrationPlan) -> None:
 
 def _print_diff(diff: Diff) -> None:
     say()
-    if not is_rich():
-        say(f"item {diff.item}")
-        for sign, text in diff.lines:
-            say(f"  {sign} {text}")
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    console.print(Text(f"item {diff.item}", style="bold"))
+    say(f"item {diff.item}", bold=True)
     for sign, text in diff.lines:
-        console.print(Text(f"  {sign} {text}", style=_COLOURS[sign]))
+        say(f"  {sign} {text}", **_STYLES[sign])
 
 
 # -- progress --------------------------------------------------------------------------------------
@@ -125,6 +115,11 @@ def _print_diff(diff: Diff) -> None:
 
 def progress_line(now: Progress) -> str:
     """Return the progress as one line."""
+    return " | ".join(progress_parts(now))
+
+
+def progress_parts(now: Progress) -> list[str]:
+    """Return the progress, a text for each thing that is to be said of it."""
     parts = [f"{now.migration} {phase_of(now)}"]
     if now.share == 0 and not now.tally.scanned:
         parts.append("its scan has not begun")
@@ -161,7 +156,7 @@ def progress_line(now: Progress) -> str:
         parts.append(f"this scan ends in {seconds(now.eta)} ±{seconds(now.eta_error)}")
     if now.note:
         parts.append(now.note)
-    return " | ".join(parts)
+    return parts
 
 
 def limits_of(state: State) -> str:
@@ -195,7 +190,7 @@ _COUNTED = {"skipped": "needed nothing", "conflicts": "tried again"}
 
 def describe_state(state: State, now: Progress) -> None:
     """Print the state of one migration."""
-    for part in progress_line(now).split(" | "):
+    for part in progress_parts(now):
         say(part)
     if state.verified:
         seen = ", ".join(f"{n} {name}" for name, n in state.verified.items() if n) or "no item"
