@@ -62,13 +62,13 @@ def apply(
         raise typer.BadParameter("name one migration, or say --to")
     if number is None and keys_from:
         raise typer.BadParameter("--keys-from is for one migration: name it")
-    loaded = app_with_migrations(app)
     manner = {name: given.pop(name) for name in JOIN}
     first = {"segments": segments, "keys_from": keys_from}
-    begin_once = partial(_begin_once, app, loaded, first=first, limits=given)
+    begin_once = partial(_begin_once, named=app, first=first, limits=given)
     if number is not None:
-        change_and_join(loaded, number, partial(begin_once, number), asked="apply", **manner)
+        change_and_join(app, number, begin_once, asked="apply", **manner)
         return
+    loaded = app_with_migrations(app)
     order = order_of(loaded)
     ids = order.ids if to is None else order.until(to)
 
@@ -79,15 +79,15 @@ def apply(
 
 
 async def _begin_once(
-    app: str,
-    loaded: "App",
-    number: str,
+    app: "App",
     aws: "Aws",
+    number: str,
     *,
+    named: str,
     first: dict[str, Any],
     limits: dict[str, Any],
 ) -> None:
-    """Begin a migration, if it was not begun before.
+    """Begin a migration, if it was not begun before; the app is `named` so by the command.
 
     Raises:
         ConfigurationError: it was begun with another source than the one that is given.
@@ -98,15 +98,15 @@ async def _begin_once(
     from streamkit.migrate.operate.commands import begin as begin_it
     from streamkit.migrate.run.chosen import require_source
 
-    limit = await limit_of(loaded, aws, limits)
+    limit = await limit_of(app, aws, limits)
     try:
-        await begin_it(loaded, aws, migration_of(loaded, number), limit=limit, **first)
+        await begin_it(app, aws, migration_of(app, number), limit=limit, **first)
     except AlreadyBegun as known:
         require_source(known.state, first["keys_from"])
         if any(first.values()) or any(value is not None for value in limits.values()):
             tell(
                 f"migration {number} was begun before and keeps {limits_of(known.state)};"
-                f" `streamkit migrate limit {app} {number}` changes that for all processes"
+                f" `streamkit migrate limit {named} {number}` changes that for all processes"
             )
 
 
@@ -150,7 +150,7 @@ async def _apply_all(
             tell(f"migration {number} waits for {names}")
             waiting += 1
             continue
-        await begin_once(number, aws)
+        await begin_once(loaded, aws, number)
         code = await join_to_rest(loaded, aws, number, manner, asked="apply")
         if code is not ExitCode.OK:
             return code

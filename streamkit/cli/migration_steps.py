@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.book.state import State
 
+    Change = Callable[[App, Aws, str], Awaitable[State | None]]
+    """A command on a migration, by its number; None says that the table has the state."""
+
 
 @taking(LIMITS | MAX_ERRORS | FIRST)
 def begin(
@@ -58,7 +61,7 @@ def begin(
     from streamkit.migrate.book.order import migration_of
     from streamkit.migrate.operate.commands import begin as begin_it
 
-    async def change(loaded: "App", aws: "Aws") -> "State":
+    async def change(loaded: "App", aws: "Aws", number: str) -> "State":
         migration = migration_of(loaded, number)
         limit = await limit_of(loaded, aws, limits)
         given: dict[str, Any] = {"segments": segments, "keys_from": keys_from, "again": again}
@@ -77,8 +80,7 @@ def join(app: RequiredApp, number: NumberArgument, **manner: Any) -> None:
     rolled back, 7 if items failed or a contract was given up meanwhile, 8 if it is paused, 9 if it
     was never begun, and 130 if it was stopped before the end.
     """
-    loaded = app_with_migrations(app)
-    change_and_join(loaded, number, None, **manner)
+    change_and_join(app, number, None, **manner)
 
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
@@ -88,7 +90,7 @@ def pause(app: RequiredApp, number: NumberArgument) -> None:
     """
     from streamkit.migrate.operate.steps import pause as pause_it
 
-    _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
+    _told(app, number, pause_it)
 
 
 def resume(
@@ -100,11 +102,7 @@ def resume(
     """
     from streamkit.migrate.operate.steps import resume as resume_it
 
-    _told(
-        app,
-        number,
-        lambda loaded, aws: resume_it(loaded, aws, number, accept_change=accept_change),
-    )
+    _told(app, number, partial(resume_it, accept_change=accept_change))
 
 
 @taking(LIMITS | MAX_ERRORS)
@@ -112,7 +110,7 @@ def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change the limits of a migration while it runs; 0 means no limit."""
     from streamkit.migrate.operate.steps import set_limit
 
-    async def change(loaded: "App", aws: "Aws") -> "State":
+    async def change(loaded: "App", aws: "Aws", number: str) -> "State":
         return await set_limit(loaded, aws, number, await limit_of(loaded, aws, limits))
 
     if not any(value is not None for value in limits.values()):
@@ -146,7 +144,7 @@ def switch(
         await tell_old_writes(loaded, aws, number)
         return await switch_it(loaded, aws, number, anyway=anyway)
 
-    _step(app, number, "switch", told, detach=detach, **manner)
+    change_and_join(app, number, told, asked="switch", detach=detach, **manner)
 
 
 @taking(JOIN)
@@ -168,7 +166,7 @@ def rollback(
     from streamkit.migrate.operate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change, new_code=new_code is None)
-    _step(app, number, "rollback", roll_back, detach=detach, **manner)
+    change_and_join(app, number, roll_back, asked="rollback", detach=detach, **manner)
 
 
 @taking(JOIN)
@@ -194,35 +192,29 @@ def contract(
         await tell_old_writes(loaded, aws, number)
         return await contract_it(loaded, aws, number, old_code=old_code is None, anyway=anyway)
 
-    _step(app, number, "contract", told, detach=detach, **manner)
+    change_and_join(app, number, told, asked="contract", detach=detach, **manner)
 
 
 # -- parts of the commands -------------------------------------------------------------------------
 
 
-def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
+def _told(app: str, number: str, change: "Callable[[App, Aws, str], Awaitable[State]]") -> None:
     """Change a state and print the new one."""
     from streamkit.cli.migration_views import limits_of
     from streamkit.migrate.book.state import RESTING
     from streamkit.migrate.operate.status import phase_of
 
-    loaded = app_with_migrations(name)
-    state = with_aws(lambda aws: change(loaded, aws))
+    loaded = app_with_migrations(app)
+    state = with_aws(lambda aws: change(loaded, aws, number))
     rests = state.paused or state.phase in RESTING
     next_ = "" if rests else "; `streamkit migrate join` works on it"
     say(f"migration {number} is {phase_of(state)}, with {limits_of(state)}{next_}")
 
 
-def _step(name: str, number: str, asked: str, change: Any, *, detach: bool, **manner: Any) -> None:
-    loaded = app_with_migrations(name)
-    step = partial(change, loaded, number=number)
-    change_and_join(loaded, number, step, asked=asked, detach=detach, **manner)
-
-
 def change_and_join(
-    loaded: "App",
+    app: str,
     number: str,
-    change: "Callable[[Aws], Awaitable[State | None]] | None",
+    change: "Change | None",
     *,
     asked: str = "",
     detach: bool = False,
@@ -236,10 +228,11 @@ def change_and_join(
     from streamkit.migrate.book.order import migration_of
     from streamkit.migrate.operate.status import phase_of
 
+    loaded = app_with_migrations(app)
     migration_of(loaded, number)
 
     async def work(aws: "Aws") -> ExitCode:
-        state = await change(aws) if change else None
+        state = await change(loaded, aws, number) if change else None
         if detach and state is not None:
             say(f"migration {number} is {phase_of(state)}; the processes that run it go on")
             return ExitCode.OK
