@@ -17,16 +17,15 @@ from streamkit.cli.running import looks_at
 from streamkit.migrate.book.old_writes import read_old_writes
 from streamkit.migrate.book.order import migration_of, order_of
 from streamkit.migrate.book.refusals import changed
+from streamkit.migrate.book.state import ENDED, SWITCHED
 from streamkit.migrate.book.state_book import TO_DO, known_to, open_book
 from streamkit.migrate.operate.commands import Listed
 from streamkit.migrate.operate.progress import ProgressReader
 from streamkit.migrate.plan.indexes import waits_for_indexes
 from streamkit.migrate.run.opening import survey_for
 
-_BEFORE_SWITCH = frozenset(
-    {"capturing", "scanning", "catching up", "verifying", "blocked", "ready"}
-)
-"""The phases in which indexes that are being created still hold something back."""
+_NOT_HELD = frozenset({"new", *SWITCHED, *ENDED})
+"""The phases in which indexes that are being created hold nothing back."""
 
 
 def describe_list(found: Sequence[Listed]) -> None:
@@ -71,7 +70,7 @@ async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
         print_json({**now.to_dict(), **more, "old_writes": [one.to_dict() for one in written]})
         return
     describe_state(state, now)
-    if state.phase in _BEFORE_SWITCH and state.direction == "forward":
+    if state.phase not in _NOT_HELD and state.direction == "forward":
         _, schemas = await survey_for(app, aws, migration_of(app, number))
         for text in waits_for_indexes(migration_of(app, number), (schemas.source, schemas.target)):
             say(text)

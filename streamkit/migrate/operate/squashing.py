@@ -114,13 +114,12 @@ def _write(
     last = max((id_ for id_ in ids if id_.isdecimal()), key=int)
     own = [(id_, files[id_]) for id_ in app.done_everywhere if id_ in files]
     old = [path for id_, path in own if path.stem == f"{id_}_squashed"]
-    gone = [*old, *(files[id_] for id_ in ids)]
     every = sorted({*app.done_everywhere, *ids}, key=rank)
     path = files[last].with_name(f"{last}_squashed.py")
+    gone = [one for one in (*old, *(files[id_] for id_ in ids)) if one != path]
     names = ", ".join(f'"{id_}"' for id_ in every)
     lines = imports_of(app, where.partition(":")[0])
     path.write_text(_TEXT.format(app=app.name, imports="\n".join(lines), ids=names))
     for one in gone:
-        if one != path:
-            one.unlink()
-    return path, [one for one in gone if one != path]
+        one.unlink()
+    return path, gone

@@ -77,13 +77,15 @@ def forecast(
 
 def _choices(costs: "_Costs", budget: Limit) -> tuple[Choice, ...]:
     """Return the ways to the end of a migration that moves items; other migrations have one."""
+    if not costs.has(AT_ONCE):
+        return ()
     found = []
     for name, last in (("contract", STEPS[-1]), ("contract --old-code none", AT_ONCE)):
         groups = (*_TO_REST, ("switch",), (last,))
         way = tuple(chain.from_iterable(groups))
         reads, writes = costs.units(way, "read"), costs.units(way, "write")
         found.append(Choice(name, reads, writes, costs.dollars(way), costs.seconds(budget, groups)))
-    return tuple(found) if costs.has(AT_ONCE) else ()
+    return tuple(found)
 
 
 @dataclass(frozen=True)
