@@ -36,8 +36,8 @@ SQUASHED: Final = (
 """What people do about a migration that was squashed, and that the table has not had."""
 LABEL = "migrations"
 """The stream's name in control items of migrations, which outlive the stream they began with."""
-
-
+ChangeBeside = Callable[[State, Sequence[State]], State]
+"""Returns the next state, as those of other migrations allow; or raises `ConfigurationError`."""
 _ALONG_MAX = 99
 """Actions beside the write of a state: gates, and checks of other migrations, the newest ones."""
 
@@ -114,10 +114,7 @@ class StateBook:
         return await self.change_beside(migration, (), lambda state, _: change(state))
 
     async def change_beside(
-        self,
-        migration: str,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
+        self, migration: str, others: Sequence[str], change: ChangeBeside
     ) -> State:
         """Change a state as the states of other migrations allow, which the write checks, too.
 
@@ -132,11 +129,7 @@ class StateBook:
         return await self.operation(migration).change(decide)
 
     async def command(
-        self,
-        migration: str,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
-        said: AuditEntry,
+        self, migration: str, others: Sequence[str], change: ChangeBeside, said: AuditEntry
     ) -> State:
         """Change a state like `change_beside`, unless another command comes between.
 
@@ -147,10 +140,7 @@ class StateBook:
         return await self.operation(migration).command(decide, said)
 
     async def _beside(
-        self,
-        before: State,
-        others: Sequence[str],
-        change: Callable[[State, Sequence[State]], State],
+        self, before: State, others: Sequence[str], change: ChangeBeside
     ) -> Step[State]:
         beside = await self.read_all(others)
         after = change(before, beside)
