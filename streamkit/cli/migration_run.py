@@ -85,10 +85,10 @@ async def join_to_rest(
 
 async def _run_to_rest(app: App, aws: Aws, migration: Migration, manner: Manner) -> State:
     collect_seldom()
+    chosen, reader = settings(), ProgressReader(app, aws)
     async with task_group() as group:
-        reader = ProgressReader(app, aws)
         group.start_soon(_show, reader, migration.id, manner)
-        pace, chosen = PassPace(segments=manner.at_once, page=manner.page), settings()
+        pace = PassPace(segments=manner.at_once, page=manner.page)
         runner = Runner(app, aws, migration, chosen, pace=pace)
         with watch_loop(blocked_seconds(chosen)), graceful(runner.stop):
             state = await run_reported(runner, stay=manner.stay)
