@@ -219,7 +219,7 @@ async def migrated(*, after_scan=None, kind=Runner):
         await site.put(ORDER)
         await anyio.sleep(10)
         clock = site.world.clock
-        await commands.begin(site.app, site.aws, site.migration, segments=1, by="test", clock=clock)
+        await commands.begin(site.app, site.aws, site.migration, segments=1, clock=clock)
         runner = kind(site.app, site.aws, site.migration, clock=clock, rng=random.Random(1))
         catch_up = runner._catching_up
 
