@@ -6,6 +6,7 @@ overwritten.
 """
 
 import json
+import keyword
 import re
 import sys
 from collections.abc import Sequence
@@ -119,6 +120,8 @@ def write_migration(
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r}: small letters, digits and _, as in order_status")
+    if keyword.iskeyword(name):
+        raise ConfigurationError(f"{name!r} is a word of Python's own; take another name")
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r}: one of {', '.join(get_args(Mode))}")
     module = where.partition(":")[0]
@@ -206,7 +209,9 @@ def _text(
     )
     seen = "".join(f"\n    {line}" for line in draft or ())
     shown = f"\nA sample of the table has shown\n{seen}\n" if seen else ""
-    return f'{title}\n\n{entity.__name__} has\n\n{fields}\n{shown}"""\n{body}'
+    # An alias, a Literal, or an attribute of the table may have any characters.
+    about = f"{fields}\n{shown}".replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    return f'{title}\n\n{entity.__name__} has\n\n{about}"""\n{body}'
 
 
 def _keys(entity: type[Entity], ending: str) -> str:

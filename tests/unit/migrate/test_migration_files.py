@@ -1,5 +1,6 @@
 """Files of migrations: found beside the app, run once and in order, and refused when they are wrong."""
 
+import ast
 import importlib
 import itertools
 import re
@@ -214,3 +215,13 @@ def test_an_entity_that_could_be_another_has_to_be_named(place):
         write_migration(place.app, "x:app", "One Two", entity="Order")
     with pytest.raises(ValueError, match="one of"):
         write_migration(place.app, "x:app", "one", entity="Order", mode="sideways")
+    with pytest.raises(ValueError, match="word of Python's own"):
+        write_migration(place.app, "x:app", "import", entity="Order")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_draft_runs_whatever_characters_its_findings_have(place):
+    found = 'odd"""\\u12 \\d is missing'
+    path = write_migration(place.app, f"{place.__name__}:app", "one", entity="Order", draft=[found])
+    discover(place.app)
+    assert ast.get_docstring(ast.parse(path.read_text())).endswith(found)
