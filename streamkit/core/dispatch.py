@@ -63,7 +63,7 @@ class Dispatcher:
         self.shadows = Shadows(self.clock, self.counts.shadow)
         self._aim = Aim(routes.tables, routes.cascades)
         self._fed = routes.cascades.fed()
-        self._raw = any(handler.raw for handler in self.handlers)
+        self.raw = any(handler.raw for handler in self.handlers)
         self._typed = TypedChanges(self.handlers, self.schema)
         self.change_of = self._typed.change_of
         self._traced = self.tracing.is_on
@@ -102,7 +102,7 @@ class Dispatcher:
         later: list[Run] = []
         traffic = 0
         block = self._block(pending, shard_id, as_run) if blocks and not page.marked else None
-        marked = page.marked and not self._raw
+        marked = page.marked and not self.raw
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)

@@ -19,13 +19,14 @@ def records(*numbers):
 class Shard:
     """Writes down what is done with the records of a shard; `boring` ones have no handler."""
 
-    def __init__(self, *, takes=0, trying="", tries=1, boring=(), left_after=None):
+    def __init__(self, *, takes=0, trying="", tries=1, boring=(), left_after=None, raw=False):
         self.did, self.failures, self.boring, self.left_after = [], [], boring, left_after
         self.tries = tries
         dispatcher = SimpleNamespace(
             wants=lambda record: record.position not in boring,
             unrun=self.unrun,
             dispatch=self.dispatch,
+            raw=raw,
         )
         self.stage = SimpleNamespace(
             cursor=Cursor("s", takes=takes, trying=trying, tries=tries),

@@ -23,6 +23,7 @@ import anyio
 from streamkit.app import App
 from streamkit.changes import Change, Kind
 from streamkit.core.handler import Handler, Policy
+from streamkit.core.parked.queues import parked_queues
 from streamkit.entity import Entity
 from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.generation import newest_generation
@@ -116,6 +117,9 @@ class Capture:
             catch_up = CatchUp(side.app, aws, side.store, side.table, patience, clock)
             moment = await side.store.time(clock) if until is None else until
             if not await catch_up.with_all_until(moment):
+                return False
+            # To that wait a parked change is processed; one that is tried again by itself is not.
+            if not all(queue.stuck for queue in await parked_queues(side.store)):
                 return False
         return True
 

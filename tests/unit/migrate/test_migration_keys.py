@@ -24,11 +24,13 @@ from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.plan.planning import plan_migration
 from streamkit.migrate.run.chosen import require_source
 from streamkit.migrate.run.keys import ChosenItems, KeyPages
+from streamkit.migrate.run.live import LiveWork
 from streamkit.migrate.run.sampling import Wanted
 from streamkit.model.schema import TableSchema
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from streamkit.worker import one_by_one
 from tests.exports import Body
 from tests.unit.migrate.places import Place
 
@@ -333,8 +335,7 @@ def test_another_source_than_that_of_the_beginning_is_refused(begun):
         require_source(state, "keys.jsonl")
 
 
-@pytest.mark.parametrize("mode", ["in_place", "touch"])
-def test_what_the_application_writes_meanwhile_is_changed_though_it_is_not_listed(tmp_path, mode):
+def written_meanwhile(tmp_path, mode):
     source = listed(tmp_path / "keys.jsonl", 1)
 
     async def test(place):
@@ -345,6 +346,40 @@ def test_what_the_application_writes_meanwhile_is_changed_though_it_is_not_liste
         assert (state.phase, place.labelled()) == ("done", [1, 50])
 
     at(test, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["in_place", "touch"])
+def test_what_the_application_writes_meanwhile_is_changed_though_it_is_not_listed(tmp_path, mode):
+    written_meanwhile(tmp_path, mode)
+
+
+def test_a_change_at_which_processes_were_killed_is_followed_all_the_same(tmp_path, monkeypatch):
+    """The second scan does not read it, because it is not listed."""
+    monkeypatch.setattr(one_by_one, "_TAKES_MAX", 0)
+    monkeypatch.setattr(one_by_one, "_TRIES_MAX", 0)
+    written_meanwhile(tmp_path, "in_place")
+
+
+def test_a_change_that_could_not_be_followed_for_a_while_is_waited_for(tmp_path, monkeypatch):
+    take, clock = LiveWork.take, []
+
+    async def refused(work, change):
+        if clock[0].monotonic() < clock[1] + 60:
+            raise TimeoutError
+        await take(work, change)
+
+    monkeypatch.setattr(LiveWork, "take", refused)
+    source = listed(tmp_path / "keys.jsonl", 1)
+
+    async def test(place):
+        clock.extend((place.world.clock, place.world.clock.monotonic()))
+        given = {"segments": 2, "keys_from": source, "clock": place.world.clock}
+        await commands.begin(place.app, place.aws, place.migration, **given)
+        await place.put(Order(number=50))
+        state = await place.run()
+        assert (state.phase, place.labelled()) == ("done", [1, 50])
+
+    at(test)
 
 
 def test_a_rollback_looks_for_changed_items_in_the_whole_table(tmp_path):
