@@ -27,6 +27,7 @@ class Customer(Entity, pk="CUSTOMER#{user}", sk="CUSTOMER"):
     theme: str | None = None
     card: str | None = None
     vat: str | None = None
+    nick: str | None = None  # old code has no place for it
 
 
 def together(

@@ -181,6 +181,27 @@ def test_a_source_that_goes_or_is_put_anew_is_in_conflict_with_changes_of_its_ow
     play(app_of_customers(), FOUND, both_sides, then, following=following)
 
 
+async def beside_what_old_code_has_no_place_for(site):
+    for user in "abc":
+        await set_(site, Customer(user=user), "nick", "new")
+    await site.put(Prefs(user="a", theme="light"))
+    await site.delete(Prefs(user="b"))
+    for kind in (Profile, Prefs, Billing):
+        await site.delete(kind(user="c"))
+
+
+@pytest.mark.parametrize("following", [False, True])
+def test_a_field_that_reverse_leaves_out_is_of_no_source_that_goes_or_is_put_anew(following):
+    async def then(site):
+        if not following:
+            await site.run("contract")
+        assert await site.errors() == ["conflict"]  # of the customer of whom nothing is left
+        assert [there(site, u)["CUSTOMER"].get("theme") for u in "ab"] == ["light", None]
+        assert [there(site, u)["CUSTOMER"]["nick"] for u in "abc"] == 3 * ["new"]
+
+    play(app_of_customers(), FOUND, beside_what_old_code_has_no_place_for, then, following=following)
+
+
 async def nothing(_site):
     """Write nothing."""
 

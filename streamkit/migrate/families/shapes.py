@@ -116,7 +116,7 @@ class BothShapes:
         """Return the fields that follow from others of several old items than those that are lost.
 
         A field follows from an item if it would be different without that item. One that only `new`
-        items have follows from those into which `reverse=` puts it.
+        items have follows from those into which `reverse=` puts it, from none if that leaves it out.
         """
         if not lost or not self.is_merge:
             return frozenset()
@@ -129,18 +129,20 @@ class BothShapes:
         there = {place for place, one in old.items() if one}
         kept, mixed = (set[Field]().union(*map(of, at)) for at in (there - lost, there & lost))
         more = self.view(new).keys() - dict(whole).keys() if whole else ()
-        leads = {one: self._leads(new, one) for one in more}
-        kept |= {one for one, places in leads.items() if places and not places & lost}
+        kept |= {one for one in more if not self._leads(new, one, {*old}) & lost}
         return frozenset(kept - mixed)
 
-    def _leads(self, new: Items, name: Field) -> set[str]:
-        """Return the places of the old items into which `reverse=` puts a field of a new one."""
+    def _leads(self, new: Items, name: Field, places: set[str]) -> set[str]:
+        """Return the places of the old items into which `reverse=` puts a field of a new one.
+
+        If it raises, that may be any of them.
+        """
         item = new[name[0]] or {}
         rest = {n: v for n, v in item.items() if n != name[1]}
         with suppress(Exception):  # of the user's function
             one, other = self.reverse.sources(item), self.reverse.sources(rest)
             return {p for p in one.keys() | other.keys() if one.get(p) != other.get(p)}
-        return set()
+        return places
 
     def says(self, item: WireItem, *, new: bool) -> dict[str, dict[str, str]]:
         """Return the attributes of an item that is more than a stub."""
