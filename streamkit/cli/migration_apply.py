@@ -125,8 +125,9 @@ async def _apply_all(
     What was rolled back is left out, too; if the last one was `named`, all of them are wanted.
     """
     from streamkit.cli.migration_run import join_to_rest
+    from streamkit.migrate.book.refusals import changed
     from streamkit.migrate.book.state_book import open_book
-    from streamkit.migrate.operate.commands import is_due_again
+    from streamkit.migrate.operate.commands import is_due_again, status_of
     from streamkit.migrate.operate.status import phase_of
 
     book, brought = await open_book(loaded, aws), 0
@@ -142,6 +143,8 @@ async def _apply_all(
             waiting += named
             continue
         if state.phase == "done" and not is_due_again(migration, state):
+            if status_of(migration, state) == "changed":
+                tell(changed(number))
             continue
         others = await book.read_all(order.beside(migration))
         first = order.waits_for(migration, others)

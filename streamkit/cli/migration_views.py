@@ -39,7 +39,8 @@ def describe_plan(plan: MigrationPlan) -> None:
         f" {plan.looked_at} items read, {what}"
     )
     say(f"{'keys' if plan.keys_from else 'items in the table':<22} {_count(plan.items)}")
-    say(f"of them {plan.entity:<14} {_share(plan.matching)}")
+    for name, share in (plan.sources or {plan.entity: plan.matching}).items():
+        say(f"of them {name:<14} {_share(share)}")
     say(f"of those to be changed {_share(plan.needing)}")
     if plan.settle:
         say(f"both sides are settled {plan.settle}")
@@ -225,8 +226,8 @@ def describe_lines(lines: Sequence[Line]) -> None:
 
 def describe_history(state: State) -> None:
     """Print the audit trail."""
-    rows = [(moment(one.at), one.what, one.by) for one in state.audit]
-    table(("when (UTC)", "what", "by"), rows)
+    rows = [(moment(one.at), one.by, one.what) for one in state.audit]
+    table(("when (UTC)", "by", "what"), rows)  # a note may be long; the last column is not padded
 
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -155,6 +155,7 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     assert status_of(shop, 1) == "NEW"
     history = shop.run("migrate", "history", "shop:app", "0001").stdout
     assert history.index("begin") < history.index("done") < history.index("rollback")
+    assert history.split("\n")[0].split() == ["WHEN", "(UTC)", "BY", "WHAT"]
 
 
 NUMBERED = """
@@ -215,6 +216,11 @@ def test_all_that_is_pending_is_applied_in_order_and_what_code_needs_is_waited_f
     assert shop.run(*all_).returncode == 0
     assert "no migration is pending" in shop.run(*all_).stdout
     assert {status_of(shop, number) for number in range(5)} == {"NEWabc"}
+    numbered(shop, "0002", "z")
+    again = shop.run(*all_)
+    assert (again.returncode, "0002 was begun with another definition" in again.stderr) == (0, True)
+    numbered(shop, "0002", "b")
+    assert "; did you mean 0002?" in shop.run("migrate", "plan", "shop:app", "2").stderr
     assert shop.run("worker", "shop:app", "--until-idle").returncode == 0
 
     squashed = shop.run("migrate", "squash", "shop:app", "--to", "0002")

@@ -199,7 +199,9 @@ def test_a_field_that_reverse_leaves_out_is_of_no_source_that_goes_or_is_put_ane
         assert [there(site, u)["CUSTOMER"].get("theme") for u in "ab"] == ["light", None]
         assert [there(site, u)["CUSTOMER"]["nick"] for u in "abc"] == 3 * ["new"]
 
-    play(app_of_customers(), FOUND, beside_what_old_code_has_no_place_for, then, following=following)
+    play(
+        app_of_customers(), FOUND, beside_what_old_code_has_no_place_for, then, following=following
+    )
 
 
 async def nothing(_site):
@@ -328,6 +330,8 @@ async def planned(site):
     whole = Wanted(share=1.0)
     plan = await plan_migration(site.app, site.aws, one, sample=whole, rng=rng)
     kinds = {problem.kind for problem in plan.problems} - {"recovery", "begun"}
+    assert plan.sources.keys() == {"Profile", "Prefs", "Billing"}
+    assert sum(one.value for one in plan.sources.values()) == pytest.approx(plan.matching.value)
     return kinds, round(plan.needing.value * 100)
 
 

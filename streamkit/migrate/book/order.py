@@ -50,7 +50,8 @@ class MigrationOrder:
         """
         if last not in self.app.migrations and last not in self.app.done_everywhere:
             known = ", ".join(self.ids) or "none"
-            raise ConfigurationError(f"there is no migration {last!r}; there are {known}")
+            near = _near(last, self.ids)
+            raise ConfigurationError(f"there is no migration {last!r}; there are {known}{near}")
         wanted = {last}
         if last.isdecimal():
             wanted |= {one for one in self.ids if one.isdecimal() and int(one) < int(last)}
@@ -75,11 +76,11 @@ class MigrationOrder:
             if first.id in migration.after:
                 raise ConfigurationError(
                     f"migration {migration.id} needs {first.id}, as its after= says, which is"
-                    f" {first.phase!r}"
+                    f" {first.phase!r}: {_to_do(first)}"
                 )
             raise ConfigurationError(
                 f"migration {first.id} is about the same items as {migration.id} and comes first,"
-                f" and is {first.phase!r}"
+                f" and is {first.phase!r}: {_to_do(first)}"
             )
         begun = self.begun_on(migration, others)
         if migration.repeat:
@@ -132,7 +133,8 @@ def migration_of(app: App, number: str) -> Migration:
     found = app.migrations.get(number)
     if found is None:
         known = ", ".join(sorted(app.migrations, key=rank)) or "none"
-        raise ConfigurationError(f"{app.name} has no migration {number!r}; it has {known}")
+        near = _near(number, app.migrations)
+        raise ConfigurationError(f"{app.name} has no migration {number!r}; it has {known}{near}")
     return found
 
 
@@ -215,6 +217,21 @@ def _items(app: App, migration: Migration) -> Iterator[tuple[str, type[Entity]]]
     yield from ((app.table, source) for source in migration.sources)
     for made in migration.makes:
         yield migration.to or app.table, made
+
+
+def _near(number: str, known: Iterable[str]) -> str:
+    """Return which migration is meant by 1, 001 or 0001_order_status; empty if none is."""
+    meant = number.partition("_")[0].lstrip("0")
+    return "".join(f"; did you mean {one}?" for one in known if one.lstrip("0") == meant)
+
+
+def _to_do(first: State) -> str:
+    """Return what to do about a migration that has to come first."""
+    if first.phase == "new":
+        return "`streamkit migrate apply` it first, or `stamp` it if it is done by other means"
+    if first.phase == "rolled back":
+        return "`streamkit migrate begin --again` begins it once more"
+    return "bring it to its end first; `streamkit migrate status` shows how far it is"
 
 
 def _names(states: Sequence[State]) -> str:

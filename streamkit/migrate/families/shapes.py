@@ -116,7 +116,7 @@ class BothShapes:
         """Return the fields that follow from others of several old items than those that are lost.
 
         A field follows from an item if it would be different without that item. One that only `new`
-        items have follows from those into which `reverse=` puts it, from none if that leaves it out.
+        items have follows from those into which `reverse=` puts it; it may be none.
         """
         if not lost or not self.is_merge:
             return frozenset()

@@ -71,7 +71,8 @@ class Sources:
         """Return whether an item, in wire form, is one of them."""
         return any(matcher.matches(item) for matcher, _ in self._entities.values())
 
-    def _entity_of(self, item: Mapping[str, Any]) -> type[Entity]:
+    def entity_of(self, item: Mapping[str, Any]) -> type[Entity]:
+        """Return the entity of an item that matches."""
         for one, (matcher, _) in self._entities.items():
             if matcher.matches(item):
                 return one
@@ -84,7 +85,7 @@ class Sources:
             DecodeError: it does not fit.
         """
         shown = {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
-        found: Entity = self._entities[self._entity_of(item)][1].decode_item(shown)
+        found: Entity = self._entities[self.entity_of(item)][1].decode_item(shown)
         return found
 
     def carried(self, item: Key, items: Iterable[Key]) -> Key:
@@ -95,7 +96,7 @@ class Sources:
         """
         found = dict(item)
         for one in items:
-            own = self._own[self._entity_of(one)]
+            own = self._own[self.entity_of(one)]
             for name, value in one.items():
                 if name.startswith(CONTROL_ATTRIBUTE) or name in own:
                     continue
@@ -130,7 +131,7 @@ class Sources:
         return {place_text(one): entity.__name__ for entity, one in self._keys(own).items()}
 
     def _keys(self, key: Key) -> Mapping[type[Entity], Key]:
-        entity, schema = self._entity_of(key), self._schema
+        entity, schema = self.entity_of(key), self._schema
         sk = None if schema.sk is None else key_text(key[schema.sk])
         fields = key_reader(entity).read(key_text(key[schema.pk]), sk)
         fields = {name: one for name, one in fields.items() if name in spec_of(entity).key_names}

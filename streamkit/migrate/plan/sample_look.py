@@ -6,6 +6,7 @@ problem of the item.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -47,7 +48,8 @@ class MigrationPlan:
     `matching` are the items of its entity, as a share of all, `needing` those of them that are not
     right yet. `looked_at` items of the sample were read, which is a share of `sampled` of the
     table. `indexes` are being created meanwhile, at a price of their own. With
-    `keys_from` all numbers are about the items whose keys are listed there.
+    `keys_from` all numbers are about the items whose keys are listed there. `sources` has the share
+    of each entity of a merge, by name.
     """
 
     migration: str
@@ -64,6 +66,7 @@ class MigrationPlan:
     indexes: tuple[IndexBuild, ...] = ()
     settle: str = ""
     keys_from: str = ""
+    sources: dict[str, SampleEstimate] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -85,6 +88,7 @@ class _Seen:
     spent: Spent
     matching: int = 0
     needing: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
     building: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -142,6 +146,7 @@ class SampleLook:
             return
         key = self.trials.transform.sources.family(item)
         name = error_id(key)
+        seen.sources[self.trials.transform.sources.entity_of(item).__name__] += 1
         trial = self.trials.of(item)
         for fault, text in trial.faults:
             self.problems.fault(fault, text, name)
@@ -249,7 +254,18 @@ class SampleLook:
             indexes=tuple(self._build(sample, name) for name in sorted(seen[0].building)),
             settle=self.migration.policy,
             keys_from=self.keys_from,
+            sources=self._sources(sample, scanned),
         )
+
+    def _sources(self, sample: Sample, scanned: list[float]) -> dict[str, SampleEstimate]:
+        """Return the share of each entity of a merge; none for other modes."""
+        if self.migration.mode != "merge":
+            return {}
+        names = [one.__name__ for one in self.migration.sources]
+        return {
+            name: sample.ratio_of([float(one.sources[name]) for one in self.seen], scanned)
+            for name in names
+        }
 
     def _build(self, sample: Sample, name: str) -> IndexBuild:
         writes = [float(sum(one.building[name])) for one in self.seen]
