@@ -540,7 +540,7 @@ MUTANTS = (
     Mutant(
         "source-answers-for-what-none-has",
         "migrate/families/shapes.py",
-        "        kept |= {one for one, places in leads.items() if places and not places & lost}\n",
+        "        kept |= {one for one in more if not self._leads(new, one, {*old}) & lost}\n",
         "",
         "a source that goes is in conflict with a new field of another one",
         test="tests/simulation/test_migration_made_meanwhile.py::test_a_source_that_goes_or_is_put_anew_says_nothing_of_a_field_that_another_one_gets",
