@@ -564,8 +564,8 @@ MUTANTS = (
     Mutant(
         "merge-does-not-know-its-sources",
         "migrate/families/shapes.py",
-        "for place, one in old.items() if one} if self.is_merge else {}",
-        "for place, one in old.items() if one} if False else {}",
+        "return places_there(old) if self.is_merge else {}",
+        "return places_there(old) if False else {}",
         "a source that is deleted is taken for one that never was",
         test="tests/simulation/test_migration_merges.py::test_what_old_code_writes_at_stubs_of_several_items_is_carried_or_a_conflict",
     ),

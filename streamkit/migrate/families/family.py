@@ -9,6 +9,7 @@ functions of the migration. On failure: `Undecided`, if it cannot be told what a
 
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.families.defaults import without_defaults
 from streamkit.migrate.families.records import PairRecord
 from streamkit.migrate.families.settlement import (
+    COUNTED,
     OLD,
     THERE,
     Digests,
@@ -135,9 +137,10 @@ class Views:
         else:
             targets, fields = self.shapes.targets(family.old), self.shapes.view_of_old(family.old)
             lost = self._lost(family, record)
-            anew = _places(fields, record.base_old) if lost else set[str]()
+            base = self._base_of_rest(family, record, fields, lost)
+            anew = _places(fields, base) if lost else set[str]()
             spared = self.shapes.spared(family.old, lost, family.new)
-            old = FamilySide(fields, record.base_old, anew, spared)
+            old = FamilySide(fields, base, anew, spared)
         if record.left == "new":
             new, image = self._new_stubs(family, record.base_old, targets)
         else:
@@ -160,6 +163,21 @@ class Views:
             for place, item in family.old.items()
             if not self.is_stamped(item, family, "old") and (one or (OLD, place) in record.base_old)
         }
+
+    def _base_of_rest(
+        self, family: Family, record: PairRecord, fields: Digests, lost: AbstractSet[str]
+    ) -> Digests:
+        """Return the base of old items; at the end of a split nothing in it tells of its parts.
+
+        There a delete is one of all parts, and a counter that is put again does not count from 0.
+        """
+        if record.left != "old":
+            return record.base_old
+        base = {name: one for name, one in record.base_old.items() if name[0] != OLD}
+        if not any(family.old.values()):
+            return base if base == record.base_old else dict.fromkeys(record.base_new, _ELSE)
+        again = {name for name, one in fields.items() if lost and one.startswith(COUNTED)}
+        return dict.fromkeys(again, _ELSE) | base
 
     def _old_stubs(
         self, family: Family, record: PairRecord

@@ -29,7 +29,7 @@ from streamkit.migrate.families.family import (
 )
 from streamkit.migrate.families.records import PairRecord
 from streamkit.migrate.families.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
-from streamkit.migrate.families.shapes import BothShapes, rewritten
+from streamkit.migrate.families.shapes import BothShapes, places_there, rewritten
 from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.rewrites import Target
 from streamkit.migrate.items.writes import WireItem
@@ -165,8 +165,10 @@ class Plans:
             unseen -= {f for f in unseen - base_new.keys() if base_old[f] == read.get(f)}
             base_new = {f: d for f, d in base_new.items() if f not in unseen}
             base_new |= {f: d for f, d in sides.new.base.items() if f in unseen}
-        after = replace(record, base_old=base_old, base_new=base_new)
         gone = not base_old and not any(new.values())
+        if record.left:  # until its delete was carried, or decided
+            base_old |= places_there(old)
+        after = replace(record, base_old=base_old, base_new=base_new)
         return self._plan(family, old, new, None if gone else after)
 
     def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
@@ -201,7 +203,8 @@ class Plans:
         if not self.rules.stubs:
             return self._removed(family)
         left = self._rest(family) if split else self._stubs(family.old)
-        base = self.shapes.view_of_old(left) if split else self.shapes.known(left)
+        base = self.shapes.view_of_old(left) if split else {}
+        base |= places_there(left) if split else self.shapes.known(left)
         after = replace(record, base_old=base, left="old")
         return self._plan(family, left, family.new, after, counts_new=True, only="old")
 

@@ -110,7 +110,7 @@ class BothShapes:
 
     def known(self, old: Items) -> dict[Field, str]:
         """Return which of several old items are there, as fields."""
-        return {(OLD, place): "+" for place, one in old.items() if one} if self.is_merge else {}
+        return places_there(old) if self.is_merge else {}
 
     def spared(self, old: Items, lost: AbstractSet[str], new: Items = EMPTY) -> frozenset[Field]:
         """Return the fields that follow from others of several old items than those that are lost.
@@ -239,6 +239,11 @@ class BothShapes:
         assert reverse is not None  # noqa: S101 - without it nothing is carried back
         result = reverse(transform.entity(old), [self.reverse.entity(part) for part in parts])
         return rewritten(old, transform.interpret(result, plain(visible(old)), frozenset()))
+
+
+def places_there(old: Items) -> dict[Field, str]:
+    """Return which old items are there, as fields."""
+    return {(OLD, place): "+" for place, one in old.items() if one}
 
 
 def _changed(
