@@ -150,9 +150,9 @@ class Action:
             plain=self.plain,
         )
 
-    def only_if(self, condition: Condition) -> "Action":
-        """Return the action, which now also requires a condition of streamkit's own."""
-        self.guards.append((Guard(condition), OURS))
+    def only_if(self, *conditions: Condition) -> "Action":
+        """Return the action, which now also requires conditions of streamkit's own."""
+        self.guards += [(Guard(condition), OURS) for condition in conditions]
         return self
 
     def leave_origin(self, text: str) -> None:

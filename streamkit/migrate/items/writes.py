@@ -8,13 +8,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from streamkit.effects import Guard
 from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.items.sources import TransformError
 from streamkit.model.conditions import AsRead, Condition, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
+from streamkit.progress.actions import Action, Verb, Wire, item_ref
 
 TERMS_MAX = 145
 """The most terms of a condition.
@@ -34,11 +33,6 @@ def origin_text(writer: str, *, deleting: bool = False) -> str:
     """Return the origin of an item that this migration writes, different each time."""
     unique = uuid.uuid4().hex[:12]
     return WriteOrigin("migration", 0).text(writer, deletion(unique) if deleting else unique)
-
-
-def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:
-    """Return the guards of an action that is applied IF all these conditions hold."""
-    return [(Guard(condition), OURS) for condition in conditions]
 
 
 def unchanged(schema: TableSchema, item: WireItem, reads: AbstractSet[str]) -> list[Condition]:
@@ -67,21 +61,21 @@ def as_left(item: WireItem, name: str) -> list[Condition]:
 
 def check(schema: TableSchema, key: Key, conditions: Iterable[Condition]) -> Action:
     """Return the action that checks that an item is as the conditions say."""
-    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(conditions))
+    return Action(item_ref(schema, key), Verb.CHECK).only_if(*conditions)
 
 
 def put(
     schema: TableSchema, item: Mapping[str, Wire], conditions: Iterable[Condition], writer: str
 ) -> Action:
     """Return the action that puts an item IF what is in its place is as the conditions say."""
-    action = Action(item_ref(schema, item), Verb.PUT, dict(item), guards=only_if(conditions))
+    action = Action(item_ref(schema, item), Verb.PUT, dict(item))
     action.leave_origin(origin_text(writer))
-    return action
+    return action.only_if(*conditions)
 
 
 def delete(schema: TableSchema, key: Key, conditions: Iterable[Condition]) -> Action:
     """Return the action that deletes an item IF it is as the conditions say."""
-    return Action(item_ref(schema, key), Verb.DELETE, guards=only_if(conditions))
+    return Action(item_ref(schema, key), Verb.DELETE).only_if(*conditions)
 
 
 def update(
@@ -98,12 +92,7 @@ def update(
 
     `writer` is the migration's name in the item's origin, a new one unless `origin` is given.
     """
-    action = Action(
-        item_ref(schema, key),
-        Verb.UPDATE,
-        sets=dict(sets or {}),
-        removes=set(removes),
-        guards=only_if(conditions),
-    )
+    ref = item_ref(schema, key)
+    action = Action(ref, Verb.UPDATE, sets=dict(sets or {}), removes=set(removes))
     action.leave_origin(origin or origin_text(writer))
-    return action
+    return action.only_if(*conditions)

@@ -3,7 +3,7 @@
 import pytest
 
 from streamkit.migrate.items.transform import TransformError
-from streamkit.migrate.items.writes import TERMS_MAX, check, delete, only_if, unchanged
+from streamkit.migrate.items.writes import TERMS_MAX, check, delete, unchanged
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref, render
@@ -54,7 +54,7 @@ def test_an_item_is_held_to_what_was_read_of_it_and_to_its_absence():
 @pytest.mark.parametrize("verb", [Verb.DELETE, Verb.CHECK, Verb.UPDATE])
 def test_an_item_whose_key_is_binary_is_written_like_any_other(verb):
     key = {"PK": {"B": b"\x00"}}
-    action = Action(item_ref(BINARY, key), verb, guards=only_if([Attr("status").exists()]))
+    action = Action(item_ref(BINARY, key), verb).only_if(Attr("status").exists())
     (body,) = render(action, BINARY).values()
     assert body["Key"] == key
     assert body["ExpressionAttributeNames"] == {"#n0": "status"}
