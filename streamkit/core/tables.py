@@ -129,8 +129,7 @@ class AppTables(msgspec.Struct, frozen=True):
                 f" --table-name {self.table.name} --stream-specification"
                 " StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
             )
-        label = self.table.stream_arn.rpartition("/")[2]
-        return ControlSpace.of(self.control, app.name, label)
+        return ControlSpace.of(self.control, app.name, self.table.stream_label)
 
 
 async def survey(app: Consumer, aws: Aws) -> AppTables:

@@ -103,6 +103,11 @@ class TableSchema:
         return frozenset({self.pk} if self.sk is None else {self.pk, self.sk})
 
     @property
+    def stream_label(self) -> str:
+        """Return the label of the stream, which is when it was enabled; empty without one."""
+        return (self.stream_arn or "").rpartition("/")[2]
+
+    @property
     def indexes_created(self) -> list[str]:
         """Return the indexes that cannot be read yet: DynamoDB is filling them."""
         return sorted(name for name, index in self.indexes.items() if not index.is_active)

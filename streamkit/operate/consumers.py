@@ -52,7 +52,7 @@ class Ledgers:
 
     dynamodb: Any
     table: str
-    label: str | None
+    label: str
     control: Any
 
     def store(self, entry: ConsumerEntry) -> CursorStore:
@@ -76,8 +76,7 @@ async def open_ledgers(aws: Aws, table: str, control_table: str | None = None) -
     control = schema
     if control_table not in (None, table):
         control = await describe(aws, str(control_table), type_attribute=None)
-    label = schema.stream_arn.rpartition("/")[2] if schema.stream_arn else None
-    return Ledgers(aws.dynamodb, table, label, control)
+    return Ledgers(aws.dynamodb, table, schema.stream_label, control)
 
 
 async def list_consumers(

@@ -626,8 +626,8 @@ MUTANTS = (
     Mutant(
         "own-lag-taken-for-others",
         "migrate/run/others.py",
-        "if mine or entry.label",
-        "if entry.label",
+        "if mine or (entry.label",
+        "if (entry.label",
         "a migration that follows its own changes slowly gives itself less and less",
         test="tests/simulation/test_migration_lag.py::test_its_own_lag_does_not_hold_a_migration_back",
     ),

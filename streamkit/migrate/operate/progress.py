@@ -202,8 +202,7 @@ class ProgressReader:
 
     def _capture(self, tables: AppTables, state: State) -> CursorStore:
         """Return the control items of the migration's own consumer."""
-        label = (tables.table.stream_arn or "").rpartition("/")[2]
-        name = f"{self._app.name}.{state.consumer}"
+        name, label = f"{self._app.name}.{state.consumer}", tables.table.stream_label
         return CursorStore(self._aws.dynamodb, ControlSpace.of(tables.control, name, label))
 
     async def _lag(self, table: TableSchema, capture: CursorStore) -> float | None:

@@ -81,8 +81,7 @@ class Capture:
         return found
 
     def _side(self, app: App, table: TableSchema) -> Side:
-        label = (table.stream_arn or "").rpartition("/")[2]
-        space = ControlSpace.of(self.opened.tables.control, app.name, label)
+        space = ControlSpace.of(self.opened.tables.control, app.name, table.stream_label)
         return Side(app, CursorStore(self.opened.aws.dynamodb, space), table)
 
     # -- what is in the table ------------------------------------------------------------------

@@ -154,7 +154,7 @@ def require_followed(schema: TableSchema, since: float, now: float) -> None:
     """
     if schema.stream_arn is None:
         return  # `join` says that there has to be one, and looks again
-    made = datetime.fromisoformat(schema.stream_arn.rpartition("/")[2]).replace(tzinfo=UTC)
+    made = datetime.fromisoformat(schema.stream_label).replace(tzinfo=UTC)
     if now - since > REACH_SECONDS or since < made.timestamp():
         raise ConfigurationError(
             f"the export shows table {schema.name} at {utc(since):%Y-%m-%d %H:%M} UTC, and the"

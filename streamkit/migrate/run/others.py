@@ -45,17 +45,16 @@ class Others:
 
     async def lag(self, state: State) -> float:
         """Return the longest lag of a consumer; one without workers or paused counts too."""
-        label = (self._tables.table.stream_arn or "").rpartition("/")[2]
-        worst = 0.0
+        table, worst = self._tables.table, 0.0
         for entry in await entries(self._aws.dynamodb, self._tables.control):
             mine = entry.consumer == f"{self._app.name}.{state.consumer}"
-            if mine or entry.label != label or entry.table != self._app.table:
+            if mine or (entry.label, entry.table) != (table.stream_label, table.name):
                 continue
             if await self._has_ended(entry.consumer):
                 continue
-            space = ControlSpace.of(self._tables.control, entry.consumer, label)
-            store, arn = CursorStore(self._aws.dynamodb, space), self._tables.table.stream_arn
-            lags = await longest_lags(self._aws, arn or "", store, self._clock)
+            space = ControlSpace.of(self._tables.control, entry.consumer, entry.label)
+            store = CursorStore(self._aws.dynamodb, space)
+            lags = await longest_lags(self._aws, table.stream_arn or "", store, self._clock)
             known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
             worst = max(worst, *known, 0.0)
         return worst
