@@ -826,9 +826,11 @@ MUTANTS = (
     ),
     Mutant(
         "touch-counts-no-failures",
-        "migrate/run/passing.py",
-        'touches = work.migration.mode == "touch" and',
-        'touches = work.migration.mode == "none" and',
+        "migrate/run/work.py",
+        '                await self.failed.note(key, tally, "transform", error)\n'
+        "                return\n"
+        "            if not (rewrite",
+        "                rewrite = None\n            if rewrite and not (rewrite",
         "a touch whose function always fails touches the whole table in spite of --max-errors",
         test="tests/unit/migrate/test_migration_brakes.py::test_a_touch_whose_function_fails_is_blocked_before_it_has_touched_the_table",
     ),
@@ -923,7 +925,7 @@ MUTANTS = (
     Mutant(
         "failures-of-an-index-uncounted",
         "migrate/run/passing.py",
-        "        reads = self._is_blind and self.present().max_errors > 0\n",
+        "        reads = blind and self.present().max_errors > 0\n",
         "        reads = False\n",
         "a bad release touches all items of an index, although people have limited the failures",
         test="tests/unit/migrate/test_migration_indexes.py::test_failures_count_in_the_scan_of_an_index_where_people_limit_them",

@@ -262,9 +262,9 @@ def only_the_pass(monkeypatch):
     """Leave out the second pass, which would put right what the first has missed."""
     real = MigrationWork.visit
 
-    async def visit(self, item, tally):
+    async def visit(self, item, tally, **how):
         if self.state.phase == "scanning":
-            await real(self, item, tally)
+            await real(self, item, tally, **how)
 
     monkeypatch.setattr(MigrationWork, "visit", visit)
 

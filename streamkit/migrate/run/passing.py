@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from streamkit.errors import USER_ERRORS
+from streamkit.entity import Index
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally, TallyBook
-from streamkit.migrate.items.rewrites import plain
 from streamkit.migrate.run.chosen import Scan
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.progress.activity import each_of
@@ -116,60 +115,36 @@ class Passing:
 
     def pages(self, scan: Scan) -> ScanPages:
         """Return how the pass reads pages: of the table, or of an index that shows only keys."""
-        work = self.work
         request: dict[str, Any] = {}
-        if self._is_blind:
-            index = work.migration.index
-            assert index is not None  # noqa: S101 - what blind means
+        if (index := self._index) is not None:
             request |= {"IndexName": index.name, "ConsistentRead": False}
         size = self.pace.page
         if self.pauses_early:
             size = max(1, min(size, self.present().first // _FIRST_PAGES))
-        return ScanPages(scan, work.table.name, size, request)
+        return ScanPages(scan, self.work.table.name, size, request)
 
     @property
-    def _is_blind(self) -> bool:
-        """Whether the pass sees keys only."""
-        return self.work.migration.index is not None and self.work.state.phase == "scanning"
+    def _index(self) -> Index | None:
+        """The index that the pass reads: it may show only keys."""
+        return self.work.migration.index if self.work.state.phase == "scanning" else None
 
     async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
         """Visit the items of a page, some at once, and add up."""
-        work = self.work
+        work, table = self.work, self.work.schema
+        blind = self._index is not None
         # Failures only show in whole items: they are read, where people want to know of failures.
-        reads = self._is_blind and self.present().max_errors > 0
-        blind = self._is_blind and not reads
+        reads = blind and self.present().max_errors > 0
 
         async def one(shown: dict[str, Any]) -> None:
-            own, item = Tally(), shown if not reads else await self._whole(shown)
+            own = Tally()
+            item = await work.calls.get(table.name, table.key_of(shown)) if reads else shown
             if item is None:
                 own.gone += 1
-            elif blind and work.transform.matches(item):
-                await work.touch(item, own, blind=True)
-            elif not blind and not await self._fails(item, own):
-                await work.visit(item, own)
+            else:
+                await work.visit(item, own, blind=blind and not reads)
             tally.add(own)
 
         await each_of(self.pace.items, self.rng.sample(items, len(items)), one)
-
-    async def _whole(self, shown: dict[str, Any]) -> dict[str, Any] | None:
-        """Return an item of which an index has shown the key; None if it is gone."""
-        return await self.work.calls.get(self.work.table.name, self.work.schema.key_of(shown))
-
-    async def _fails(self, item: dict[str, Any], tally: Tally) -> bool:
-        """Write down an item of a touch for which the function fails; it is not touched then.
-
-        The stream's run would find out, too, but only once a bad release has touched thousands.
-        """
-        work = self.work
-        touches = work.migration.mode == "touch" and work.state.phase == "scanning"
-        if not touches or not work.transform.matches(item):
-            return False
-        try:
-            work.transform.of(plain(item))
-        except USER_ERRORS as error:
-            await work.failed.note(work.schema.key_of(item), tally, "transform", error)
-            return True
-        return False
 
     def has_more(self, state: State) -> bool:
         """Return whether a phase has another table to read after that of this pass."""

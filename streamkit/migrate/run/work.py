@@ -128,8 +128,8 @@ class MigrationWork:
 
     # -- a pass --------------------------------------------------------------------------------
 
-    async def visit(self, item: Item, tally: Tally) -> None:
-        """Do with one item what the phase requires."""
+    async def visit(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
+        """Do with one item what the phase requires; `blind`: an index has shown only its key."""
         if self.migration.moves:
             key = await self._family_of(item)
             if key is not None:
@@ -142,7 +142,7 @@ class MigrationWork:
         elif self.state.does == "dropping" and self.migration.is_pairs:
             await self.pairs.drop(item, tally)
         elif self.transform.matches(item):
-            await self._bring(item, tally)
+            await self._bring(item, tally, blind=blind)
 
     async def _family_of(self, item: Item) -> Item | None:
         """Return the old key of the family that a pass looks at, when it reads this item.
@@ -162,9 +162,9 @@ class MigrationWork:
             return None
         return self.schema.key_of(item)
 
-    async def _bring(self, item: Item, tally: Tally) -> None:
+    async def _bring(self, item: Item, tally: Tally, *, blind: bool) -> None:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
-            await self.touch(item, tally)
+            await self._touch(item, tally, blind=blind)
         elif self.migration.is_pairs:
             seen = item if self.state.phase == "scanning" else None
             await self.pairs.forward(self.schema.key_of(item), tally, seen=seen)
@@ -173,29 +173,32 @@ class MigrationWork:
         if self.state.phase == "verifying":
             await self._check(item, tally)
 
-    async def touch(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
-        """Mark an item, so that the stream delivers it; `blind`: only its key was read."""
-        if not blind and not self._needs_touch(item):
-            tally.skipped += 1
-            return
-        touch = self.state.consumer
+    async def _touch(self, item: Item, tally: Tally, *, blind: bool) -> None:
+        """Mark an item, so that the stream delivers it.
+
+        An item for which the function fails is written down. The stream's run would find out, too,
+        but only once a bad release has touched thousands.
+        """
+        key, touch = self.schema.key_of(item), self.state.consumer
+        if not blind:
+            try:
+                rewrite = self.transform.of(plain(item))
+            except USER_ERRORS as error:
+                await self.failed.note(key, tally, "transform", error)
+                return
+            if not (rewrite.changes_item or rewrite.targets):
+                tally.skipped += 1
+                return
         held: list[Condition] = [present, any_of(Attr(TOUCH).not_exists(), Attr(TOUCH).ne(touch))]
         typed = self.schema.type_attribute
         if typed is not None and typed not in item:  # the index does not show it
             own, there = spec_of(self.migration.entity).type, attribute(typed)
             held.append(any_of(there.not_exists(), there.eq(own)))
         sets = {TOUCH: {"S": touch}}
-        action = update(self.schema, self.schema.key_of(item), held, self.failed.writer, sets=sets)
+        action = update(self.schema, key, held, self.failed.writer, sets=sets)
         outcome = await self.calls.write(action)
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
-
-    def _needs_touch(self, item: Item) -> bool:
-        try:
-            rewrite = self.transform.of(plain(item))
-            return rewrite.changes_item or bool(rewrite.targets)
-        except USER_ERRORS:  # the stream's run reports what is wrong with it
-            return True
 
     async def _check(self, item: Item, tally: Tally) -> None:
         """Run the migration's own check on an item in the new shape."""
