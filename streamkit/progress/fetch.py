@@ -4,7 +4,7 @@ In: keys, each once. Out: the items that exist, in wire form and in any order. O
 client raises; if `patient`, calls that are throttled are repeated.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ _BATCH_GET = 100
 
 async def pages_of(
     call: Callable[..., Awaitable[dict[str, Any]]], **request: Any
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the replies of a scan or a query, page by page; calls that are throttled are repeated.
 
     Args:

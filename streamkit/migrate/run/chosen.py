@@ -14,9 +14,8 @@ the source. On failure: `ConfigurationError` says what prevents it.
 """
 
 import json
-import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,15 +28,12 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import State
 from streamkit.migrate.run.exports import SUMMARY, Export, open_export
 from streamkit.migrate.run.keys import ChosenItems, KeyPages, index_of, key_of
-from streamkit.migrate.run.sampling import Sample, Wanted, read_part, take_sample
+from streamkit.migrate.run.sampling import Sample, Scan, Wanted, read_part, take_sample
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.calls import Calls
 from streamkit.model.schema import TableSchema
-from streamkit.progress.scan.pages import Reply, ScanPages
-from streamkit.progress.scan.segment import Segment
+from streamkit.progress.scan.pages import Reply
 
-Scan = Callable[..., Awaitable[Reply]]
-"""What `ScanPages` calls for a page."""
 _QUERY = "KeyConditionExpression"
 SEGMENT_BYTES = 1024 * 1024
 """Bytes of a list of keys for each segment: some ten thousand keys."""
@@ -74,8 +70,8 @@ class EntryPages:
         """Read some segments of an index, or a partition to its end."""
         table = self.items.schema.name
         if _QUERY not in self.request:
-            return await take_sample(self, table, wanted, rng)
-        return Sample(1, (await read_part(ScanPages(self.scan, table), Segment(0, 1), math.inf),))
+            return await take_sample(self.scan, table, wanted, rng)
+        return Sample(1, (await read_part(self.scan, table, 0, 1),))
 
 
 def entry_pages(source: str, items: ChosenItems, calls: Calls) -> EntryPages:

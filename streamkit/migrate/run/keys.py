@@ -174,7 +174,7 @@ class KeyPages:
         """Read some segments, as `take_sample` does of a table."""
         keys = self.keys
         count = await keys.count() if isinstance(keys, Contents) else keys.size
-        return await take_sample(self, self.items.schema.name, wanted, rng, items=count)
+        return await take_sample(self.scan, self.items.schema.name, wanted, rng, items=count)
 
     async def close(self) -> None:
         """Close what is under way."""

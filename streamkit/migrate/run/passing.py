@@ -14,7 +14,7 @@ from typing import Any, Final
 from streamkit.entity import Index
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally, TallyBook
-from streamkit.migrate.run.chosen import Scan
+from streamkit.migrate.run.sampling import Scan
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.progress.activity import each_of
 from streamkit.progress.scan.pages import Reply, ScanPages

@@ -10,23 +10,24 @@ eventually consistent, for half the price; nothing is written.
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from statistics import stdev
-from typing import Any
 
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.progress.actions import Wire
-from streamkit.progress.scan.pages import Reply, ScanPages, patient
-from streamkit.progress.scan.segment import Segment
+from streamkit.progress.fetch import pages_of
+from streamkit.progress.scan.pages import PAGE_ITEMS, Reply
+
+Scan = Callable[..., Awaitable[Reply]]
+"""A client's `scan`, or what answers like it."""
 
 _NORMAL = 1.96
 _AT_LEAST = 20
 """Segments of a sample: with fewer it is not known how much they differ."""
 _SEGMENTS_MAX = 1_000_000
-_CHEAP = {"ConsistentRead": False}
-"""Requests of a sample: eventually consistent for half the price."""
 _FINER = 8
 _PATIENCE = 4
 """A sample may read so many times the items asked for before it is cut finer."""
@@ -117,11 +118,11 @@ async def sample_of(aws: Aws, table: str, wanted: Wanted, rng: random.Random) ->
     """Read a sample of a table, whose size is known as far as AWS tells it."""
     described = (await aws.dynamodb.describe_table(TableName=table))["Table"]
     items = int(described.get("ItemCount", 0))
-    return await take_sample(aws.dynamodb, table, wanted, rng, items=items)
+    return await take_sample(aws.dynamodb.scan, table, wanted, rng, items=items)
 
 
 async def take_sample(
-    dynamodb: Any, table: str, wanted: Wanted, rng: random.Random, *, items: int = 0
+    scan: Scan, table: str, wanted: Wanted, rng: random.Random, *, items: int = 0
 ) -> Sample:
     """Read a sample of a table that has so many `items`, as far as is known.
 
@@ -132,42 +133,42 @@ async def take_sample(
         total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))
         total = min(_SEGMENTS_MAX, total)
         chosen = rng.sample(range(total), max(1, round(total * wanted.share)))
-        return Sample(total, tuple(await _parts(dynamodb, table, total, chosen)))
+        return Sample(total, tuple(await _parts(scan, table, total, chosen)))
     count = wanted.items or 1
     total = min(_SEGMENTS_MAX, max(_AT_LEAST, _AT_LEAST * items // count))
     while True:
         chosen = rng.sample(range(total), _AT_LEAST)
-        found = await _parts(dynamodb, table, total, chosen, _PATIENCE * count)
+        found = await _parts(scan, table, total, chosen, _PATIENCE * count)
         if len(found) == _AT_LEAST or total == _SEGMENTS_MAX:
             return Sample(total, tuple(found))
         total = min(_SEGMENTS_MAX, total * _FINER)
 
 
 async def _parts(
-    dynamodb: Any, table: str, total: int, chosen: Sequence[int], items_max: float = math.inf
+    scan: Scan, table: str, total: int, chosen: Sequence[int], items_max: float = math.inf
 ) -> list[Part]:
     """Read segments, one after the other, until there are too many items in them."""
-    pages = ScanPages(patient(dynamodb), table, more=_CHEAP)
     found: list[Part] = []
     for number in chosen:
         left = items_max - sum(part.scanned for part in found)
-        part = await read_part(pages, Segment(number, total), left)
+        part = await read_part(scan, table, number, total, left)
         if part.scanned > left:
             break
         found.append(part)
     return found
 
 
-async def read_part(pages: ScanPages, segment: Segment, items_max: float) -> Part:
-    """Read a segment until there are too many items in it."""
+async def read_part(
+    scan: Scan, table: str, number: int, total: int, items_max: float = math.inf
+) -> Part:
+    """Read a segment until there are too many items in it: eventually, for half the price."""
     part = Part()
-
-    async def visit(segment: Segment, reply: Reply) -> None:
-        part.items += reply["Items"]
-        part.scanned += reply["ScannedCount"]
-        if part.scanned > items_max:
-            segment.stopping.set()
-        await segment.advance(reply.get("LastEvaluatedKey"))
-
-    await pages.visit(segment, visit)
+    place = {"TableName": table, "Segment": number, "TotalSegments": total}
+    reads = pages_of(scan, **place, Limit=PAGE_ITEMS, ConsistentRead=False)
+    async with aclosing(reads) as pages:
+        async for page in pages:
+            part.items += page["Items"]
+            part.scanned += page["ScannedCount"]
+            if part.scanned > items_max:
+                break
     return part

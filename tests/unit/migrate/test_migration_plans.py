@@ -513,7 +513,7 @@ def test_a_sample_that_turns_out_too_large_is_cut_finer():
                 item = Order(number=number).attributes(schema)
                 await aws.dynamodb.put_item(TableName="Shop", Item=item)
             wanted = Wanted(items=20)
-            return await take_sample(aws.dynamodb, "Shop", wanted, random.Random(1), items=0)
+            return await take_sample(aws.dynamodb.scan, "Shop", wanted, random.Random(1), items=0)
 
     sample = run_virtually(main, seed=1)
     assert sample.total > 20
