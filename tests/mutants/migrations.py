@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "targets-without-source",
         "migrate/run/running.py",
-        '"following" if state.does == "returning" else "verifying"',
-        '"unturning" if state.does == "returning" else "verifying"',
+        '"following" if back else "verifying"',
+        '"unturning" if back else "verifying"',
         "what was written while nobody followed stays behind after a rollback",
         test="tests/simulation/test_migration_freezes.py::test_what_was_written_while_nobody_ran_a_migration_comes_back_by_a_rollback",
     ),

@@ -17,6 +17,7 @@ from streamkit import TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.local.transport import Response
+from streamkit.migrate.book.course import PhaseStep
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.state_book import StateBook
@@ -237,7 +238,7 @@ class LateRunner(Runner):
     """Begins to capture when the pass is complete."""
 
     async def _capturing(self, state):
-        await self._step(state, "scanning")
+        await self._step(state, PhaseStep("scanning"))
 
     async def _capture(self):
         while self.state.phase in ("capturing", "scanning"):
@@ -300,13 +301,13 @@ class DeafRunner(Runner):
     """Passes over the table and looks at no change."""
 
     async def _capturing(self, state):
-        await self._step(state, "scanning")
+        await self._step(state, PhaseStep("scanning"))
 
     async def _capture(self):
         self._captured.set()
 
     async def _catching_up(self, state):
-        await self._step(state, "verifying")
+        await self._step(state, PhaseStep("verifying"))
 
 
 def test_without_a_capture_what_old_writers_write_after_the_scan_stays_as_it_is(monkeypatch):

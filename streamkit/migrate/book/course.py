@@ -24,10 +24,10 @@ _NEXT: Final[Mapping[str, Phase]] = {
 
 @dataclass(frozen=True, slots=True)
 class PhaseStep:
-    """A step from one phase to another, or to another pass of it."""
+    """A step from one phase to another, or to another pass of it; `what` is for the audit."""
 
     phase: Phase
-    what: str
+    what: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

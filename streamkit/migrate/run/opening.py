@@ -50,6 +50,7 @@ class Opened:
     clock: Clock
     book: StateBook
     errors: ErrorBook
+    owner: str
     shares: Shares
     old_writes: OldWrites
 
@@ -128,6 +129,7 @@ async def open_migration(
         clock=clock,
         book=book,
         errors=ErrorBook(book.store, migration.id),
+        owner=owner,
         old_writes=OldWrites(book.store, migration.id),
         shares=Shares(book.store, migration.id, owner, clock),
     )

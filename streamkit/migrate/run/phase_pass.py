@@ -6,8 +6,7 @@ have to see. On failure: an item's failure is an error of the item; too many of 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -30,8 +29,8 @@ _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
 _ALL_RIGHT = PASSES - {"scanning", "verifying"}
 """The phases that go on to the next one only when every item is right, or waived."""
 
-StepHook = Callable[..., Awaitable[None]]
-"""Goes on from a state to a phase, unless another process has done so."""
+StepHook = Callable[[State, PhaseStep], Awaitable[None]]
+"""Takes the step from a state, unless another process has done so."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,12 @@ class PhasePass:
     capture: Capture
     interrupt: anyio.Event
     step: StepHook
-    owner: str
 
     async def run(self, state: State) -> None:
         """Take part in the pass of a state's phase, and take the step after it."""
         if state.phase in _ENDING and (left := await self._left(state)) != 0:
             if left is not None:
-                await self._give_up(state, await self._said_of(left))
+                await self.step(state, given_up(state, await self._said_of(left)))
             return
         first = state.phase in {"switching", *_ENDING} and not state.attempt
         # An item that was deleted at its old place would be left as a copy.
@@ -68,13 +66,13 @@ class PhasePass:
         if state.phase == "verifying" and not self.part.has_more(state):
             await self._verified(state, left)
         elif left and state.phase != "verifying":
-            await self._give_up(state, await self._said_of(left))
+            await self.step(state, given_up(state, await self._said_of(left)))
         elif _takes_away(state) and (found := await self._objection()):
-            await self._give_up(state, found)
+            await self.step(state, given_up(state, found))
         elif await self.part.must_repeat(state):
-            await self._turn(state, once_more(state))
+            await self.step(state, once_more(state))
         else:
-            await self._turn(state, after_pass(state))
+            await self.step(state, after_pass(state))
         await scan.delete()
 
     async def _scan(self, state: State, scan: TableScan) -> bool:
@@ -86,7 +84,7 @@ class PhasePass:
         at_once = 1 if part.pauses_early else part.pace.segments
         try:
             async with reading(part.work) as call:
-                given = part.pages(call), part.visit, self.owner
+                given = part.pages(call), part.visit, self.opened.owner
                 async with task_group() as group:
                     if state.phase == "closing":
                         group.start_soon(self._watch, state)
@@ -94,12 +92,13 @@ class PhasePass:
                     group.cancel_scope.cancel()
         except TooManyErrors as error:
             complete = False
-            await self._give_up(state, str(error))
+            await self.step(state, given_up(state, str(error)))
         except FirstDone as done:
             complete = False
             # The stream does the work of a touch: before that, people would see nothing of it.
             if part.work.migration.mode != "touch" or await self.capture.caught_up(state):
-                await self.step(state, state.phase, str(done), note=str(done), paused=True)
+                paused = {"note": str(done), "paused": True}
+                await self.step(state, PhaseStep(state.phase, str(done), paused))
         if self.part.present().pass_name != state.pass_name:
             await scan.delete()  # this process may have made them again since others deleted them
         return complete
@@ -140,22 +139,14 @@ class PhasePass:
         with self.opened.rate.held_by("capture"):
             return await self.capture.catches_up(state, self.interrupt)
 
-    async def _give_up(self, state: State, note: str, **facts: Any) -> None:
-        await self._turn(state, given_up(state, note), **facts)
-
-    async def _turn(self, state: State, turn: PhaseStep, **facts: Any) -> None:
-        await self.step(state, turn.phase, turn.what, **turn.facts, **facts)
-
     async def _verified(self, state: State, left: int) -> None:
         """Continue after the verification, or wait until a person decides."""
         found = (await self.part.tallies.read(state.pass_name)).to_dict() | {"errors": left}
+        end: Phase = "ready" if self.opened.migration.moves else "done"
+        step = PhaseStep("rolled back" if state.direction == "back" else end, facts={"note": ""})
         if left:
-            await self._give_up(state, _LEFT.format(left), verified=found)
-            return
-        phase: Phase = "ready" if self.opened.migration.moves else "done"
-        if state.direction == "back":
-            phase = "rolled back"
-        await self.step(state, phase, note="", verified=found)
+            step = given_up(state, _LEFT.format(left))
+        await self.step(state, replace(step, facts={**step.facts, "verified": found}))
 
 
 def _takes_away(state: State) -> bool:

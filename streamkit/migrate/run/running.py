@@ -27,12 +27,12 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.book.course import begun_anew, given_up
+from streamkit.migrate.book.course import PhaseStep, begun_anew, given_up
 from streamkit.migrate.book.limits import Share
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.overlap import broken_word
 from streamkit.migrate.book.refusals import require_begun, require_records, require_same
-from streamkit.migrate.book.state import ENDED, FOLLOWED, RESTING, Phase, State
+from streamkit.migrate.book.state import ENDED, FOLLOWED, RESTING, State
 from streamkit.migrate.book.tallies import TallyBook
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.live import LiveWork
@@ -160,8 +160,7 @@ class Runner:
             state = await self._read()
             self._overtaken = self._overtaken or await self._is_overtaken(state)
             if not state.paused and (said := await broken_word(self.opened.errors, state)):
-                turn = given_up(state, said)
-                await self._step(state, turn.phase, turn.what, **turn.facts)
+                await self._step(state, given_up(state, said))
 
     async def _is_overtaken(self, state: State) -> bool:
         """Return whether it is at its end, and a later migration of the same items was begun."""
@@ -246,7 +245,7 @@ class Runner:
             assert self._work is not None  # noqa: S101 - a state was adopted
             part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
             about = part, self.opened, self.capture, self._interrupt
-            await PhasePass(*about, self._step, self.owner).run(state)
+            await PhasePass(*about, self._step).run(state)
         return True
 
     async def _rests(self, state: State) -> bool:
@@ -259,10 +258,10 @@ class Runner:
         with anyio.move_on_after(_FOLLOW_SECONDS):
             await self._changed.wait()
 
-    async def _step(self, state: State, phase: Phase, what: str = "", **facts: Any) -> None:
-        """Go on to a phase, unless another process has done so."""
-        later = replace(state, phase=phase, **({"stage": ""} | facts))
-        later = later.noted(AuditEntry(self.clock.time(), self.owner, what or phase))
+    async def _step(self, state: State, step: PhaseStep) -> None:
+        """Take a step, unless another process has done so."""
+        later = replace(state, phase=step.phase, **{"stage": "", **step.facts})
+        later = later.noted(AuditEntry(self.clock.time(), self.owner, step.what or step.phase))
         asked = self.clock.monotonic()
         try:
             written = await self.book.write(state, later)
@@ -276,7 +275,7 @@ class Runner:
         while not self._interrupt.is_set():
             if await self.capture.is_live(state):
                 if await source_is_there(self.opened, state, self._interrupt):
-                    await self._step(state, "scanning")
+                    await self._step(state, PhaseStep("scanning"))
                 return
             with anyio.move_on_after(0.2):
                 await self._interrupt.wait()
@@ -285,4 +284,5 @@ class Runner:
         with self.rate.held_by("capture"):
             caught_up = await self.capture.catches_up(state, self._interrupt)
         if caught_up:
-            await self._step(state, "following" if state.does == "returning" else "verifying")
+            back = state.does == "returning"
+            await self._step(state, PhaseStep("following" if back else "verifying"))
