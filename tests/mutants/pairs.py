@@ -492,8 +492,8 @@ MUTANTS = (
     Mutant(
         "merge-of-what-the-pass-saw",
         "migrate/families/families.py",
-        "tally, partial(attempt, None))",
-        "tally, self._free.attempt(seen, attempt))",
+        "            await self._attempts.persist(key, tally, attempt)\n",
+        "            await self._attempts.persist(key, tally, attempt, seen)\n",
         "a new item is made of one of its sources at first, and most transactions are refused",
         test="tests/simulation/test_migration_costs.py::test_an_item_of_a_kilobyte_takes_these_units",
     ),

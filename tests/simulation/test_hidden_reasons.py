@@ -11,7 +11,7 @@ from streamkit.changes import ItemKey
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.tables import open_store
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.sending.attempts import persist
+from streamkit.migrate.sending.attempts import ItemAttempts
 from streamkit.migrate.sending.calls import DONE
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import MoveRefused
@@ -100,10 +100,10 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
     async def attempts(*outcomes):
         left, tally = list(outcomes), Tally()
 
-        async def attempt():
+        async def attempt(_seen):
             return left.pop(0)
 
-        await persist(calls, SimpleNamespace(note=fail), {}, tally, attempt)
+        await ItemAttempts(calls, SimpleNamespace(note=fail)).persist({}, tally, attempt)
         return tally, left
 
     invalid = Invalid((), "ValidationError")

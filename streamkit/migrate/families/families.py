@@ -20,7 +20,6 @@ if both sides have written the same field, `taken` if another item is in a new o
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -39,7 +38,7 @@ from streamkit.migrate.items.reverse import Items
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem
-from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of, place_text
@@ -60,13 +59,13 @@ class Families:
     failed: FailedItems
     rules: Rules
     written: WrittenHook
-    _free: SeenFirst = field(default_factory=SeenFirst, init=False)
     _turns: WeakValueDictionary[str, anyio.Lock] = field(
         default_factory=WeakValueDictionary[str, anyio.Lock], init=False
     )
 
     def __post_init__(self) -> None:
         """Prepare to read families."""
+        self._attempts = ItemAttempts(self.calls, self.failed)
         self.shapes = BothShapes(self.transform)
         self.plans = Plans(Views(self.shapes), self.rules)
         book = self.failed.book
@@ -206,12 +205,12 @@ class Families:
             return await self._bring(family, step, at, new)
 
         if not self.shapes.is_merge:
-            await persist(self.calls, self.failed, key, tally, self._free.attempt(seen, attempt))
+            await self._attempts.persist(key, tally, attempt, seen)
             return
         # One of several items is no family, so all are read. A page of the pass often has all of
         # them: side by side, they would only refuse each other.
         async with self._turns.setdefault(Family(key).name, anyio.Lock()):
-            await persist(self.calls, self.failed, key, tally, partial(attempt, None))
+            await self._attempts.persist(key, tally, attempt)
 
     async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""
@@ -265,14 +264,14 @@ class Families:
         """
         is_as_shown = True
 
-        async def attempt() -> Any:
+        async def attempt(_seen: WireItem | None) -> Any:
             nonlocal is_as_shown
             family = await self.read(key)
             is_as_shown = family.shown == shown
             plan = self.plans.settle(family, side) if is_as_shown else None
             return None if plan is None else await self.send(plan)
 
-        await persist(self.calls, self.failed, key, tally, attempt)
+        await self._attempts.persist(key, tally, attempt)
         return is_as_shown
 
     # -- writing -------------------------------------------------------------------------------

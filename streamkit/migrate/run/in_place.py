@@ -26,7 +26,7 @@ from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import Rewrite, plain, wire
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import WireItem, delete, origin_text, unchanged, update
-from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, GONE, Calls, Outcome
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN
@@ -84,7 +84,7 @@ class InPlace:
         self._calls = calls
         self._failed = failed
         self._budget = RewriteBudget(failed.clock)
-        self._seen = SeenFirst()
+        self._attempts = ItemAttempts(calls, failed)
 
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
         """Bring an item, as it was read, into the new shape; a `live` one comes from the stream."""
@@ -113,9 +113,8 @@ class InPlace:
             return GONE if now is None else outcome
 
         # In a queue many changes of an item are old; a limit counts writes that are refused, too.
-        seen_first = self._seen if live and limits.max_writes is not None else SeenFirst()
-        attempts = seen_first.attempt(item, attempt)
-        await persist(self._calls, self._failed, key, tally, attempts)
+        trusting = not live or limits.max_writes is None
+        await self._attempts.persist(key, tally, attempt, item, trusting=trusting)
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.

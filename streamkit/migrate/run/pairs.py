@@ -20,7 +20,7 @@ another item is in a target's place.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from streamkit.migrate.items.rewrites import Rewrite, Target, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
-from streamkit.migrate.sending.attempts import FailedItems, SeenFirst, Undecided, persist
+from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.copies import COPY, FROM
@@ -48,7 +48,10 @@ class Pairs:
     transform: Transform
     calls: Calls
     failed: FailedItems
-    _free: SeenFirst = field(default_factory=SeenFirst, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without any attempt."""
+        self._attempts = ItemAttempts(self.calls, self.failed)
 
     async def forward(
         self,
@@ -63,8 +66,7 @@ class Pairs:
         The first pass has just `seen` it, strongly consistent. A change was made of an `old` image,
         whose targets may be stale.
         """
-        attempt = self._free.attempt(seen, partial(self._attempt, key, old))
-        await persist(self.calls, self.failed, key, tally, attempt)
+        await self._attempts.persist(key, tally, partial(self._attempt, key, old), seen)
 
     async def _attempt(self, key: Key, old: WireItem | None, seen: WireItem | None) -> Any:
         """Send one transaction; return None if there is nothing to do.

@@ -105,66 +105,66 @@ class Undecided(Exception):
         self.kind, self.about = kind, about
 
 
-class SeenFirst:
-    """First attempts take an item as it was seen, unless that was wrong of one of the last items.
+@dataclass
+class ItemAttempts:
+    """Attempts with the items of one migration; they read and write by `calls`.
 
-    It saves a read, and costs a write that is refused where the item, or its place, has changed.
+    The first attempt with an item takes it as it was seen, unless that was wrong of one of the last
+    items. It saves a read, and costs a write that is refused where the item, or its place, has
+    changed.
     """
 
-    _looks = 0
+    calls: Calls
+    failed: FailedItems
+    _looks: int = 0
 
-    def attempt(
-        self, seen: WireItem | None, attempt: Callable[[WireItem | None], Awaitable[Any]]
-    ) -> Callable[[], Awaitable[Any]]:
-        """Return attempts for `persist`; only the first is given an item that was just `seen`."""
-        if seen is not None and self._looks:
+    async def persist(
+        self,
+        key: Key,
+        tally: Tally,
+        attempt: Callable[[WireItem | None], Awaitable[Any]],
+        seen: WireItem | None = None,
+        *,
+        trusting: bool = False,
+    ) -> None:
+        """Attempt something with an item until it is done; write down a final failure.
+
+        `attempt` is given the item as it was `seen`, or None to read it, and returns the outcome,
+        None if nothing was to be done. If `trusting`, what was seen is taken as it is even if that
+        was wrong of other items.
+        """
+        if seen is not None and self._looks and not trusting:
             self._looks, seen = self._looks - 1, None
-
-        async def next_one() -> Any:
-            nonlocal seen
+        invalid = False
+        for number in range(_TRIES):
             read, seen = seen, None
-            outcome = await attempt(read)
-            if read is not None and outcome is not DONE and outcome is not None:
+            try:
+                async with self.calls.reserved() if number else nullcontext():
+                    outcome = await attempt(read)
+            except Undecided as error:
+                await self.failed.note(key, tally, error.kind, str(error), **error.about)
+                return
+            except (ConfigurationError, LeaseLost, Unavailable):
+                raise  # it is not about this item
+            except USER_ERRORS as error:
+                await self.failed.note(key, tally, "transform", error)
+                return
+            if outcome is None:
+                tally.skipped += 1
+                return
+            if outcome is DONE:
+                tally.changed += 1
+                return
+            if read is not None and not trusting:
                 self._looks = _LOOKS
-            return outcome
-
-        return next_one
-
-
-async def persist(
-    calls: Calls, failed: FailedItems, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]
-) -> None:
-    """Attempt something with an item until it is done; write down a final failure.
-
-    `attempt` reads and writes by `calls`, and returns the outcome, None if nothing was to be done.
-    """
-    invalid = False
-    for number in range(_TRIES):
-        try:
-            async with calls.reserved() if number else nullcontext():
-                outcome = await attempt()
-        except Undecided as error:
-            await failed.note(key, tally, error.kind, str(error), **error.about)
-            return
-        except (ConfigurationError, LeaseLost, Unavailable):
-            raise  # it is not about this item
-        except USER_ERRORS as error:
-            await failed.note(key, tally, "transform", error)
-            return
-        if outcome is None:
-            tally.skipped += 1
-            return
-        if outcome is DONE:
-            tally.changed += 1
-            return
-        if outcome is GONE:
-            tally.gone += 1
-            return
-        if isinstance(outcome, Invalid) and invalid:
-            await failed.note(key, tally, "invalid", outcome.text)
-            return
-        # DynamoDB does not say of a transaction with an invalid action whether the item had
-        # changed.
-        invalid = isinstance(outcome, Invalid)
-        tally.conflicts += 1
-    await failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
+            if outcome is GONE:
+                tally.gone += 1
+                return
+            if isinstance(outcome, Invalid) and invalid:
+                await self.failed.note(key, tally, "invalid", outcome.text)
+                return
+            # DynamoDB does not say of a transaction with an invalid action whether the item had
+            # changed.
+            invalid = isinstance(outcome, Invalid)
+            tally.conflicts += 1
+        await self.failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")

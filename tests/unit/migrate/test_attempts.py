@@ -7,7 +7,7 @@ import pytest
 from streamkit import ConfigurationError
 from streamkit.errors import LeaseLost, Unavailable
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.sending.attempts import persist
+from streamkit.migrate.sending.attempts import ItemAttempts
 from streamkit.migrate.sending.calls import DONE
 from streamkit.progress.verdicts import Invalid
 from streamkit.testing.loop import run_virtually
@@ -32,7 +32,7 @@ def tried(*outcomes):
     """Return the counts, and the kinds of errors that were written down."""
     tally, noted, left = Tally(), [], list(outcomes)
 
-    async def attempt():
+    async def attempt(_seen):
         found = left.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -42,7 +42,7 @@ def tried(*outcomes):
         noted.append(kind)
 
     failed = SimpleNamespace(note=note)
-    run_virtually(lambda: persist(Calls(), failed, {}, tally, attempt))
+    run_virtually(lambda: ItemAttempts(Calls(), failed).persist({}, tally, attempt))
     return tally.changed, noted
 
 
