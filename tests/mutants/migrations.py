@@ -533,7 +533,7 @@ MUTANTS = (
         "verify-beside-the-budget",
         "migrate/verify/mending.py",
         "        group.start_soon(opened.shares.keep, rate)\n",
-        "        rate.share = Share(1.0 if opened else 0.0, 1e18)\n",
+        "        rate.take(Share(1.0 if opened else 0.0, 1e18))\n",
         "a verification and a retry each take the whole limit, beside the processes that run it",
         test="tests/unit/migrate/test_mending_pace.py::test_a_verification_and_a_retry_share_the_budget_of_the_migration",
     ),

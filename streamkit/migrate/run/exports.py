@@ -15,13 +15,13 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 from streamkit.archive.contents import lines_of, names_in, open_contents, unzipped
 from streamkit.errors import ConfigurationError, some_of
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import utc
-from streamkit.stream.start import REACH_SECONDS
+from streamkit.stream.start import REACH_SECONDS, created_of
 
 SUMMARY = "manifest-summary.json"
 
@@ -154,10 +154,10 @@ def require_followed(schema: TableSchema, since: float, now: float) -> None:
     """
     if schema.stream_arn is None:
         return  # `join` says that there has to be one, and looks again
-    made = datetime.fromisoformat(schema.stream_label).replace(tzinfo=UTC)
-    if now - since > REACH_SECONDS or since < made.timestamp():
+    made = created_of(schema.stream_label)
+    if now - since > REACH_SECONDS or since < made:
         raise ConfigurationError(
             f"the export shows table {schema.name} at {utc(since):%Y-%m-%d %H:%M} UTC, and the"
-            f" stream, enabled at {made:%Y-%m-%d %H:%M}, keeps what was written in the last 24"
+            f" stream, enabled at {utc(made):%Y-%m-%d %H:%M}, keeps what was written in the last 24"
             " hours: export the table again, and begin with that export"
         )

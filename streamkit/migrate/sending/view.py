@@ -92,7 +92,7 @@ class Permit:
         Raises:
             PhaseOver: it does not.
         """
-        if not self.view.lasts(self.state) and await self.view.is_over(self.state):
+        if await self.view.is_over(self.state):
             now = self.view.state
             raise PhaseOver(f"migration {now.id} went on, and is {now.phase!r}: look again")
 
