@@ -580,8 +580,8 @@ MUTANTS = (
     Mutant(
         "one-of-two-unknown-attributes",
         "migrate/items/sources.py",
-        "                if found.setdefault(name, value) != value:\n",
-        "                if found.setdefault(name, value) is None:\n",
+        "found.setdefault(name, value) != value:\n",
+        "found.setdefault(name, value) is None:\n",
         "of two attributes of one name, which no entity knows, one is lost",
         test="tests/simulation/test_migration_merges.py::test_what_no_entity_knows_comes_along_and_goes_back_and_two_of_one_name_are_an_error",
     ),

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from streamkit.migrate.families.settlement import THERE, FamilySide, Field
 from streamkit.migrate.families.shapes import BothShapes
-from streamkit.migrate.items.reverse import Items
+from streamkit.migrate.items.rewrites import Items
 
 
 def without_defaults(

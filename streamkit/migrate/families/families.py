@@ -34,10 +34,9 @@ from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.records import PairRecords
 from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.families.shapes import BothShapes
-from streamkit.migrate.items.reverse import Items
+from streamkit.migrate.items.rewrites import Items, Key, WireItem
 from streamkit.migrate.items.sources import queries_of_parts
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import Key, WireItem
 from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.copies import COPY, PAIR

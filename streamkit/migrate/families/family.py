@@ -30,9 +30,7 @@ from streamkit.migrate.families.settlement import (
     in_question,
 )
 from streamkit.migrate.families.shapes import BothShapes
-from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import Target, plain, visible
-from streamkit.migrate.items.writes import Key, WireItem
+from streamkit.migrate.items.rewrites import Items, Key, Target, WireItem, plain, visible
 from streamkit.migrate.sending.attempts import Undecided
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of

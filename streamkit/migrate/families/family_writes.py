@@ -10,11 +10,9 @@ from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
 from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.settlement import OLD, THERE
 from streamkit.migrate.families.shapes import BothShapes
-from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import plain, visible
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import Items, Key, TransformError, WireItem, plain, visible
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import Key, WireItem, check, delete, put, unchanged, update
+from streamkit.migrate.items.writes import check, delete, put, unchanged, update
 from streamkit.model.conditions import Condition, absent, as_it_was
 from streamkit.model.copies import PAIR
 from streamkit.model.origin import ORIGIN

@@ -30,9 +30,7 @@ from streamkit.migrate.families.family import (
 from streamkit.migrate.families.records import PairRecord
 from streamkit.migrate.families.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
 from streamkit.migrate.families.shapes import BothShapes, places_there, rewritten
-from streamkit.migrate.items.reverse import Items
-from streamkit.migrate.items.rewrites import Target
-from streamkit.migrate.items.writes import WireItem
+from streamkit.migrate.items.rewrites import Items, Target, WireItem
 from streamkit.model.copies import COPY, PAIR
 from streamkit.progress.scan.places import place_of
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.state import GATES
 from streamkit.migrate.families.settlement import OLD, Digests, Field
-from streamkit.migrate.items.writes import Key, WireItem
+from streamkit.migrate.items.rewrites import Key, WireItem
 from streamkit.migrate.sending.calls import Calls
 from streamkit.model.conditions import Attr, absent
 from streamkit.progress.actions import Action, Verb, own_attributes

@@ -15,19 +15,20 @@ from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names
 from streamkit.migrate.families.settlement import OLD, THERE, Field, counter, digest
 from streamkit.migrate.items.counters import Counters, added
-from streamkit.migrate.items.reverse import EMPTY, Items, Reverse
+from streamkit.migrate.items.reverse import EMPTY, Reverse
 from streamkit.migrate.items.rewrites import (
     ITEMS_MAX,
     FamilyTooLarge,
+    Items,
     Rewrite,
     Target,
+    TransformError,
+    WireItem,
     plain,
     visible,
     wire,
 )
-from streamkit.migrate.items.sources import TransformError
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import WireItem
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
 
@@ -72,7 +73,7 @@ class BothShapes:
 
     # -- fields --------------------------------------------------------------------------------
 
-    def view(self, items: Mapping[str, WireItem | None]) -> dict[Field, str]:
+    def view(self, items: Items) -> dict[Field, str]:
         """Return the digests of the fields of new items."""
         found: dict[Field, str] = {}
         for place, item in items.items():
@@ -97,7 +98,7 @@ class BothShapes:
         """Return the digests of the fields of what is to be."""
         return self.view({place: one.item for place, one in targets.items()})
 
-    def with_defaults(self, items: Mapping[str, WireItem | None]) -> dict[Field, str]:
+    def with_defaults(self, items: Items) -> dict[Field, str]:
         """Return the digests of new items as their entities read them.
 
         `reverse=` has seen a default where a field is left out, so old items have it.

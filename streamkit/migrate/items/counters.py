@@ -8,17 +8,15 @@ makes another number of a counter, and an arithmetic error for a sum of more tha
 item is an error then, and nothing is rounded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
 from streamkit.entity import Entity, attribute_names
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import TransformError, WireItem
 from streamkit.model.codec import NUMBERS, encode
 from streamkit.progress.actions import Wire
-
-Stored = Mapping[str, Wire]
 
 
 class Counters:
@@ -31,7 +29,9 @@ class Counters:
             for new, old in migration.counters.items()
         }
 
-    def require_carried(self, old: Iterable[Stored | None], new: Iterable[Stored | None]) -> None:
+    def require_carried(
+        self, old: Iterable[WireItem | None], new: Iterable[WireItem | None]
+    ) -> None:
         """Require that new items have the counters of their old ones.
 
         Raises:
@@ -48,7 +48,7 @@ class Counters:
                     " in both directions; counters= with its old name, or without it"
                 )
 
-    def on_top(self, there: Stored, said: Stored, *, new: bool) -> dict[str, Wire]:
+    def on_top(self, there: WireItem, said: WireItem, *, new: bool) -> dict[str, Wire]:
         """Return an item with what was written at its stub, where counters begin at 0."""
         names = self.olds.keys() if new else {*self.olds.values()}
         sums = {
@@ -65,7 +65,7 @@ def added(there: Wire | None, more: Decimal) -> Wire:
     return encode(NUMBERS.add(before, more))
 
 
-def _number(item: Stored, name: str) -> Decimal:
+def _number(item: WireItem, name: str) -> Decimal:
     value: Any = item.get(name, {}).get("N", 0)
     return Decimal(value)
 

@@ -5,13 +5,12 @@ with the place.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Literal
 
 from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import error_id
-from streamkit.migrate.items.rewrites import Target, alike
+from streamkit.migrate.items.rewrites import Key, Target, WireItem, alike
 from streamkit.model.codec import key_text
 from streamkit.model.copies import FROM, PAIR
 from streamkit.model.schema import TableSchema
@@ -24,10 +23,8 @@ Place = Literal["right", "missing", "differs", "taken"]
 ours.
 """
 
-Item = Mapping[str, Wire]
 
-
-def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, Wire]:
+def mark_of(migration: Migration, schema: TableSchema, key: Key) -> tuple[str, Wire]:
     """Return the attribute by which the targets of a source are known, and its value."""
     if migration.owner is not None:
         sk = None if schema.sk is None else key_text(key[schema.sk])
@@ -36,7 +33,7 @@ def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, 
 
 
 def place_is(
-    migration: Migration, mark: tuple[str, Wire], target: Target, there: Item | None
+    migration: Migration, mark: tuple[str, Wire], target: Target, there: WireItem | None
 ) -> Place:
     """Return what is in a target's place."""
     if there is None:

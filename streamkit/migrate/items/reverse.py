@@ -1,20 +1,15 @@
 """Compute the old item of a new one, by a migration's `reverse=`."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.items.rewrites import visible
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import Items, TransformError, WireItem, visible
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import WireItem
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
 
-Items = Mapping[str, WireItem | None]
-"""Items by their places; None where nothing is."""
 EMPTY: Final[Items] = {}
 
 

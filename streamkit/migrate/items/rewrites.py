@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamkit.migrate.items.sources import TransformError
+from streamkit.errors import PoisonChange
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.sizes import item_size, size_at_most
@@ -28,8 +28,16 @@ _json = msgspec.json.Encoder().encode
 
 
 T = TypeVar("T")
+Key = Mapping[str, Wire]
+WireItem = Mapping[str, Wire]
+Items = Mapping[str, WireItem | None]
+"""Items by their places; None where nothing is."""
 Image = dict[str, Any]
 """An item's plain values by attribute name, streamkit's own attributes included."""
+
+
+class TransformError(PoisonChange):
+    """A migration's function returned an impossible result; it names the rule, never a value."""
 
 
 class ItemTooLarge(TransformError):
@@ -54,8 +62,8 @@ class BadIndexKey(TransformError):
 class Target:
     """Another item that is to exist: its key and all its attributes, in wire form."""
 
-    key: Mapping[str, Wire]
-    item: Mapping[str, Wire]
+    key: Key
+    item: WireItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Rewrite:
         return bool(self.sets or self.removes or self.delete)
 
 
-def plain(item: Mapping[str, Mapping[str, Any]]) -> Image:
+def plain(item: WireItem) -> Image:
     """Return an item in wire form as plain values."""
     return decode_item(item)
 
@@ -117,7 +125,7 @@ def visible(item: Mapping[str, T]) -> dict[str, T]:
     return {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
 
 
-def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
+def alike(one: WireItem, other: WireItem) -> bool:
     """Return whether two items are equal, except for streamkit's own attributes."""
     return not differing(plain(visible(one)), plain(visible(other)))
 
@@ -128,6 +136,6 @@ def is_too_large(shown: Image, rewrite: Rewrite) -> bool:
     return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
 
 
-def is_oversized(item: Mapping[str, Wire]) -> bool:
+def is_oversized(item: WireItem) -> bool:
     """Return whether an item in wire form is too large; its JSON has more bytes in any case."""
     return len(_json(item)) > ITEM_BYTES_MAX and item_size(item) > ITEM_BYTES_MAX

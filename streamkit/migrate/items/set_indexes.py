@@ -12,8 +12,7 @@ from typing import Any
 
 from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import DecodeError
-from streamkit.migrate.items.rewrites import Image, wire
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import Image, TransformError, wire
 from streamkit.model.codec import decode_item
 from streamkit.model.index_keys import decided_by, templates_of
 from streamkit.model.keys import wire_key

@@ -14,22 +14,15 @@ from typing import Any
 
 from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, attribute_names, spec_of
-from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.items.rewrites import Key, TransformError, WireItem, visible
 from streamkit.model.codec import key_text
 from streamkit.model.declaration import named
 from streamkit.model.queries import Query
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.progress.scan.places import place_text
 from streamkit.stream.decode import ImageDecoder
 from streamkit.stream.decode.keyed import key_reader
-
-Key = Mapping[str, Wire]
-
-
-class TransformError(PoisonChange):
-    """A migration's function returned an impossible result; it names the rule, never a value."""
 
 
 class Sources:
@@ -67,28 +60,27 @@ class Sources:
             own.add(schema.type_attribute)
         return frozenset(own)
 
-    def matches(self, item: Mapping[str, Any]) -> bool:
+    def matches(self, item: WireItem) -> bool:
         """Return whether an item, in wire form, is one of them."""
         return any(matcher.matches(item) for matcher, _ in self._entities.values())
 
-    def entity_of(self, item: Mapping[str, Any]) -> type[Entity]:
+    def entity_of(self, item: WireItem) -> type[Entity]:
         """Return the entity of an item that matches."""
         for one, (matcher, _) in self._entities.items():
             if matcher.matches(item):
                 return one
         return next(iter(self._entities))
 
-    def entity(self, item: Mapping[str, Wire]) -> Entity:
+    def entity(self, item: WireItem) -> Entity:
         """Return an item as its entity.
 
         Raises:
             DecodeError: it does not fit.
         """
-        shown = {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
-        found: Entity = self._entities[self.entity_of(item)][1].decode_item(shown)
+        found: Entity = self._entities[self.entity_of(item)][1].decode_item(visible(item))
         return found
 
-    def carried(self, item: Key, items: Iterable[Key]) -> Key:
+    def carried(self, item: WireItem, items: Iterable[WireItem]) -> WireItem:
         """Return what several items become, with the attributes that their entities do not know.
 
         Raises:
@@ -97,10 +89,8 @@ class Sources:
         found = dict(item)
         for one in items:
             own = self._own[self.entity_of(one)]
-            for name, value in one.items():
-                if name.startswith(CONTROL_ATTRIBUTE) or name in own:
-                    continue
-                if found.setdefault(name, value) != value:
+            for name, value in visible(one).items():
+                if name not in own and found.setdefault(name, value) != value:
                     raise TransformError(
                         f"{self._declared}: two of the items that become one have an attribute"
                         f" {name}: say in their entities what becomes of it"

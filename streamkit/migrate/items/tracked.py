@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import TransformError
 
 
 class NoSuchAttribute(TransformError, KeyError):

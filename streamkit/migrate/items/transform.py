@@ -22,6 +22,8 @@ from streamkit.migrate.items.rewrites import (
     ItemTooLarge,
     Rewrite,
     Target,
+    TransformError,
+    WireItem,
     is_oversized,
     is_too_large,
     plain,
@@ -31,14 +33,13 @@ from streamkit.migrate.items.rewrites import (
     wire,
 )
 from streamkit.migrate.items.set_indexes import follow_indexes, key_types
-from streamkit.migrate.items.sources import Sources, TransformError
+from streamkit.migrate.items.sources import Sources
 from streamkit.migrate.items.tracked import TrackedItem
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration, named
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_text
 
 
@@ -89,12 +90,12 @@ class Transform:
             return self.of_several([wire(shown)])
         return self._of(shown, None)
 
-    def _of(self, shown: Image, item: Mapping[str, Wire] | None) -> Rewrite:
+    def _of(self, shown: Image, item: WireItem | None) -> Rewrite:
         """Return what an item becomes; `item` is the same in wire form, if that is known."""
         result, reads = self._call(shown, item)
         return self.interpret(result, shown, reads | self.schema.key_attributes)
 
-    def of_several(self, items: Sequence[Mapping[str, Wire]]) -> Rewrite:
+    def of_several(self, items: Sequence[WireItem]) -> Rewrite:
         """Return what those old items of a family that exist become.
 
         Raises:
@@ -121,7 +122,7 @@ class Transform:
 
     # -- calling -------------------------------------------------------------------------------
 
-    def _call(self, shown: Image, item: Mapping[str, Wire] | None) -> tuple[Any, frozenset[str]]:
+    def _call(self, shown: Image, item: WireItem | None) -> tuple[Any, frozenset[str]]:
         function = self.migration.function
         assert function is not None  # noqa: S101 - a mode without one does not come here
         if self.migration.takes == "item":

@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from streamkit.migrate.items.rewrites import plain
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import Key, TransformError, WireItem, plain
 from streamkit.model.conditions import AsRead, Condition, as_it_was, present
 from streamkit.model.origin import ORIGIN, WriteOrigin, deletion
 from streamkit.model.schema import TableSchema
@@ -24,9 +23,6 @@ Further conditions beside those on what was read have to fit, too.
 TEXT_MAX = 4000
 """An expression is 4 KB at most."""
 _PRESENT, _ABSENT = len("#n12 = :v34 AND "), len("attribute_not_exists(#n123) AND ")
-
-Key = Mapping[str, Wire]
-WireItem = Mapping[str, Wire]
 
 
 def origin_text(writer: str, *, deleting: bool = False) -> str:
@@ -65,7 +61,7 @@ def check(schema: TableSchema, key: Key, conditions: Iterable[Condition]) -> Act
 
 
 def put(
-    schema: TableSchema, item: Mapping[str, Wire], conditions: Iterable[Condition], writer: str
+    schema: TableSchema, item: WireItem, conditions: Iterable[Condition], writer: str
 ) -> Action:
     """Return the action that puts an item IF what is in its place is as the conditions say."""
     action = Action(item_ref(schema, item), Verb.PUT, dict(item))

@@ -16,22 +16,21 @@ what DynamoDB finds invalid, is written down as an error of the item; other item
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.items.rewrites import Rewrite, plain, wire
+from streamkit.migrate.items.rewrites import Key, Rewrite, WireItem, plain, wire
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import WireItem, delete, origin_text, unchanged, update
+from streamkit.migrate.items.writes import delete, origin_text, unchanged, update
 from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, GONE, Calls, Outcome
 from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.verdicts import Invalid, RefusedCommit
 
@@ -86,7 +85,7 @@ class InPlace:
         self._budget = RewriteBudget(failed.clock)
         self._attempts = ItemAttempts(calls, failed)
 
-    async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
+    async def reconcile(self, item: WireItem, tally: Tally, *, live: bool) -> None:
         """Bring an item, as it was read, into the new shape; a `live` one comes from the stream."""
         key, limits = self.transform.schema.key_of(item), self._calls.rate.limits
         answer: WireItem | None = None
@@ -116,7 +115,7 @@ class InPlace:
         trusting = not live or limits.max_writes is None
         await self._attempts.persist(key, tally, attempt, item, trusting=trusting)
 
-    async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
+    async def _is_turned_back(self, key: Key) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.
 
         An item that is only written often looks the same, until it is left alone for a while: code
@@ -134,7 +133,7 @@ class InPlace:
             return False
         return self._budget.is_silent_again(name)
 
-    async def stays(self, keys: Sequence[Mapping[str, Wire]]) -> list[bool]:
+    async def stays(self, keys: Sequence[Key]) -> list[bool]:
         """Return for each item whether it stays in the new shape without being rewritten."""
         table = self.transform.schema.name
         before = [await self._calls.get(table, key) for key in keys]
@@ -149,7 +148,7 @@ class InPlace:
             for then, now in zip((one or {} for one in before), after, strict=True)
         ]
 
-    async def _write(self, key: Mapping[str, Wire], item: WireItem, rewrite: Rewrite) -> Any:
+    async def _write(self, key: Key, item: WireItem, rewrite: Rewrite) -> Any:
         schema = self.transform.schema
         held = unchanged(schema, item, rewrite.reads | rewrite.sets.keys() | rewrite.removes)
         if rewrite.delete:
@@ -162,7 +161,7 @@ class InPlace:
 async def delete_marked(
     calls: Calls,
     schema: TableSchema,
-    key: Mapping[str, Wire],
+    key: Key,
     held: Sequence[Condition],
     writer: str,
     *,

@@ -12,8 +12,8 @@ from streamkit.changes import Change
 from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.old_writes import OldWrites
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.items.rewrites import plain
-from streamkit.migrate.run.work import NEW_COUNTS_TOO, Item, MigrationWork
+from streamkit.migrate.items.rewrites import WireItem, plain
+from streamkit.migrate.run.work import NEW_COUNTS_TOO, MigrationWork
 from streamkit.model.origin import ORIGIN
 from streamkit.progress.scan.places import place_text
 
@@ -40,7 +40,7 @@ class LiveWork:
         if item is not None and work.transform.matches(item):
             await work.pairs.forward(work.schema.key_of(item), Tally(), old=old)
 
-    async def _settle(self, old: Item | None, new: Item | None, at: float) -> None:
+    async def _settle(self, old: WireItem | None, new: WireItem | None, at: float) -> None:
         """Settle the family of an item that other code has written."""
         work, item = self.work, new if new is not None else old
         if item is None or await self._is_ours(old, new):
@@ -51,7 +51,7 @@ class LiveWork:
         if side != "old" and work.migration.to is None and (side or work.is_target(item)):
             await self._settle_new(new, old)
 
-    async def _settle_new(self, new: Item | None, old: Item | None) -> None:
+    async def _settle_new(self, new: WireItem | None, old: WireItem | None) -> None:
         """Settle the family of a new item; before `ready` only that of one with a record."""
         work = self.work
         if work.state.does in NEW_COUNTS_TOO or work.families.side(new) or work.families.side(old):
@@ -137,7 +137,7 @@ class LiveWork:
         except USER_ERRORS:  # it is an error of the item, written down elsewhere
             return False
 
-    def _stays(self, item: Item) -> bool:
+    def _stays(self, item: WireItem) -> bool:
         """Return whether the migration leaves an item where it is, as new code has put it."""
         work = self.work
         if work.migration.mode != "rekey" or not work.is_target(item):
@@ -147,7 +147,7 @@ class LiveWork:
         except USER_ERRORS:  # then it cannot be told, and may be old code's
             return False
 
-    async def _is_ours(self, old: Item | None, new: Item | None) -> bool:
+    async def _is_ours(self, old: WireItem | None, new: WireItem | None) -> bool:
         """Return whether a change is this migration's own, and no duplicate of what it has put.
 
         Code that duplicates an item whole takes its marks along. Most new items are made before new
@@ -160,7 +160,7 @@ class LiveWork:
         return not doubtful or families.side(new) != "new" or await families.has_place(new)
 
 
-def _by_migration(old: Item | None, new: Item, writer: str = "") -> bool:
+def _by_migration(old: WireItem | None, new: WireItem, writer: str = "") -> bool:
     """Return whether a migration made a change: any, or the one that leaves such origins."""
     origin = new.get(ORIGIN, {"S": ""})
     text, end = origin["S"], f":{writer}" if writer else ""

@@ -28,9 +28,9 @@ from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.marks import mark_of, place_is
-from streamkit.migrate.items.rewrites import Rewrite, Target, plain
+from streamkit.migrate.items.rewrites import Key, Rewrite, Target, WireItem, plain
 from streamkit.migrate.items.transform import Transform
-from streamkit.migrate.items.writes import Key, WireItem, as_left, check, delete, put, unchanged
+from streamkit.migrate.items.writes import as_left, check, delete, put, unchanged
 from streamkit.migrate.run.in_place import delete_marked
 from streamkit.migrate.sending.attempts import FailedItems, ItemAttempts, Undecided
 from streamkit.migrate.sending.calls import DONE, Calls

@@ -17,7 +17,7 @@ from streamkit.migrate.book.state import SWITCHED, State
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.families.families import Families, Step
 from streamkit.migrate.families.family import Rules
-from streamkit.migrate.items.rewrites import plain
+from streamkit.migrate.items.rewrites import Key, WireItem, plain
 from streamkit.migrate.items.transform import Transform, reversed_migration
 from streamkit.migrate.items.writes import delete, unchanged, update
 from streamkit.migrate.run.in_place import InPlace
@@ -27,7 +27,6 @@ from streamkit.migrate.sending.calls import DONE, Calls
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import COPY
 from streamkit.model.schema import TableSchema
-from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 
 TOUCH = "_sk_touch"
@@ -52,8 +51,6 @@ _STEPS: Final[Mapping[str, Step]] = {
     "rolled back": "drop",
 }
 """What is done with a family that is settled, by what a phase does."""
-
-Item = Mapping[str, Wire]
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ class MigrationWork:
 
     # -- a pass --------------------------------------------------------------------------------
 
-    async def visit(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
+    async def visit(self, item: WireItem, tally: Tally, *, blind: bool = False) -> None:
         """Do with one item what the phase requires; `blind`: an index has shown only its key."""
         if self.migration.moves:
             key = await self._family_of(item)
@@ -144,7 +141,7 @@ class MigrationWork:
         elif self.transform.matches(item):
             await self._bring(item, tally, blind=blind)
 
-    async def _family_of(self, item: Item) -> Item | None:
+    async def _family_of(self, item: WireItem) -> WireItem | None:
         """Return the old key of the family that a pass looks at, when it reads this item.
 
         An old item with a stamp has a record, which the pass reads, too.
@@ -162,7 +159,7 @@ class MigrationWork:
             return None
         return self.schema.key_of(item)
 
-    async def _bring(self, item: Item, tally: Tally, *, blind: bool) -> None:
+    async def _bring(self, item: WireItem, tally: Tally, *, blind: bool) -> None:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
             await self._touch(item, tally, blind=blind)
         elif self.migration.is_pairs:
@@ -173,7 +170,7 @@ class MigrationWork:
         if self.state.phase == "verifying":
             await self._check(item, tally)
 
-    async def _touch(self, item: Item, tally: Tally, *, blind: bool) -> None:
+    async def _touch(self, item: WireItem, tally: Tally, *, blind: bool) -> None:
         """Mark an item, so that the stream delivers it.
 
         An item for which the function fails is written down. The stream's run would find out, too,
@@ -200,7 +197,7 @@ class MigrationWork:
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
 
-    async def _check(self, item: Item, tally: Tally) -> None:
+    async def _check(self, item: WireItem, tally: Tally) -> None:
         """Run the migration's own check on an item in the new shape."""
         check, key = self.migration.check, self.schema.key_of(item)
         now = None if check is None else await self.calls.get(self.schema.name, key)
@@ -225,7 +222,7 @@ class MigrationWork:
                 await self._book.remove(error)
         return len(await self._book.open())
 
-    async def retry(self, key: Item, tally: Tally) -> None:
+    async def retry(self, key: Key, tally: Tally) -> None:
         """Retry a failed item; it may fail again."""
         if self.migration.moves:
             await self.families.settle(key, tally, step=_STEPS.get(self.state.does, ""))
@@ -239,7 +236,7 @@ class MigrationWork:
             await self.in_place.reconcile(item, tally, live=False)
             await self._check(item, tally)
 
-    async def drop(self, key: Item, copy: Item) -> bool:
+    async def drop(self, key: Key, copy: WireItem) -> bool:
         """Delete a copy without a source, if it is as it was read; return whether it is gone."""
         if not self.migration.moves:
             await self.pairs.drop(copy, Tally())
@@ -251,7 +248,7 @@ class MigrationWork:
         held = unchanged(target, copy, copy.keys())
         return await self.calls.write(delete(target, key, held)) is DONE
 
-    async def _note_written(self, key: Item, at: float) -> None:
+    async def _note_written(self, key: Key, at: float) -> None:
         """Write down that old code has written at an old key, carried over or not.
 
         Where people have said that no code writes there any more, all was compared before. So a
@@ -263,7 +260,7 @@ class MigrationWork:
 
     # -- what was late -------------------------------------------------------------------------
 
-    async def look_again(self, table: str, item: Item) -> None:
+    async def look_again(self, table: str, item: WireItem) -> None:
         """Process an item, or its key, that was written under a phase that is over."""
         if self.migration.moves:
             await self._look_again_at_family(table, item)
@@ -278,7 +275,7 @@ class MigrationWork:
             if there is not None:
                 await self.pairs.drop(there, Tally())
 
-    async def _look_again_at_family(self, table: str, item: Item) -> None:
+    async def _look_again_at_family(self, table: str, item: WireItem) -> None:
         """Settle a family of which something was written too late, and do its phase's step."""
         schemas = (self.schema, self.transform.target, self.families.records.space.schema)
         schema = next(one for one in schemas if one.name == table)
@@ -296,6 +293,6 @@ class MigrationWork:
                 does = _STEPS.get(self.state.does, "")
                 await self.families.settle(key, Tally(), step=does, new=new)
 
-    def is_target(self, item: Item) -> bool:
+    def is_target(self, item: WireItem) -> bool:
         """Return whether an item, by its entity, may be one that the migration makes."""
         return self._target is not None and self._target.matches(item)

@@ -6,7 +6,7 @@ item data; what ends a run is raised. The message of the user's exception may ho
 the record, with the file and line of the user's code that raised it, until a person asks for it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,10 +15,9 @@ from streamkit.core.parking import Failure
 from streamkit.errors import USER_ERRORS, ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.book.errors import ErrorBook, Reason, error_id
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.items.writes import Key, WireItem
+from streamkit.migrate.items.rewrites import Key, WireItem
 from streamkit.migrate.sending.calls import DONE, GONE, Calls
 from streamkit.observe.logger import get_logger
-from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.verdicts import Invalid
 
@@ -45,7 +44,7 @@ class FailedItems:
 
     async def note(
         self,
-        key: Mapping[str, Wire],
+        key: Key,
         tally: Tally,
         kind: str,
         what: str | BaseException,

@@ -15,7 +15,7 @@ import anyio
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.state import ENDED
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.items.writes import WireItem
+from streamkit.migrate.items.rewrites import WireItem
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.opening import Opened
 from streamkit.migrate.run.work import MigrationWork

@@ -4,8 +4,7 @@ import pytest
 
 from streamkit import App, Entity
 from streamkit.errors import DeclarationError
-from streamkit.migrate.items.rewrites import plain
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import TransformError, plain
 from streamkit.migrate.items.transform import Transform
 from streamkit.model.schema import TableSchema
 from tests.simulation.merging import Billing, Customer, Prefs, Profile, apart, app_of_customers

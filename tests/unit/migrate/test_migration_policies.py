@@ -16,7 +16,7 @@ from streamkit.migrate.families.settlement import (
     taken_up,
 )
 from streamkit.migrate.items.counters import Counters, added
-from streamkit.migrate.items.sources import TransformError
+from streamkit.migrate.items.rewrites import TransformError
 
 
 class OldPage(Entity, pk="PAGE#{page}", sk="PAGE"):
