@@ -16,7 +16,6 @@ from streamkit.core.tables import survey
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
-from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.run.work import MigrationWork, Schemas
 from streamkit.migrate.sending.attempts import Undecided
 from streamkit.migrate.sending.calls import DONE, Calls
@@ -227,8 +226,7 @@ class Site:
         self.shown = (await self.work(self.aws).families.read(self.key)).shown
 
     async def take(self, side):
-        tally = Tally()
-        await self.work(self.aws).families.take(self.key, side, self.shown, tally)
+        tally = await self.work(self.aws).families.take(self.key, side, self.shown)
         assert (tally.changed, tally.errors) == (1, 0)
 
     async def next(self):
@@ -260,7 +258,6 @@ class Site:
         await process.begins(
             work.families.settle(
                 self.key,
-                Tally(),
                 step=step.get(KINDS[self.phase], ""),
                 new=self.new_key,
             )

@@ -5,7 +5,6 @@ from functools import cache, partial
 import pytest
 
 from streamkit import App
-from streamkit.migrate.book.tallies import Tally
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.models.explorer import LARGE, explore, follow, stuck, walks
@@ -158,9 +157,7 @@ def test_what_two_have_made_by_counting_alike_is_left_to_people():
             site.phase = "soaking"
             for side in ("old", "new"):
                 await site.write(side, "add", 0)
-            tally = Tally()
-            await site.work(site.aws).families.settle(site.key, tally)
-            return tally
+            return await site.work(site.aws).families.settle(site.key)
 
     with repeatable(1):
         assert run_virtually(scenario).errors == 1

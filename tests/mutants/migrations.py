@@ -829,8 +829,7 @@ MUTANTS = (
     Mutant(
         "touch-counts-no-failures",
         "migrate/run/work.py",
-        '                await self.failed.note(key, tally, "transform", error)\n'
-        "                return\n"
+        '                return await self.failed.note(key, "transform", error)\n'
         "            if not (rewrite",
         "                rewrite = None\n            if rewrite and not (rewrite",
         "a touch whose function always fails touches the whole table in spite of --max-errors",

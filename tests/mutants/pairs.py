@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "decided-and-still-open",
         "migrate/verify/mending.py",
-        "            newer.append(error.id)\n            continue\n",
+        "            newer.append(error.id)\n",
         '            raise ConfigurationError(f"{error.id} was written since it was shown")\n',
         "of many decisions one that comes too late leaves the others open for ever",
         test="tests/simulation/test_migration_old_writers.py::test_a_decision_that_comes_too_late_leaves_one_item_as_it_is_and_decides_all_others",
@@ -492,8 +492,8 @@ MUTANTS = (
     Mutant(
         "merge-of-what-the-pass-saw",
         "migrate/families/families.py",
-        "            await self._attempts.persist(key, tally, attempt)\n",
-        "            await self._attempts.persist(key, tally, attempt, seen)\n",
+        "            return await self._attempts.persist(key, attempt)\n",
+        "            return await self._attempts.persist(key, attempt, seen)\n",
         "a new item is made of one of its sources at first, and most transactions are refused",
         test="tests/simulation/test_migration_costs.py::test_an_item_of_a_kilobyte_takes_these_units",
     ),

@@ -95,15 +95,16 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
     failed, calls = [], SimpleNamespace(reserved=nullcontext)
 
     async def fail(*told):
-        failed.append(told[2:])
+        failed.append(told[1:])
+        return Tally()
 
     async def attempts(*outcomes):
-        left, tally = list(outcomes), Tally()
+        left = list(outcomes)
 
         async def attempt(_seen):
             return left.pop(0)
 
-        await ItemAttempts(calls, SimpleNamespace(note=fail)).persist({}, tally, attempt)
+        tally = await ItemAttempts(calls, SimpleNamespace(note=fail)).persist({}, attempt)
         return tally, left
 
     invalid = Invalid((), "ValidationError")

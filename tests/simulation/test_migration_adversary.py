@@ -14,7 +14,6 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
-from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.operate import steps
 from streamkit.migrate.run.capture import capture_app
 from streamkit.migrate.run.running import Runner
@@ -69,17 +68,16 @@ async def turned(site, entity, phase="switching"):
     """Pair an item, and let its new item count."""
     key = entity.item_key.wire(site.schema)
     for step in ("", "turn") if phase == "switching" else ("",):
-        await work_of(site, phase).families.settle(key, Tally(), step=step)
+        await work_of(site, phase).families.settle(key, step=step)
 
 
 async def visited(site, entity, phase, direction="back"):
     """Let a pass of a phase find an item's record; return what it counted."""
-    tally, families = Tally(), work_of(site, phase, direction).families
+    families = work_of(site, phase, direction).families
     name = error_id(entity.item_key.wire(site.schema))
     record = families.records.space.key("pair", "0001", name)
     found = await site.calls.get(site.schema.name, record)
-    await work_of(site, phase, direction).visit(found, tally)
-    return tally
+    return await work_of(site, phase, direction).visit(found)
 
 
 async def rolled_back_before_the_switch_was_complete():
@@ -88,7 +86,7 @@ async def rolled_back_before_the_switch_was_complete():
         await turned(site, SHORT, "scanning")
         for phase in ("unturning", "dropping", "dropping"):
             for entity in (LONG, SHORT):
-                await work_of(site, phase, "back").visit(await site.get(entity), Tally())
+                await work_of(site, phase, "back").visit(await site.get(entity))
             await visited(site, SHORT, phase)
         return await site.get(SHORT), await site.get(LONG)
 
@@ -103,7 +101,7 @@ async def contracted_with_a_pair_that_was_not_turned():
     async with site_of(alike()) as site:
         await site.put(SHORT)
         await turned(site, SHORT, "scanning")
-        await work_of(site, "contracting").visit(await site.get(LONG), Tally())
+        await work_of(site, "contracting").visit(await site.get(LONG))
         return await site.get(LONG)
 
 
@@ -173,8 +171,8 @@ async def a_late_process_mirrors_a_part_of_a_source_that_was_contracted():
         await turned(site, profile)
         await visited(site, profile, "contracting", "forward")
         await site.put(Stats(name="ann", click=4))
-        tally, key = Tally(), profile.item_key.wire(site.schema)
-        await work_of(site, "soaking").families.settle(key, tally)
+        key = profile.item_key.wire(site.schema)
+        tally = await work_of(site, "soaking").families.settle(key)
         return await site.get(profile), tally
 
 
@@ -190,7 +188,7 @@ async def a_part_is_mirrored():
         await site.put(Profile(name="ann"))
         await site.put(Stats(name="ann", click=3))
         key = Profile.key(name="ann").wire(site.schema)
-        await work_of(site, "soaking").families.settle(key, Tally())
+        await work_of(site, "soaking").families.settle(key)
         return await site.get(Profile(name="ann"))
 
 
@@ -202,11 +200,11 @@ async def taken_back_and_applied_again(app, source, target):
     async with site_of(app) as site:
         await site.put(source)
         key = source.item_key.wire(site.schema)
-        await site.pairs.forward(key, Tally())
+        await site.pairs.forward(key)
         read = await site.get(target)
         await site.delete(target)
-        await site.pairs.forward(key, Tally())
-        await work_of(site, "dropping", "back").visit(read, Tally())
+        await site.pairs.forward(key)
+        await work_of(site, "dropping", "back").visit(read)
         return await site.get(target)
 
 
@@ -227,7 +225,7 @@ async def derived_and_taken_back():
     async with site_of(app) as site:
         customer, email = Customer(name="ann", email="a@b"), Email(email="a@b", name="ann")
         await site.put(customer)
-        await site.pairs.forward(customer.item_key.wire(site.schema), Tally())
+        await site.pairs.forward(customer.item_key.wire(site.schema))
         deleted, real = [], site.calls.write
 
         async def write(action):
@@ -236,7 +234,7 @@ async def derived_and_taken_back():
             return await real(action)
 
         site.calls.write = write
-        await work_of(site, "dropping", "back").visit(await site.get(email), Tally())
+        await work_of(site, "dropping", "back").visit(await site.get(email))
         return deleted, await site.get(email)
 
 
@@ -461,8 +459,7 @@ async def tried_again_though_it_is_another_item():
     async with site_of(migrating.in_place()) as site:
         profile = Profile(name="ann")
         await site.put(profile, status={"S": "NEW"}, day={"S": "d1"})
-        tally = Tally()
-        await work_of(site, "verifying").retry(profile.item_key.wire(site.schema), tally)
+        tally = await work_of(site, "verifying").retry(profile.item_key.wire(site.schema))
         return tally.errors, await site.get(profile)
 
 

@@ -363,7 +363,7 @@ async def conflict():
         read = await site.get(order)
         await site.set_status(order, "PAID")
         site.world.calls.clear()
-        await site.in_place.reconcile(read, site.tally, live=False)
+        site.tally.add(await site.in_place.reconcile(read, live=False))
         return [(call.operation, call.units["write"]) for call in site.world.calls]
 
 

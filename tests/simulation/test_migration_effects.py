@@ -175,7 +175,7 @@ async def put_again_between_mark_and_delete(monkeypatch):
             return outcome
 
         monkeypatch.setattr(site.calls, "write", write)
-        await site.in_place.reconcile(read, site.tally, live=False)
+        site.tally.add(await site.in_place.reconcile(read, live=False))
         return lasts, await site.get(OLD), site.tally
 
 

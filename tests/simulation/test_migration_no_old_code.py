@@ -12,7 +12,6 @@ from streamkit.migrate.book.course import after_resume
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook, open_book
-from streamkit.migrate.book.tallies import Tally
 from streamkit.model.copies import COPY, PAIR
 from streamkit.testing.world import Process
 from tests.simulation.migrating import Profile, Stats
@@ -40,12 +39,10 @@ async def state_of(site):
 
 async def visited_at_once(site, entity, phase):
     """Look at an item as the pass of a phase does in which old items go at once."""
-    tally = Tally()
     work = work_of(site, phase, declared=1.0)
     key = entity.item_key.wire(site.schema)
     step = {"contracting": "contract", "closing": "close"}[phase]
-    await work.families.settle(key, tally, step=step)
-    return tally
+    return await work.families.settle(key, step=step)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -225,9 +222,9 @@ def test_what_waits_for_people_where_an_old_item_was_still_does_so_after_the_wor
             await site.delete(new(1))
             stopped = State("0001", phase=phase, declared=1.0, paused=True, note="old code wrote")
             later = after_resume(stopped, "")
-            work, tally = work_of(site, phase, declared=later.declared, bare=later.bare), Tally()
+            work = work_of(site, phase, declared=later.declared, bare=later.bare)
             key = old(1).item_key.wire(site.schema)
-            await work.families.settle(key, tally, step="contract")
+            tally = await work.families.settle(key, step="contract")
             kinds = [error.kind for error in await work.failed.book.open()]
             return (
                 later.at_once,
@@ -254,7 +251,7 @@ def test_a_late_write_is_told_by_when_it_was_seen_whatever_change_led_to_it():
             await site.set_status(old(1), "PAID")
             work = work_of(site, "contracting", declared=declared)
             key = old(1).item_key.wire(site.schema)
-            await work.families.settle(key, Tally(), at=declared - 60)
+            await work.families.settle(key, at=declared - 60)
             errors = ErrorBook(
                 StateBook(site.aws.dynamodb, site.tables.control, site.app.name).store, "0001"
             )
@@ -295,7 +292,7 @@ def test_an_item_that_new_code_makes_together_with_its_part_is_no_write_of_old_c
                 await site.put(Stats(name="u1", click=4))
             await site.put(item)
             work, key = work_of(site, "soaking"), item.item_key.wire(site.schema)
-            await work.families.settle(key, Tally(), at=site.world.clock.time())
+            await work.families.settle(key, at=site.world.clock.time())
             there = [await site.get(item), await site.get(Stats(name="u1"))]
             return there, await work.failed.book.last_written()
 
@@ -318,7 +315,7 @@ def test_an_item_of_a_split_that_is_put_without_what_was_moved_out_loses_its_par
             ):
                 await write
                 key = Profile(name="u1").item_key.wire(site.schema)
-                await work_of(site, "soaking").families.settle(key, Tally())
+                await work_of(site, "soaking").families.settle(key)
                 parts.append(await site.get(Stats(name="u1")))
             return parts
 

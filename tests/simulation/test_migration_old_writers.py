@@ -18,7 +18,6 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.errors import Reason, error_id
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook, open_book
-from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.verify.mending import list_errors, retry_errors, waive_errors
 from streamkit.migrate.verify.verifying import verify_migration
 from streamkit.model.copies import COPY, PAIR
@@ -479,7 +478,7 @@ async def closed_between_two_reads(monkeypatch):
         await turned(site, old(1))
         await visited(site, old(1), "contracting", "forward")
         await site.set_status(new(1), "SENT")
-        key, tally = old(1).item_key.wire(site.schema), Tally()
+        key = old(1).item_key.wire(site.schema)
         real, waiting = site.calls.get, [key]
 
         async def get(table, asked):
@@ -489,7 +488,7 @@ async def closed_between_two_reads(monkeypatch):
             return await real(table, asked)
 
         monkeypatch.setattr(site.calls, "get", get)
-        await work_of(site, "closing").families.settle(key, tally)
+        tally = await work_of(site, "closing").families.settle(key)
         return tally.errors, await site.get(old(1)), await site.get(new(1))
 
 
@@ -637,12 +636,12 @@ async def taken_apart(parts):
     async with site_of(app) as site:
         wide = Wide(name="w", parts=parts)
         await site.put(wide)
-        key, tally = wide.item_key.wire(site.schema), Tally()
+        key = wide.item_key.wire(site.schema)
         book = StateBook(site.aws.dynamodb, site.tables.control, "shop")
         begun = State("0001", mode="split", phase="scanning", run=1, records=True)
         await book.write(State("0001"), begun)
         work = work_of(site, "scanning", mode="split")
-        await work.families.settle(key, tally)
+        tally = await work.families.settle(key)
         texts = [error.text for error in await work.families.failed.book.all()]
         made = [i for i in site.world.items("Shop") if "PART" in i["SK"]["S"]]
         return tally.changed, texts, len(made)
@@ -673,11 +672,11 @@ def test_a_process_that_stood_still_makes_no_pair_once_its_phase_is_over(phase, 
             begun = await book.write(State("0001"), begun)
             later = await book.write(begun, replace(begun, **then))
             late = work_of(site, phase, mode="rekey").families
-            await late.settle(old(1).item_key.wire(site.schema), Tally())
+            await late.settle(old(1).item_key.wire(site.schema))
             made = await site.get(new(1))
             if later.phase == "contracting":
                 now = work_of(site, "contracting", mode="rekey").families
-                await now.settle(old(1).item_key.wire(site.schema), Tally())
+                await now.settle(old(1).item_key.wire(site.schema))
             return made, await site.get(new(1))
 
     made, after = run(main)

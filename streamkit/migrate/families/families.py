@@ -181,13 +181,12 @@ class Families:
     async def settle(
         self,
         key: Key,
-        tally: Tally,
         *,
         step: Step = "",
         seen: WireItem | None = None,
         new: Key | None = None,
         at: float = 0,
-    ) -> None:
+    ) -> Tally:
         """Bring the family of an old item into step, and do its phase's step with one that is.
 
         The old item was `seen` if the first pass has just read it, strongly consistent. `new` is
@@ -204,12 +203,11 @@ class Families:
             return await self._bring(family, step, at, new)
 
         if not self.shapes.is_merge:
-            await self._attempts.persist(key, tally, attempt, seen)
-            return
+            return await self._attempts.persist(key, attempt, seen)
         # One of several items is no family, so all are read. A page of the pass often has all of
         # them: side by side, they would only refuse each other.
         async with self._turns.setdefault(Family(key).name, anyio.Lock()):
-            await self._attempts.persist(key, tally, attempt)
+            return await self._attempts.persist(key, attempt)
 
     async def _bring(self, family: Family, step: Step, at: float, new: Key | None) -> Any:
         """Settle a family as it was read, and go on to its step; return the last outcome."""
@@ -256,10 +254,10 @@ class Families:
                 return self.plans.drop(family)
         return None
 
-    async def take(self, key: Key, side: Take, shown: str, tally: Tally) -> bool:
+    async def take(self, key: Key, side: Take, shown: str) -> Tally | None:
         """Write what a person has decided about exactly what the person was shown.
 
-        Returns whether the item is as it was shown; if not, nothing is written.
+        Returns None if the item is not as it was shown: then nothing is written.
         """
         is_as_shown = True
 
@@ -270,8 +268,8 @@ class Families:
             plan = self.plans.settle(family, side) if is_as_shown else None
             return None if plan is None else await self.send(plan)
 
-        await self._attempts.persist(key, tally, attempt)
-        return is_as_shown
+        tally = await self._attempts.persist(key, attempt)
+        return tally if is_as_shown else None
 
     # -- writing -------------------------------------------------------------------------------
 

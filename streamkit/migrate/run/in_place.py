@@ -85,7 +85,7 @@ class InPlace:
         self._budget = RewriteBudget(failed.clock)
         self._attempts = ItemAttempts(calls, failed)
 
-    async def reconcile(self, item: WireItem, tally: Tally, *, live: bool) -> None:
+    async def reconcile(self, item: WireItem, *, live: bool) -> Tally:
         """Bring an item, as it was read, into the new shape; a `live` one comes from the stream."""
         key, limits = self.transform.schema.key_of(item), self._calls.rate.limits
         answer: WireItem | None = None
@@ -113,7 +113,7 @@ class InPlace:
 
         # In a queue many changes of an item are old; a limit counts writes that are refused, too.
         trusting = not live or limits.max_writes is None
-        await self._attempts.persist(key, tally, attempt, item, trusting=trusting)
+        return await self._attempts.persist(key, attempt, item, trusting=trusting)
 
     async def _is_turned_back(self, key: Key) -> bool:
         """Return whether other code answers each rewrite of an item with one that reverts it.

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from streamkit.changes import Change
 from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.old_writes import OldWrites
-from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import WireItem, plain
 from streamkit.migrate.run.work import NEW_COUNTS_TOO, MigrationWork
 from streamkit.model.origin import ORIGIN
@@ -31,14 +30,14 @@ class LiveWork:
         work, old, new = self.work, change.old, change.new
         if not work.migration.is_pairs:
             if new is not None and work.transform.matches(new):
-                await work.in_place.reconcile(new, Tally(), live=True)
+                await work.in_place.reconcile(new, live=True)
             return
         if work.migration.moves:
             await self._settle(old, new, change.created_at.timestamp())
             return
         item = new if new is not None else old
         if item is not None and work.transform.matches(item):
-            await work.pairs.forward(work.schema.key_of(item), Tally(), old=old)
+            await work.pairs.forward(work.schema.key_of(item), old=old)
 
     async def _settle(self, old: WireItem | None, new: WireItem | None, at: float) -> None:
         """Settle the family of an item that other code has written."""
@@ -47,7 +46,7 @@ class LiveWork:
             return
         side = work.families.side(new) or work.families.side(old)
         if side != "new" and work.transform.matches(item):
-            await work.families.settle(work.schema.key_of(item), Tally(), at=at)
+            await work.families.settle(work.schema.key_of(item), at=at)
         if side != "old" and work.migration.to is None and (side or work.is_target(item)):
             await self._settle_new(new, old)
 
@@ -58,7 +57,7 @@ class LiveWork:
             key = await work.families.old_key(new, old)
             if key is not None:
                 there = work.transform.target.key_of(new or old or {})
-                await work.families.settle(key, Tally(), new=there)
+                await work.families.settle(key, new=there)
 
     async def take_target(self, change: Change[Any]) -> None:
         """Do with a change of a target in another table what its source needs."""

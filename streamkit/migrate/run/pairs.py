@@ -56,17 +56,16 @@ class Pairs:
     async def forward(
         self,
         key: Key,
-        tally: Tally,
         *,
         old: WireItem | None = None,
         seen: WireItem | None = None,
-    ) -> None:
+    ) -> Tally:
         """Bring the targets of a source in step with it.
 
         The first pass has just `seen` it, strongly consistent. A change was made of an `old` image,
         whose targets may be stale.
         """
-        await self._attempts.persist(key, tally, partial(self._attempt, key, old), seen)
+        return await self._attempts.persist(key, partial(self._attempt, key, old), seen)
 
     async def _attempt(self, key: Key, old: WireItem | None, seen: WireItem | None) -> Any:
         """Send one transaction; return None if there is nothing to do.
@@ -141,14 +140,14 @@ class Pairs:
             return []
         return [delete(schema, target.key, as_left(there, name))]
 
-    async def drop(self, item: WireItem, tally: Tally) -> None:
+    async def drop(self, item: WireItem) -> Tally:
         """Delete an item that this migration has made; it says that a migration deletes it."""
         if not str(item.get(FROM, {}).get("S", "")).startswith(f"{self.transform.migration.id}:"):
-            return
+            return Tally()
         schema = self.transform.target
         key = schema.key_of(item)
         whose, mark = as_left(item, FROM)
         outcome = await delete_marked(
             self.calls, schema, key, [whose], self.failed.writer, first=[mark]
         )
-        tally.changed += outcome is DONE
+        return Tally(changed=outcome is DONE)

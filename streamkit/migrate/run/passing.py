@@ -78,8 +78,8 @@ class Passing:
         work = self.work
         found = len(reply["Items"])
         scanned = reply.get("ScannedCount", found)
-        tally = Tally(scanned=scanned, missing=scanned - found)
-        await self._items(reply["Items"], tally)
+        tally = await self._items(reply["Items"])
+        tally.add(Tally(scanned=scanned, missing=scanned - found))
         self.errors += tally.errors - tally.waived
         action = self.tallies.adding(work.state.pass_name, segment.number, tally)
         async with work.calls.rate.paced(PAGE_WRITES):
@@ -128,23 +128,22 @@ class Passing:
         """The index that the pass reads: it may show only keys."""
         return self.work.migration.index if self.work.state.phase == "scanning" else None
 
-    async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
+    async def _items(self, items: list[dict[str, Any]]) -> Tally:
         """Visit the items of a page, some at once, and add up."""
-        work, table = self.work, self.work.schema
+        work, table, tally = self.work, self.work.schema, Tally()
         blind = self._index is not None
         # Failures only show in whole items: they are read, where people want to know of failures.
         reads = blind and self.present().max_errors > 0
 
         async def one(shown: dict[str, Any]) -> None:
-            own = Tally()
             item = await work.calls.get(table.name, table.key_of(shown)) if reads else shown
             if item is None:
-                own.gone += 1
+                tally.gone += 1
             else:
-                await work.visit(item, own, blind=blind and not reads)
-            tally.add(own)
+                tally.add(await work.visit(item, blind=blind and not reads))
 
         await each_of(self.pace.items, self.rng.sample(items, len(items)), one)
+        return tally
 
     def has_more(self, state: State) -> bool:
         """Return whether a phase has another table to read after that of this pass."""

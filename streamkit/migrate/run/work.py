@@ -125,7 +125,7 @@ class MigrationWork:
 
     # -- a pass --------------------------------------------------------------------------------
 
-    async def visit(self, item: WireItem, tally: Tally, *, blind: bool = False) -> None:
+    async def visit(self, item: WireItem, *, blind: bool = False) -> Tally:
         """Do with one item what the phase requires; `blind`: an index has shown only its key."""
         if self.migration.moves:
             key = await self._family_of(item)
@@ -133,13 +133,13 @@ class MigrationWork:
                 seen = item if self.state.phase == "scanning" else None
                 step = _STEPS.get(self.state.does, "")
                 new = self.transform.target.key_of(item) if self.state.does == "following" else None
-                await self.families.settle(key, tally, step=step, seen=seen, new=new)
-            elif self.state.phase == "scanning":  # for `--first`: the stream was faster
-                tally.skipped += self.families.side(item) == "old"
-        elif self.state.does == "dropping" and self.migration.is_pairs:
-            await self.pairs.drop(item, tally)
-        elif self.transform.matches(item):
-            await self._bring(item, tally, blind=blind)
+                return await self.families.settle(key, step=step, seen=seen, new=new)
+            # For `--first` count also those at which the stream was faster.
+            faster = self.state.phase == "scanning" and self.families.side(item) == "old"
+            return Tally(skipped=faster)
+        if self.state.does == "dropping" and self.migration.is_pairs:
+            return await self.pairs.drop(item)
+        return await self._bring(item, blind=blind) if self.transform.matches(item) else Tally()
 
     async def _family_of(self, item: WireItem) -> WireItem | None:
         """Return the old key of the family that a pass looks at, when it reads this item.
@@ -159,18 +159,19 @@ class MigrationWork:
             return None
         return self.schema.key_of(item)
 
-    async def _bring(self, item: WireItem, tally: Tally, *, blind: bool) -> None:
+    async def _bring(self, item: WireItem, *, blind: bool) -> Tally:
         if self.migration.mode == "touch" and self.state.phase == "scanning":
-            await self._touch(item, tally, blind=blind)
-        elif self.migration.is_pairs:
+            return await self._touch(item, blind=blind)
+        if self.migration.is_pairs:
             seen = item if self.state.phase == "scanning" else None
-            await self.pairs.forward(self.schema.key_of(item), tally, seen=seen)
+            tally = await self.pairs.forward(self.schema.key_of(item), seen=seen)
         else:
-            await self.in_place.reconcile(item, tally, live=False)
+            tally = await self.in_place.reconcile(item, live=False)
         if self.state.phase == "verifying":
-            await self._check(item, tally)
+            tally.add(await self._check(item))
+        return tally
 
-    async def _touch(self, item: WireItem, tally: Tally, *, blind: bool) -> None:
+    async def _touch(self, item: WireItem, *, blind: bool) -> Tally:
         """Mark an item, so that the stream delivers it.
 
         An item for which the function fails is written down. The stream's run would find out, too,
@@ -181,11 +182,9 @@ class MigrationWork:
             try:
                 rewrite = self.transform.of(plain(item))
             except USER_ERRORS as error:
-                await self.failed.note(key, tally, "transform", error)
-                return
+                return await self.failed.note(key, "transform", error)
             if not (rewrite.changes_item or rewrite.targets):
-                tally.skipped += 1
-                return
+                return Tally(skipped=1)
         held: list[Condition] = [present, any_of(Attr(TOUCH).not_exists(), Attr(TOUCH).ne(touch))]
         typed = self.schema.type_attribute
         if typed is not None and typed not in item:  # the index does not show it
@@ -193,53 +192,51 @@ class MigrationWork:
             held.append(any_of(there.not_exists(), there.eq(own)))
         sets = {TOUCH: {"S": touch}}
         action = update(self.schema, key, held, self.failed.writer, sets=sets)
-        outcome = await self.calls.write(action)
-        tally.changed += outcome is DONE
-        tally.skipped += outcome is not DONE
+        done = await self.calls.write(action) is DONE
+        return Tally(changed=done, skipped=not done)
 
-    async def _check(self, item: WireItem, tally: Tally) -> None:
+    async def _check(self, item: WireItem) -> Tally:
         """Run the migration's own check on an item in the new shape."""
         check, key = self.migration.check, self.schema.key_of(item)
         now = None if check is None else await self.calls.get(self.schema.name, key)
         if check is None or now is None:
-            return
+            return Tally()
         what: str | BaseException = "the migration's own check says no"
         try:
             if check(self.transform.entity(now)):
-                return
+                return Tally()
         except USER_ERRORS as error:  # the application's check may raise anything
             what = error
-        await self.failed.note(key, tally, "check", what)
+        return await self.failed.note(key, "check", what)
 
     async def failing(self) -> int:
         """Retry what has failed; return how many items are still not right."""
         for error in await self._book.open():
             if error.kind == "ping_pong":
                 continue  # such an item may be right only for a moment
-            tally = Tally()
-            await self.retry(error.key, tally)
-            if not tally.errors:
+            if not (await self.retry(error.key)).errors:
                 await self._book.remove(error)
         return len(await self._book.open())
 
-    async def retry(self, key: Key, tally: Tally) -> None:
+    async def retry(self, key: Key) -> Tally:
         """Retry a failed item; it may fail again."""
         if self.migration.moves:
-            await self.families.settle(key, tally, step=_STEPS.get(self.state.does, ""))
-            return
+            return await self.families.settle(key, step=_STEPS.get(self.state.does, ""))
         item = await self.calls.get(self.schema.name, key)
         if item is not None and not self.transform.matches(item):
-            return  # it is another entity's by now
+            return Tally()  # it is another entity's by now
         if self.migration.is_pairs:
-            await self.pairs.forward(key, tally)
-        elif item is not None:
-            await self.in_place.reconcile(item, tally, live=False)
-            await self._check(item, tally)
+            return await self.pairs.forward(key)
+        tally = Tally()
+        if item is not None:
+            tally = await self.in_place.reconcile(item, live=False)
+            tally.add(await self._check(item))
+        return tally
 
     async def drop(self, key: Key, copy: WireItem) -> bool:
         """Delete a copy without a source, if it is as it was read; return whether it is gone."""
         if not self.migration.moves:
-            await self.pairs.drop(copy, Tally())
+            await self.pairs.drop(copy)
             return True
         target = self.transform.target
         if not await self.families.has_place(copy):  # a duplicate, put by application code
@@ -266,14 +263,9 @@ class MigrationWork:
             await self._look_again_at_family(table, item)
             return
         dropping = self.migration.is_pairs and self.state.phase in ("dropping", "rolled back")
-        if table == self.schema.name and not dropping:
-            now = await self.calls.get(table, self.schema.key_of(item))
-            if now is not None:
-                await self.visit(now, Tally())
-        if table == self.transform.target.name and dropping:
-            there = await self.calls.get(table, self.transform.target.key_of(item))
-            if there is not None:
-                await self.pairs.drop(there, Tally())
+        schema = self.transform.target if dropping else self.schema
+        if table == schema.name and (now := await self.calls.get(table, schema.key_of(item))):
+            await (self.pairs.drop(now) if dropping else self.visit(now))
 
     async def _look_again_at_family(self, table: str, item: WireItem) -> None:
         """Settle a family of which something was written too late, and do its phase's step."""
@@ -291,7 +283,7 @@ class MigrationWork:
         if key is not None:
             for _ in range(2):  # the first time leaves a stub, the second one removes it
                 does = _STEPS.get(self.state.does, "")
-                await self.families.settle(key, Tally(), step=does, new=new)
+                await self.families.settle(key, step=does, new=new)
 
     def is_target(self, item: WireItem) -> bool:
         """Return whether an item, by its entity, may be one that the migration makes."""

@@ -45,27 +45,26 @@ class FailedItems:
     async def note(
         self,
         key: Key,
-        tally: Tally,
         kind: str,
         what: str | BaseException,
         *,
         name: str = "",
         shown: str = "",
         detail: str = "",
-    ) -> None:
-        """Write down that an item could not be brought into the new shape.
+    ) -> Tally:
+        """Write down that an item could not be brought into the new shape, and count it.
 
         The record's `name` is by default the hash of the key. `shown` is a digest of what a person
         would decide about, and `detail` what it sees of that on request.
         """
-        tally.errors += 1
         name = name or error_id(key)
         known: dict[str, Any] = {"migration": self.writer, "kind": kind, "item": name}
         log.often("migration.item_failed", level="warning", by=kind, **known)
         reason = reason_of(kind, what, self.phase)
         reason = replace(reason, detail=detail or reason.detail)
         at = self.clock.time()
-        tally.waived += await self.book.add(key, reason, at, name=name, shown=shown or self.run)
+        waived = await self.book.add(key, reason, at, name=name, shown=shown or self.run)
+        return Tally(errors=1, waived=waived)
 
 
 def reason_of(kind: str, what: str | BaseException, phase: str) -> Reason:
@@ -120,12 +119,11 @@ class ItemAttempts:
     async def persist(
         self,
         key: Key,
-        tally: Tally,
         attempt: Callable[[WireItem | None], Awaitable[Any]],
         seen: WireItem | None = None,
         *,
         trusting: bool = False,
-    ) -> None:
+    ) -> Tally:
         """Attempt something with an item until it is done; write down a final failure.
 
         `attempt` is given the item as it was `seen`, or None to read it, and returns the outcome,
@@ -134,36 +132,38 @@ class ItemAttempts:
         """
         if seen is not None and self._looks and not trusting:
             self._looks, seen = self._looks - 1, None
-        invalid = False
+        tally, invalid = Tally(), False
         for number in range(_TRIES):
             read, seen = seen, None
             try:
                 async with self.calls.reserved() if number else nullcontext():
                     outcome = await attempt(read)
             except Undecided as error:
-                await self.failed.note(key, tally, error.kind, str(error), **error.about)
-                return
+                tally.add(await self.failed.note(key, error.kind, str(error), **error.about))
+                return tally
             except (ConfigurationError, LeaseLost, Unavailable):
                 raise  # it is not about this item
             except USER_ERRORS as error:
-                await self.failed.note(key, tally, "transform", error)
-                return
+                tally.add(await self.failed.note(key, "transform", error))
+                return tally
             if outcome is None:
                 tally.skipped += 1
-                return
+                return tally
             if outcome is DONE:
                 tally.changed += 1
-                return
+                return tally
             if read is not None and not trusting:
                 self._looks = _LOOKS
             if outcome is GONE:
                 tally.gone += 1
-                return
+                return tally
             if isinstance(outcome, Invalid) and invalid:
-                await self.failed.note(key, tally, "invalid", outcome.text)
-                return
+                tally.add(await self.failed.note(key, "invalid", outcome.text))
+                return tally
             # DynamoDB does not say of a transaction with an invalid action whether the item had
             # changed.
             invalid = isinstance(outcome, Invalid)
             tally.conflicts += 1
-        await self.failed.note(key, tally, "contended", f"it changed {_TRIES} times in a row")
+        text = f"it changed {_TRIES} times in a row"
+        tally.add(await self.failed.note(key, "contended", text))
+        return tally

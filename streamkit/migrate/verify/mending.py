@@ -100,13 +100,13 @@ async def _retry(
 ) -> tuple[int, int]:
     right, newer = [], []
     for error in tried:
-        tally = Tally()
         if not take or error.kind not in DECIDED:
-            await work.retry(error.key, tally)
-        elif not await work.families.take(error.key, take, error.shown, tally):
+            tally: Tally | None = await work.retry(error.key)
+        else:
+            tally = await work.families.take(error.key, take, error.shown)
+        if tally is None:
             newer.append(error.id)
-            continue
-        if not tally.errors:
+        elif not tally.errors:
             right.append(error)
     doubtful = [error for error in right if error.kind == "ping_pong"]
     if doubtful:

@@ -14,7 +14,6 @@ import anyio
 
 from streamkit.migrate.book.errors import error_id
 from streamkit.migrate.book.state import ENDED
-from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.items.rewrites import WireItem
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.opening import Opened
@@ -94,7 +93,7 @@ class Settling:
             return one
         if one.kind == "orphan":
             return None if await self._drop(found) else one
-        await self.work.retry(found.key, Tally())
+        await self.work.retry(found.key)
         noted = await self.opened.errors.get(found.id)
         still = await self._look(found.key)
         if still is None and noted is not None:

@@ -30,7 +30,7 @@ class Calls:
 
 def tried(*outcomes):
     """Return the counts, and the kinds of errors that were written down."""
-    tally, noted, left = Tally(), [], list(outcomes)
+    noted, left = [], list(outcomes)
 
     async def attempt(_seen):
         found = left.pop(0)
@@ -38,11 +38,12 @@ def tried(*outcomes):
             raise found
         return found
 
-    async def note(key, counts, kind, what, **about):
+    async def note(key, kind, what, **about):
         noted.append(kind)
+        return Tally()
 
     failed = SimpleNamespace(note=note)
-    run_virtually(lambda: ItemAttempts(Calls(), failed).persist({}, tally, attempt))
+    tally = run_virtually(lambda: ItemAttempts(Calls(), failed).persist({}, attempt))
     return tally.changed, noted
 
 
