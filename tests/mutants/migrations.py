@@ -524,8 +524,8 @@ MUTANTS = (
     Mutant(
         "own-writes-uncharged",
         "migrate/sending/calls.py",
-        '        charge(reply.get("ConsumedCapacity"), usual=False)\n',
-        "        charge(None, usual=False)\n",
+        '        self._rate.charge(reply.get("ConsumedCapacity"), kind, usual=False)\n',
+        "        self._rate.charge(None, kind, usual=False)\n",
         "what a migration writes of itself comes on top of its budget",
         test="tests/unit/migrate/test_sharing.py::test_three_processes_keep_to_one_budget_from_the_first_second_on",
     ),

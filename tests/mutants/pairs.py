@@ -212,8 +212,8 @@ MUTANTS = (
     Mutant(
         "deletes-of-new-code-unseen",
         "migrate/run/live.py",
-        """            or await self._deleted(change, "new") == "by other code"\n""",
-        "",
+        """ or await self._deleted(change, "new") == "by other code":""",
+        ":",
         "a rollback takes new items away although new code has just deleted one",
         test="tests/unit/migrate/test_migration_old_writes.py::test_a_delete_by_new_code_is_a_write_of_new_code_and_one_by_the_migration_is_none",
     ),

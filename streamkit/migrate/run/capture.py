@@ -16,12 +16,13 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
 
 from streamkit.app import App
-from streamkit.changes import Change, Kind
+from streamkit.changes import Kind
 from streamkit.core.handler import Handler, Policy
 from streamkit.core.parked.queues import parked_queues
 from streamkit.entity import Entity
@@ -45,8 +46,8 @@ _POLICY = Policy(
     timeout_seconds=120.0, attempts=3, retry_seconds=2.0, retry_seconds_max=60.0, retry_limit=50
 )
 
-Live = Callable[[Change[Any]], Awaitable[None]]
-"""Takes a change whose images are items in wire form."""
+Live = Callable[..., Awaitable[None]]
+"""Takes a change whose images are items in wire form; `target`: it is of the other table."""
 CATCH_UP_SECONDS = 30.0
 """How long in seconds `caught_up` waits at most."""
 _CHECKPOINT_SECONDS = 5.0
@@ -68,21 +69,19 @@ class Capture:
 
     opened: Opened
     live: Live
-    live_target: Live
     _workers: list[Worker] = field(default_factory=list)
 
     def sides(self, state: State) -> list[Side]:
         """Return the tables that are followed in a run."""
-        app, migration, schemas = self.opened.app, self.opened.migration, self.opened.schemas
-        found = [self._side(capture_app(app, migration, state, self.live), schemas.source)]
-        if migration.follows_target:
-            there = target_app(app, migration, state, self.live_target)
-            found.append(self._side(there, schemas.target))
-        return found
+        targets = (False, True) if self.opened.migration.follows_target else (False,)
+        return [self._side(state, target=target) for target in targets]
 
-    def _side(self, app: App, table: TableSchema) -> Side:
-        space = ControlSpace.of(self.opened.tables.control, app.name, table.stream_label)
-        return Side(app, CursorStore(self.opened.aws.dynamodb, space), table)
+    def _side(self, state: State, *, target: bool) -> Side:
+        opened, live = self.opened, partial(self.live, target=target)
+        table = opened.schemas.target if target else opened.schemas.source
+        app = capture_app(opened.app, opened.migration, state, live, target=target)
+        space = ControlSpace.of(opened.tables.control, app.name, table.stream_label)
+        return Side(app, CursorStore(opened.aws.dynamodb, space), table)
 
     # -- what is in the table ------------------------------------------------------------------
 
@@ -171,34 +170,19 @@ def _prompt(settings: Settings) -> Settings:
     return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
 
 
-def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
-    """Make the app of a migration's consumer."""
-    entities = [*migration.sources]
-    if migration.target is not None and migration.to is None and migration.is_pairs:
-        entities.append(migration.target)
-    return _app(app, migration, state, (state.consumer, app.table), entities, live)
-
-
-def target_app(app: App, migration: Migration, state: State, live: Live) -> App:
-    """Make the app that follows the other table that items are moved to."""
-    assert migration.target is not None  # noqa: S101 - checked at declaration, with reverse=
-    assert migration.to is not None  # noqa: S101 - what this is for
-    place = f"{state.consumer}-to", migration.to  # streams of two tables may have one label
-    return _app(app, migration, state, place, [migration.target], live)
-
-
-def _app(
-    app: App,
-    migration: Migration,
-    state: State,
-    place: tuple[str, str],
-    entities: list[type[Entity]],
-    live: Live,
+def capture_app(
+    app: App, migration: Migration, state: State, live: Live, *, target: bool = False
 ) -> App:
+    """Make the app of a migration's consumer, or of its `target`: the table that items move to."""
+    name, table, entities = f"{app.name}.{state.consumer}", app.table, [*migration.sources]
+    new = [] if migration.target is None else [migration.target]
+    if target:  # streams of two tables may have one label
+        name, table, entities = f"{name}-to", migration.to or table, new
+    elif migration.to is None and migration.is_pairs:
+        entities += new
     typed = app.type_attribute is not None
-    consumer, table = place
     capture = App(
-        f"{app.name}.{consumer}",
+        name,
         entities=_others(app, entities, typed=typed),
         table=table,
         type_attribute=app.type_attribute,
@@ -207,7 +191,6 @@ def _app(
         start=utc(state.follows) - _MARGIN,
         on_loss="halt",
     )
-
     for number, entity in enumerate(dict.fromkeys(entities)):
         if number and _alike(entity, entities[0], typed=typed):
             continue  # it is routed as the source; the item itself shows which of the two it is

@@ -21,13 +21,21 @@ _NEW_MAY_WRITE = NEW_COUNTS_TOO | {"contracting", "closing"}
 
 @dataclass(frozen=True, slots=True)
 class LiveWork:
-    """The work of one phase on what is written meanwhile."""
+    """The work of one phase on what is written meanwhile.
+
+    `target` says that it is written in another table, which has new items alone.
+    """
 
     work: MigrationWork
+    target: bool
 
     async def take(self, change: Change[Any]) -> None:
-        """Do with a change what the pass would do with its item."""
+        """Do with a change what the pass would do with its item; of a target, for its source."""
         work, old, new = self.work, change.old, change.new
+        if self.target:
+            if not await self._is_ours(old, new):
+                await self._settle_new(new, old)
+            return
         if not work.migration.is_pairs:
             if new is not None and work.transform.matches(new):
                 await work.in_place.reconcile(new, live=True)
@@ -59,23 +67,12 @@ class LiveWork:
                 there = work.transform.target.key_of(new or old or {})
                 await work.families.settle(key, new=there)
 
-    async def take_target(self, change: Change[Any]) -> None:
-        """Do with a change of a target in another table what its source needs."""
-        if not await self._is_ours(change.old, change.new):
-            await self._settle_new(change.new, change.old)
-
-    async def count(self, change: Change[Any], counted: OldWrites, target: bool) -> None:
-        """Count a write of the application at an old key, or note one at a new key from `ready` on.
-
-        `target` says that the change is of another table, which has new items alone.
-        """
-        if not target and self.is_old_write(change):
+    async def count(self, change: Change[Any], counted: OldWrites) -> None:
+        """Count what the application writes at an old key; from `ready` on note it at a new one."""
+        if not self.target and self.is_old_write(change):
             if await self._deleted(change, "old") != "as agreed":
                 counted.count(self.work.state, change.created_at.timestamp())
-        elif (
-            self.is_new_write(change, target=target)
-            or await self._deleted(change, "new") == "by other code"
-        ):
+        elif self.is_new_write(change) or await self._deleted(change, "new") == "by other code":
             await counted.note_new(self.work.state, change.created_at.timestamp())
 
     async def _deleted(
@@ -101,7 +98,7 @@ class LiveWork:
         again = expected and work.families.side(await work.calls.get(schema.name, key)) == side
         return "by other code" if expected and not again else "as agreed"
 
-    def is_new_write(self, change: Change[Any], *, target: bool) -> bool:
+    def is_new_write(self, change: Change[Any]) -> bool:
         """Return whether new code wrote an item; a deletion may be the migration's, and is none."""
         work, old, new = self.work, change.old, change.new
         if new is None or not work.migration.moves or work.state.does not in _NEW_MAY_WRITE:
@@ -109,7 +106,7 @@ class LiveWork:
         if _by_migration(old, new) and not work.families.is_carried(new):
             return False
         side = work.families.side(new) or work.families.side(old)
-        if side or target:
+        if side or self.target:
             return side != "old"
         return work.is_target(new) and (not work.transform.matches(new) or self._stays(new))
 

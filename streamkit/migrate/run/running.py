@@ -15,15 +15,15 @@ the stream ends the process, and the migration stays where it was.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.changes import Change
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
@@ -124,8 +124,7 @@ class Runner:
         if trouble := trouble_of_target(opened.schemas.target, self.migration):
             raise ConfigurationError(trouble)
         self.tallies = TallyBook(self.book.store)
-        own, target = (partial(self._live, one) for one in (LiveWork.take, LiveWork.take_target))
-        self.capture = Capture(opened, own, target)
+        self.capture = Capture(opened, self._live)
         operation = self.book.operation(self.migration.id, self._is_held)
         self._operation = replace(operation, read=self._read)
         self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
@@ -168,14 +167,13 @@ class Runner:
         others = [await self.book.read(one) for one in order.beside(self.migration) if ended]
         return bool(order.begun_on(self.migration, others))
 
-    async def _live(self, what: Callable[[LiveWork, Any], Awaitable[None]], change: Any) -> None:
+    async def _live(self, change: Change[Any], *, target: bool) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
         if self._work is not None:
-            target, counted = what is not LiveWork.take, self.opened.old_writes
-            await LiveWork(self._work).count(change, counted, target)
+            await LiveWork(self._work, target).count(change, self.opened.old_writes)
         while self._work is not None and self._captures(self.state):
             try:
-                await what(LiveWork(self._work), change)
+                await LiveWork(self._work, target).take(change)
             except PhaseOver:
                 continue  # the task that found out has read the new phase
             return

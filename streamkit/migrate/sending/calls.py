@@ -88,7 +88,7 @@ class Calls:
         """Send one action that has a condition, in a call of its own."""
         (body,) = self._render(action).values()
         call = getattr(self._dynamodb, action.verb.alone)
-        return await self._send(partial(call, **body), [action], self.rate.charge_write)
+        return await self._send(partial(call, **body), [action], "write")
 
     async def transact(self, actions: Sequence[Action]) -> Outcome:
         """Send a transaction, every action of which has a condition."""
@@ -97,7 +97,7 @@ class Calls:
             TransactItems=[self._render(action) for action in actions],
             ClientRequestToken=uuid.uuid4().hex,
         )
-        return await self._send(call, actions, self.rate.charge)
+        return await self._send(call, actions)
 
     @asynccontextmanager
     async def reserved(self) -> AsyncIterator[None]:
@@ -135,7 +135,7 @@ class Calls:
         return reply
 
     async def _send(
-        self, call: SdkCall, actions: Sequence[Action], charge: Callable[[Any], None]
+        self, call: SdkCall, actions: Sequence[Action], charged: Kind = "read"
     ) -> Outcome:
         """Send a write; if its phase ended while it was sent, look at its items again."""
         reply, tries = None, 0
@@ -153,7 +153,7 @@ class Calls:
                 await self._permit.settle([(r.table, r.key(self._schemas[r.table])) for r in refs])
         if isinstance(reply, RefusedCommit | Invalid):
             return reply
-        charge(reply.get("ConsumedCapacity"))
+        self.rate.charge(reply.get("ConsumedCapacity"), charged)
         return DONE
 
     async def _patiently(
@@ -210,15 +210,15 @@ class Charged:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._dynamodb, name)
         if name in _WRITES:
-            return partial(self._call, call, self._rate.charge_write)
-        return partial(self._call, call, self._rate.charge) if name in _OTHERS else call
+            return partial(self._call, call, "write")
+        return partial(self._call, call, "read") if name in _OTHERS else call
 
-    async def _call(self, call: Any, charge: Any, **request: Any) -> Any:
+    async def _call(self, call: Any, kind: Kind, **request: Any) -> Any:
         try:
             reply = await call(**{"ReturnConsumedCapacity": "INDEXES", **request})
         except AwsError as error:
             if trouble_of(error) is ErrorKind.CONDITION:
-                self._rate.charge_write(_REFUSED, usual=False)
+                self._rate.charge(_REFUSED, "write", usual=False)
             raise
-        charge(reply.get("ConsumedCapacity"), usual=False)
+        self._rate.charge(reply.get("ConsumedCapacity"), kind, usual=False)
         return reply

@@ -206,20 +206,25 @@ class Rate:
                 bucket = self._bucket("write", name)
                 bucket.beside = max(bucket.beside - units, 0.0)
 
-    def charge(self, consumed: Any, *, usual: bool = True) -> None:
+    def charge(self, consumed: Any, kind: Kind = "read", *, usual: bool = True) -> None:
         """Charge what a reply says was consumed: one entry, a list of them, or None.
 
-        With `usual` the cost also counts for the usual cost of such a call.
+        `kind` is that of units of which the reply does not say it. With `usual` the cost also
+        counts for the usual cost of such a call.
         """
         entries = consumed if isinstance(consumed, list) else [consumed]
         costs = Counter[tuple[Kind, str]]()
         for entry in filter(None, entries):
-            costs.update(_costs(entry, "read"))
-        self._account(costs, usual=usual)
-
-    def charge_write(self, consumed: Any, *, usual: bool = True) -> None:
-        """Charge a single write, whose reply does not separate reads from writes."""
-        self._account(_costs(consumed or {}, "write"), usual=usual)
+            costs.update(_costs(entry, kind))
+        for (of, name), units in costs.items():
+            if of == "write":
+                self.writes[name] = self.writes.get(name, 0.0) + units
+            else:
+                self.reads += units
+            self._bucket(of, name).take(units, beside=not usual)
+            if usual:
+                known = self._usual.get((of, name), units)
+                self._usual[of, name] = known + _WEIGHT * (units - known)
 
     def ease(self, reason: Reason, *, hold: float = 0.0) -> None:
         """Reduce the rate, because the service throttles, or other consumers fall behind.
@@ -239,17 +244,6 @@ class Rate:
                 )
                 known = self._ceiling.get(kind, speed)
                 self._ceiling[kind] = max(_UNITS_MIN, min(known, speed or known) * _SHRINK)
-
-    def _account(self, costs: Mapping[tuple[Kind, str], float], *, usual: bool) -> None:
-        for (kind, name), units in costs.items():
-            if kind == "write":
-                self.writes[name] = self.writes.get(name, 0.0) + units
-            else:
-                self.reads += units
-            self._bucket(kind, name).take(units, beside=not usual)
-            if usual:
-                known = self._usual.get((kind, name), units)
-                self._usual[kind, name] = known + _WEIGHT * (units - known)
 
     def _bucket(self, kind: Kind, name: str) -> _TokenBucket:
         if (kind, name) not in self._buckets:

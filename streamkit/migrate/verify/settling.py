@@ -71,7 +71,7 @@ class Settling:
 
         async def nothing(_change: Any) -> None: ...
 
-        state, capture = self.work.state, Capture(self.opened, nothing, nothing)
+        state, capture = self.work.state, Capture(self.opened, nothing)
         beats = {} if self.work.schema.stream_arn is None else await capture.beats(state)
         if not beats:
             await anyio.sleep(_PAUSE_SECONDS)

@@ -400,18 +400,14 @@ def _units(reads, writes):
 def _counted(world, runner):
     """Return what counts the units of a process's calls for items."""
     taken = Rate(world.clock)
-    charge, charge_write = runner.rate.charge, runner.rate.charge_write
+    charge = runner.rate.charge
 
-    def noted(charge, note):
-        def both(consumed, *, usual=True):
-            charge(consumed, usual=usual)
-            if usual:  # of an item; what the migration writes of itself says nothing of these
-                note(consumed)
+    def both(consumed, kind="read", *, usual=True):
+        charge(consumed, kind, usual=usual)
+        if usual:  # of an item; what the migration writes of itself says nothing of these
+            taken.charge(consumed, kind)
 
-        return both
-
-    runner.rate.charge = noted(charge, taken.charge)
-    runner.rate.charge_write = noted(charge_write, taken.charge_write)
+    runner.rate.charge = both
     return taken
 
 

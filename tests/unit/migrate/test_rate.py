@@ -18,7 +18,7 @@ def with_index(units, index):
 
 async def write(rate, consumed):
     reserved = await rate.ready("write")
-    rate.charge_write(consumed)
+    rate.charge(consumed, "write")
     rate.settle("write", reserved)
 
 
@@ -103,7 +103,7 @@ def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(uni
         async def call():
             reserved = await rate.ready("write")
             await anyio.sleep(0.02)
-            rate.charge_write(with_index(units, index * units))
+            rate.charge(with_index(units, index * units), "write")
             rate.settle("write", reserved)
             done.append(clock.monotonic() - began)
 
