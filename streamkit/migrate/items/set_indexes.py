@@ -36,7 +36,8 @@ def follow_indexes(
         TransformError: a field of the item's key becomes another one.
     """
     names, written = attribute_names(entity), sets.keys() | removes
-    changed = [n for n in spec_of(entity).key_names if _is_changed(names[n], shown, sets)]
+    new = {name for name, value in sets.items() if name not in shown or value != shown[name]}
+    changed = [name for name in spec_of(entity).key_names if names[name] in new]
     if changed and _moves(entity, schema, read, {**shown, **sets}):
         told = ", ".join(f"{name}=" for name in changed)
         raise TransformError(f"Set({told}...): the item's key changes; that is mode='rekey'")
@@ -63,10 +64,6 @@ def key_types(schema: TableSchema) -> dict[str, tuple[str, str]]:
     """Return the type of each attribute that is an index's key, and the index's name."""
     indexes = schema.indexes.values()
     return {name: (kind, index.name) for index in indexes for name, kind in index.keys}
-
-
-def _is_changed(name: str, shown: Image, sets: Image) -> bool:
-    return name in sets and (name not in shown or sets[name] != shown[name])
 
 
 def _moves(

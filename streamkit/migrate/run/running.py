@@ -102,7 +102,7 @@ class Runner:
         async with task_group() as group:
             group.start_soon(self._follow)
             group.start_soon(self._capture)
-            others = Others(self.app, self.aws, self.tables, self.clock)
+            others = Others(self.app, self.aws, self.opened.tables, self.clock)
             group.start_soon(others.heed, self.rate, lambda: self.state)
             group.start_soon(self.opened.shares.keep, self.rate)
             await self._operation.run(self._act, self.stopping)
@@ -116,7 +116,7 @@ class Runner:
         opened = await open_migration(
             self.app, self.aws, self.migration, self.rate, self.clock, self.owner
         )
-        self.opened, self.book, self.tables = opened, opened.book, opened.tables
+        self.opened, self.book = opened, opened.book
         if opened.schemas.source.stream_arn is None:
             raise ConfigurationError(
                 f"table {self.app.table} has no stream; enable one with NEW_AND_OLD_IMAGES"

@@ -81,6 +81,7 @@ class MigrationWork:
         self.calls = calls
         self._book = book
         self._clock = clock
+        self._step: Step = _STEPS.get(state.does, "")
         run = f"{state.run} {state.direction}"
         failed = self.failed = FailedItems(book, clock, f"{app}.{migration.id}", state.phase, run)
         back = state.direction == "back" and not migration.is_pairs
@@ -131,9 +132,8 @@ class MigrationWork:
             key = await self._family_of(item)
             if key is not None:
                 seen = item if self.state.phase == "scanning" else None
-                step = _STEPS.get(self.state.does, "")
                 new = self.transform.target.key_of(item) if self.state.does == "following" else None
-                return await self.families.settle(key, step=step, seen=seen, new=new)
+                return await self.families.settle(key, step=self._step, seen=seen, new=new)
             # For `--first` count also those at which the stream was faster.
             faster = self.state.phase == "scanning" and self.families.side(item) == "old"
             return Tally(skipped=faster)
@@ -221,7 +221,7 @@ class MigrationWork:
     async def retry(self, key: Key) -> Tally:
         """Retry a failed item; it may fail again."""
         if self.migration.moves:
-            return await self.families.settle(key, step=_STEPS.get(self.state.does, ""))
+            return await self.families.settle(key, step=self._step)
         item = await self.calls.get(self.schema.name, key)
         if item is not None and not self.transform.matches(item):
             return Tally()  # it is another entity's by now
@@ -282,8 +282,7 @@ class MigrationWork:
             key = self.schema.key_of(now)
         if key is not None:
             for _ in range(2):  # the first time leaves a stub, the second one removes it
-                does = _STEPS.get(self.state.does, "")
-                await self.families.settle(key, step=does, new=new)
+                await self.families.settle(key, step=self._step, new=new)
 
     def is_target(self, item: WireItem) -> bool:
         """Return whether an item, by its entity, may be one that the migration makes."""
