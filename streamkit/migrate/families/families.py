@@ -128,7 +128,7 @@ class Families:
         found: list[WireItem] = []
         for query in queries_of_parts(transform.migration, transform.entity(old)):
             found += await self.calls.query(**query_request(query, transform.target))
-        return {place_text(transform.target.key_of(item)) for item in found}
+        return {self._place(item) for item in found}
 
     def side(self, item: WireItem | None) -> str:
         """Return on which side of a family an item is: `old` or `new`; empty if it has no stamp."""

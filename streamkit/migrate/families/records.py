@@ -88,7 +88,7 @@ class PairRecords:
     async def read(self, name: str) -> PairRecord | None:
         """Read one, strongly consistent."""
         item = await self.stored(name)
-        return None if item is None else read_record(own_attributes(item)["state"]["S"])
+        return None if item is None else self.of(item)
 
     async def stored(self, name: str) -> WireItem | None:
         """Read the item that one is stored in, strongly consistent."""

@@ -141,7 +141,7 @@ class MigrationWork:
             return await self.pairs.drop(item)
         return await self._bring(item, blind=blind) if self.transform.matches(item) else Tally()
 
-    async def _family_of(self, item: WireItem) -> WireItem | None:
+    async def _family_of(self, item: WireItem) -> Key | None:
         """Return the old key of the family that a pass looks at, when it reads this item.
 
         An old item with a stamp has a record, which the pass reads, too.
