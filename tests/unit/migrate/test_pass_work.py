@@ -33,6 +33,8 @@ class Order(Entity, pk="C#{user}", sk="ORDER#{order}", type="order"):
 
 
 ORDER = Order(user="ann", order="1")
+SCHEMA = TableSchema("Shop", "PK", None, "S", None, {})
+KEY = {"PK": {"S": "A"}}
 
 
 # -- an item that an index shows -------------------------------------------------------------------
@@ -54,7 +56,7 @@ ORDER = Order(user="ann", order="1")
 )
 def test_an_item_is_touched_once_if_it_is_there_and_may_be_of_the_entity(there, touched):
     async def touch():
-        world, tally = World.create(1), Tally()
+        world = World.create(1)
         app = App("shop", table="Shop", entities=[Order], type_attribute="kind")
         async with world.clients() as aws:
             await TableShape().create(aws.dynamodb, "Shop", entities_of(app))
@@ -71,7 +73,7 @@ def test_an_item_is_touched_once_if_it_is_there_and_may_be_of_the_entity(there, 
                 calls=Calls(aws.dynamodb, Rate(world.clock), [schema]),
             )
             shown = ORDER.item_key.wire(schema)
-            await MigrationWork.touch(work, shown, tally, blind=True)
+            tally = await MigrationWork._touch(work, shown, blind=True)
         marks = [item.get(TOUCH) for item in world.items("Shop")]
         return marks, (tally.changed, tally.skipped)
 
@@ -80,19 +82,40 @@ def test_an_item_is_touched_once_if_it_is_there_and_may_be_of_the_entity(there, 
     assert run_virtually(touch) == expected
 
 
-def test_an_item_that_the_function_refuses_is_touched_so_that_the_stream_reports_it():
+def touching(of):
+    """Touch an item that is read whole; return the tally, and what is written down as an error."""
+    noted = []
+
+    async def note(key, kind, error):
+        noted.append((kind, str(error)))
+        return Tally(errors=1)
+
+    async def write(action):
+        return DONE
+
+    work = SimpleNamespace(
+        schema=SCHEMA,
+        state=SimpleNamespace(consumer=RUN),
+        failed=SimpleNamespace(writer="shop.0001", note=note),
+        calls=SimpleNamespace(write=write),
+        transform=SimpleNamespace(of=of),
+    )
+    return run_virtually(lambda: MigrationWork._touch(work, KEY, blind=False)), noted
+
+
+def test_an_item_that_the_function_refuses_is_written_down_before_the_stream_reports_it():
     def of(item):
         raise ValueError("no such state")
 
-    assert MigrationWork._needs_touch(SimpleNamespace(transform=SimpleNamespace(of=of)), {})
+    assert touching(of) == (Tally(errors=1), [("transform", "no such state")])
 
 
 @pytest.mark.parametrize("changes", [True, False])
 @pytest.mark.parametrize("targets", [["made"], []])
 def test_an_item_is_touched_if_it_or_what_follows_from_it_changes(changes, targets):
     rewrite = SimpleNamespace(changes_item=changes, targets=targets)
-    work = SimpleNamespace(transform=SimpleNamespace(of=lambda item: rewrite))
-    assert MigrationWork._needs_touch(work, {}) == (changes or bool(targets))
+    touched = changes or bool(targets)
+    assert touching(lambda item: rewrite) == (Tally(changed=touched, skipped=not touched), [])
 
 
 # -- an item that is tried again -------------------------------------------------------------------
@@ -106,10 +129,9 @@ def retried(item, *, is_pairs=False, matches=True, kind="invalid", fails=False):
         return item
 
     def noting(name):
-        async def note(one, *rest, **more):
+        async def note(one, **more):
             done.append((name, one))
-            for tally in rest:
-                tally.errors += fails
+            return Tally(errors=int(fails))
 
         return note
 
@@ -119,8 +141,8 @@ def retried(item, *, is_pairs=False, matches=True, kind="invalid", fails=False):
     async def remove(error):
         errors.remove(error)
 
-    async def again(key, tally):
-        await MigrationWork.retry(work, key, tally)
+    async def again(key):
+        return await MigrationWork.retry(work, key)
 
     errors = [SimpleNamespace(key={"PK": {"S": "A"}}, kind=kind)]
     work = SimpleNamespace(
@@ -165,9 +187,7 @@ def test_an_item_that_fails_again_or_is_right_only_for_a_moment_stays_an_error()
 
 # -- items that follow from an item ----------------------------------------------------------------
 
-SCHEMA = TableSchema("Shop", "PK", None, "S", None, {})
 MIGRATION = SimpleNamespace(id="0003", owner=None, mode="derive", conflict="report")
-KEY = {"PK": {"S": "A"}}
 _, MARK = mark_of(MIGRATION, SCHEMA, KEY)
 
 
@@ -237,7 +257,6 @@ def test_an_item_with_as_many_others_as_a_transaction_holds_beside_it_is_brought
 
 
 def test_what_a_migration_of_a_longer_number_has_made_is_not_dropped():
-    made, tally = {**KEY, FROM: {"S": "00031:A"}}, Tally()
+    made = {**KEY, FROM: {"S": "00031:A"}}
     transform = SimpleNamespace(migration=MIGRATION, target=SCHEMA)
-    run_virtually(lambda: Pairs(transform, None, None).drop(made, tally))
-    assert tally == Tally()
+    assert run_virtually(lambda: Pairs(transform, None, None).drop(made)) == Tally()

@@ -36,7 +36,7 @@ class Table:
 
 def sample(table, wanted, *, items=0, seed=1):
     return run_virtually(
-        lambda: take_sample(table, "Shop", wanted, random.Random(seed), items=items)
+        lambda: take_sample(table.scan, "Shop", wanted, random.Random(seed), items=items)
     )
 
 
