@@ -257,7 +257,7 @@ class Driver:
         totals = "needs rebuild" if TOTALS in newest.rebuild else "right"
         version = OLD if newest.fingerprint == FINGERPRINTS[OLD] else NEW
         known = frozenset(v for v, name in FINGERPRINTS.items() if name in newest.known)
-        consumer = newest.number, version, known, totals if TOTALS in newest.aggregates else ""
+        consumer = newest.number, version, known, totals if newest.aggregates.get(TOTALS) else ""
         cursors = [await self.store.read(name) for name in self.names]
         workers = tuple(self.worker(n) for n in (0, 1))
         return consumer, tuple(map(self.cursor, cursors)), workers, self.counts()

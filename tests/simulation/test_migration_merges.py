@@ -417,7 +417,7 @@ def test_handlers_count_either_the_old_items_or_what_they_have_become(end):
     app.aggregate(OldCards)
     app.aggregate(NewCards)
     steps = ("apply", "switch", end)
-    ran = migrate(app, "0001", Writers(), seed=5, acts=12, worker=True, steps=steps)
+    ran = migrate(app, "0001", Writers(), seed=3, acts=12, worker=True, steps=steps)
     assert [state.phase for state in ran.states] == [
         "ready",
         "soaking",

@@ -64,6 +64,7 @@ UNUSED = {
     "ScanControl Scan": "the same, where there is no sort key, as in sessions",
     "Indexes Scan": "deals names a Scan of an index, for an audience that these acts never called",
     "ScanTable Scan": "a Scan that code names may be one of the table, too",
+    "OtherConsumers GetItem": "the table has no other app, which might count the same",
 }
 """What no run of these may have asked for, and why it is granted."""
 
