@@ -101,7 +101,7 @@ def test_a_change_that_fails_before_its_handler_runs_is_neither_settled_nor_serv
 
     change = SimpleNamespace(outcomes=[SimpleNamespace(failure=failure)])
     dispatcher = SimpleNamespace(
-        router=SimpleNamespace(route=lambda record: Thing),
+        router=SimpleNamespace(sides=lambda record: [(Thing, record)]),
         dispatch=answering(([change] if pending else [], [], 0)),
     )
     redriver.app = SimpleNamespace(handlers=[handler])
