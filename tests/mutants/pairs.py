@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "wholes-mixed-where-they-meet",
+        "migrate/families/plans.py",
+        'if names and back and self.shapes.settle == "item":',
+        "if False:",
+        "parts of two items that are taken whole become one item that nobody wrote",
+        test="tests/simulation/test_migration_split_items.py::test_a_page_and_a_part_that_meet_without_a_record_are_mixed_only_by_field",
+    ),
+    Mutant(
         "a-day-by-ones-own-clock",
         "migrate/book/overlap.py",
         "    now = await errors.store.time(clock)\n",

@@ -408,10 +408,15 @@ class Site:
                         place = order.item_key.wire(self.schema)
                         await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
                 if error.kind == "taken":  # a person keeps the old one
-                    for entity in self.entities["new"]:
-                        order = entity(user="ann", order_id=number, **{_first(entity): ""})
-                        place = order.item_key.wire(self.schema)
-                        await aws.dynamodb.delete_item(TableName=self.schema.name, Key=place)
+                    orders = [
+                        entity(user="ann", order_id=number, **{_first(entity): ""})
+                        for entity in self.entities["new"]
+                    ]
+                    gone = [
+                        {"Delete": {"TableName": self.schema.name, "Key": one}}
+                        for one in (order.item_key.wire(self.schema) for order in orders)
+                    ]  # at once, so that nobody finds one part of what is taken whole
+                    await aws.dynamodb.transact_write_items(TransactItems=gone)
                 named = {"names": [error.id], "clock": self.world.clock}
                 try:
                     right, _ = await retry_errors(self.app, aws, "0001", take=side, **named)

@@ -12,7 +12,7 @@ from tests.seeds import seeds
 from tests.simulation import migrating
 from tests.simulation.both_shapes import FIELDS, contracted, rolled_back
 from tests.simulation.migrating import Profile, Stats
-from tests.simulation.splitting import Part, Site, app_of
+from tests.simulation.splitting import NotePart, Page, Part, Site, app_of
 from tests.simulation.test_migration_closing import paused_in_closing, phase_of
 from tests.simulation.test_migration_old_writers import DAY, PROFILES, nothing, play, split
 
@@ -32,6 +32,19 @@ def test_no_write_is_lost_and_no_mixed_page_comes_about(seed):
     assert site.lost(side) == {}
     assert not [page for page in pages(items) if COPY in page]
     assert side == "old" or not [page for page in pages(items) if page.keys() & {*FIELDS}]
+
+
+@pytest.mark.parametrize(("policy", "found"), [("item", ["taken"]), ("field", [])])
+def test_a_page_and_a_part_that_meet_without_a_record_are_mixed_only_by_field(policy, found):
+    async def then(site):
+        await site.put(Page(user="ann", order_id="2", status="old"))
+        await site.put(NotePart(user="ann", order_id="2", note="new"))
+        async with site.lived_in():
+            await anyio.sleep(60)
+        return [error.kind for error in await list_errors(site.app, site.aws, "0001")]
+
+    there = [Page(user="ann", order_id="1", status="first")]
+    assert play(app_of(settle=policy), there, nothing, then) == found
 
 
 def test_parts_that_several_queries_find_are_all_brought_back():

@@ -107,6 +107,9 @@ class Plans:
             return None
         names = frozenset(f for f in sides.old.fields if f[0] in missing)
         back = frozenset(f for f in sides.new.fields if f[0] in extra)
+        if names and back and self.shapes.settle == "item":  # fields of two wholes are not mixed
+            text = f"both sides made it, with other parts, {place_id(min(extra))}"
+            raise undecided(family, "taken", text)
         kept = {place: family.new.get(place) for place in sides.targets.keys() | there}
         return self._carried(replace(family, new=kept), sides, Settlement(names, back), "")
 
