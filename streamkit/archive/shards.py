@@ -83,7 +83,7 @@ class ArchivedShards:
     def _begun_with_its_stream(self, now: float) -> float:
         """Return when the stream was created if that was just now; 0 if it was not.
 
-        Of an older one, records may be trimmed before they are read, and nobody would say so.
+        Of an older one, records may be trimmed before they are read, and nothing would report it.
         """
         created = created_of(self.stream.rpartition("/")[2])
         return created if now - created <= _NEW_SECONDS else 0.0

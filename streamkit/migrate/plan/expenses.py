@@ -51,7 +51,7 @@ class Spent(defaultdict[tuple[Step, str, str], float]):
         super().__init__(float)
 
     def add(self, other: "Spent", among: int = 1) -> None:
-        """Add what others have spent, of which this is one `among` several."""
+        """Add other units, as the share of one `among` several items that cause them together."""
         for what, units in other.items():
             self[what] += units / among
 
