@@ -12,6 +12,10 @@ Each write has a number, which is its value, and each field knows which writes i
     lost        it is over, and a write is neither in the side that counts nor was it decided
     left        it is over, and an item is left at a key that is over
 
+Of a split whose old item is gone a process finds only the parts that the record names, and one whose
+change has led it there. So the delete may be carried past a part that new code has added meanwhile,
+which is then `alone`.
+
 People may say that no old code writes any more (`declared`): then an old item that is as agreed
 goes at once, together with the record, and no stub is left. Old code that writes nevertheless is
 `late`: its write is carried, or left for people.
@@ -93,6 +97,8 @@ class Plan(NamedTuple):
     before: tuple[Side, Side, Record | None]
     after: tuple[Side, Side, Record | None]
     only: Literal["", "old", "new"] = ""
+    unseen: frozenset[int] = frozenset()
+    """The parts that the process has not found."""
 
 
 class World(NamedTuple):
@@ -144,6 +150,8 @@ class Rules:
     """What is left is looked at until it goes."""
     shown: bool = True
     """A decision is about what was shown, and not about what is there later."""
+    alone: Literal["person", "kept"] = "person"
+    """What becomes of a part whose item is gone."""
     declared: bool = False
     """People have said before `contract` that no old code writes: old items go, without stubs."""
     reverse: bool = True
@@ -225,8 +233,26 @@ class Model:
         for m, plan in enumerate(world.plans):
             if plan is not None:
                 yield ("send", m), self.send(world, m, plan)
-            elif self.plan(world.family, kind := KINDS[world.phase], world.phase):
+                continue
+            kind = KINDS[world.phase]
+            if self.plan(world.family, kind, world.phase):
                 yield ("read", m), self.read(world, m, kind)
+            if unseen := self.unseen(world):
+                family = world.old, _without(world.new, unseen), world.record
+                found = self.plan(family, kind, world.phase)
+                if found:
+                    yield ("miss", m), _with(world, m, found._replace(unseen=unseen))
+
+    def unseen(self, world: World) -> frozenset[int]:
+        """Return the parts that a process finds only if their change leads it to them."""
+        record = world.record
+        if self.rules.shape != "split" or record is None or record.left:
+            return frozenset()
+        if not self.rules.reverse or world.old.values != NOTHING:
+            return frozenset()
+        return frozenset(
+            n for n in FIELDS if world.new.values[n] is not None and record.new[n] is None
+        )
 
     # -- applications, people, phases --------------------------------------------------------------
 
@@ -303,6 +329,9 @@ class Model:
 
     def people(self, world: World) -> Iterator[tuple[Step, World]]:
         """Look at what is open, and decide for a side of what was shown."""
+        if world.record is None and self.is_alone(world.family) and self.is_open(world):
+            gone = world.new._replace(values=NOTHING, stamped=(False, False))
+            yield ("remove",), level(world._replace(new=gone))
         if world.record is None or not self.is_open(world):
             return
         if world.shown != world.family:
@@ -314,6 +343,10 @@ class Model:
             found = self.settled(world.shown, world.phase, take=side)
             if found is not None:
                 yield ("take", side), self.applied(world, found)._replace(shown=None)
+
+    def is_alone(self, family: tuple[Side, Side, Record | None]) -> bool:
+        """Return whether parts are left whose item is gone."""
+        return self.rules.shape == "split" and family[0].values == NOTHING != family[1].values
 
     def is_open(self, world: World) -> bool:
         """Return whether both sides wait for a person."""
@@ -364,8 +397,9 @@ class Model:
 
     def is_as_read(self, world: World, plan: Plan) -> bool:
         """Return whether all that a transaction asks for is as it was read."""
+        now = world._replace(new=_without(world.new, plan.unseen))
         return plan.before[2] == world.record and all(
-            self.seen_in(getattr(world, name), name) == self.seen_in(before, name)
+            self.seen_in(getattr(now, name), name) == self.seen_in(before, name)
             for name, before in zip(("old", "new"), plan.before[:2], strict=True)
             if self.asks(plan, name)
         )
@@ -398,6 +432,11 @@ class Model:
     def applied(self, world: World, plan: Plan) -> World:
         """Return a world in which a transaction wrote what it is about."""
         old, new, record = plan.after
+        for field in plan.unseen:
+            new = new.written(field, world.new.values[field], stamped=world.new.stamped[field])
+            new = new._replace(
+                seen=tuple((world.new if one in plan.unseen else new).seen[one] for one in FIELDS)
+            )
         if plan.only:
             old = old if plan.only == "old" else world.old
             new = new if plan.only == "new" else world.new
@@ -529,6 +568,10 @@ class Model:
             made = Side(old.values, old.seen, (True, True))
             record = Record(old.values, old.values)
             return Plan("settle", family, (old._replace(stamped=(True, True)), made, record))
+        if self.rules.reverse and phase != "copying" and self.is_alone(family):
+            if self.rules.alone == "kept":
+                return None
+            raise Conflict
         back = self.rules.reverse and phase in ("soaking", "dropping")
         if old.values == NOTHING and back:
             made = Side(new.values, new.seen, (True, True))
@@ -683,6 +726,12 @@ def level(world: World) -> World:
     return world._replace(old=old, new=new)
 
 
+def _without(side: Side, unseen: frozenset[int]) -> Side:
+    for field in unseen:
+        side = side.written(field, None, stamped=False)
+    return side
+
+
 def _changed(values: Values, base: Values) -> frozenset[int]:
     return frozenset(field for field in FIELDS if values[field] != base[field])
 
@@ -715,6 +764,7 @@ NAIVE: dict[str, Rules] = {
     "what people say is compared, and not asked": Rules(declared=True, asks=False),
     "what people say is asked of old items only": Rules(declared=True, records=False),
     "nobody looks whether it was so": Rules(declared=True, watches=False),
+    "a part stays alone": Rules(shape="split", alone="kept"),
     "the sources go because people say so": Rules(shape="merge", declared=True, asks=False),
 }
 """Rules that look simpler, and lose a write."""

@@ -154,6 +154,8 @@ class PolicyModel(Model):
     def applied(self, world: World, plan: Plan) -> World:
         """Return a world in which a transaction wrote what it is about."""
         after = super().applied(world, plan)
+        if plan.unseen:  # a part alone is no item
+            return self.agreed(after)
         if self.rules.item and not self.rules.counter and self.settles(plan):
             had, left = {NOTHING, *self.whole(world)}, plan.after[2] and plan.after[2].left
             made = self.whole(after)[left == "old" : 1 if left == "new" else 2]
@@ -180,6 +182,8 @@ class PolicyModel(Model):
                 early = world.phase == "dropping" and not self.rules.reverse
                 expected = None if early or not self.counts(world.shown) else world.expected
                 after = self.agreed(after._replace(expected=expected))  # noqa: PLW2901
+            if step[0] == "remove":
+                after = self.agreed(after._replace(expected=None))  # noqa: PLW2901
             yield step, after
 
     # -- settling ----------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ STATES = {
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("rollback", [True, False])
 def test_no_write_to_either_side_is_lost(shape, reverse, rollback):
-    bounds = BOUNDS if LARGE else ((1, 1),) if rollback else ((2, 1),)
-    for old, new in bounds:
+    few = (1, 1) if rollback and shape != "split" else (2, 1)
+    for old, new in BOUNDS if LARGE else (few,):
         rules = Rules(shape=shape, reverse=reverse)
         found = explore(Model(rules, old=old, new=new, rollback=rollback))
         assert found.broken == {}
@@ -407,7 +407,7 @@ def test_what_is_written_at_a_stub_meets_a_new_item_that_its_record_does_not_kno
     assert replayed([trace], Rules(reverse=reverse), site=LedByOldKeys) == len(trace)
 
 
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("name", [name for name in NAIVE if NAIVE[name].shape != "split"])
 def test_where_a_simpler_move_loses_a_write_a_migration_does_as_the_model_does(name):
     trace = [(verb, *rest) for verb, *rest in counter_example(NAIVE[name])]
     assert replayed([trace], NAIVE[name], rollback=False) > 3

@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-of-a-pair-that-is-over",
-        "migrate/families/plans.py",
+        "migrate/families/stamps.py",
         "        if record is None:\n            return FamilyPlan(family, Family(",
         "        if False:\n            return FamilyPlan(family, Family(",
         "after a rollback an item that was split keeps the mark of a pair that was given up",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _UNIT = "tests/unit/migrate/test_migration_policies.py::"
+_ALONE = "tests/simulation/test_migration_parts_alone.py::"
 _MODEL = "tests/models/test_policies.py::"
 
 MUTANTS = (
@@ -109,5 +110,61 @@ MUTANTS = (
         "",
         "a decision for what was written at a stub takes away what new code wrote in other fields",
         test="tests/unit/migrate/test_migration_policies.py::test_of_a_whole_item_a_stub_gives_only_what_was_written_at_it",
+    ),
+    Mutant(
+        "parts-without-an-item-are-fine",
+        "migrate/run/work.py",
+        "            keeps_parts=mirrored_split and state.does in NEW_MAY_WRITE,\n",
+        "",
+        "a part that the delete of its item did not find stays for ever, and no error says so",
+        test=f"{_ALONE}test_people_may_decide_that_it_goes_with_its_item",
+    ),
+    Mutant(
+        "only-parts-of-an-item-that-is-there",
+        "migrate/families/plans.py",
+        '        return not any(self.views.is_stamped(one, family, "old") for one in family.old.values())\n',
+        "        return True\n",
+        "an item of which nothing is to be moved is settled again and again without end",
+        test=f"{_ALONE}test_an_item_of_which_nothing_is_to_be_moved_is_not_gone",
+    ),
+    Mutant(
+        "parts-written-down-and-forgotten",
+        "migrate/families/families.py",
+        "            goes_on = step or self.plans.is_alone(plan.after)\n",
+        "            goes_on = step\n",
+        "a part without its item is an error only once something else leads to it",
+        test=f"{_ALONE}test_people_may_decide_that_it_goes_with_its_item",
+    ),
+    Mutant(
+        "parts-in-closing-are-not-looked-at",
+        "migrate/run/live.py",
+        " or work.families.rules.keeps_parts\n",
+        "\n",
+        "a part that new code adds in closing while old code deletes its item stays, and no error says so",
+        test=f"{_ALONE}test_in_closing_it_is_found_too",
+    ),
+    Mutant(
+        "back-only-with-all-parts",
+        "migrate/families/plans.py",
+        "            names = frozenset()\n            if not back:\n                return None\n",
+        "            return None\n",
+        "in a rollback what new code wrote in a part is lost if old code has written another field",
+        test=f"{_ALONE}test_in_a_rollback_a_part_is_brought_back_beside_a_field_that_is_to_move",
+    ),
+    Mutant(
+        "parts-alone-may-be-waived",
+        "migrate/book/errors.py",
+        'DECIDED: Final = frozenset({"conflict", "early", "alone"})\n',
+        'DECIDED: Final = frozenset({"conflict", "early"})\n',
+        "the end of a split leaves a record, and a part that nothing leads to",
+        test=f"{_ALONE}test_it_is_not_waived",
+    ),
+    Mutant(
+        "rest-without-a-part-stays",
+        "migrate/families/plans.py",
+        "        if record is None and split and not self.shapes.targets(family.old):\n",
+        "        if False:\n",
+        "an item of a split from which nothing is moved out never gets what the function sets",
+        test="tests/simulation/test_migration_split_items.py::test_what_a_split_sets_and_removes_goes_for_items_without_a_part_too",
     ),
 )

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit import App
+from streamkit import App, Remove, Set
 from streamkit.migrate.families import settlement
 from streamkit.migrate.operate import steps
 from streamkit.migrate.verify.mending import list_errors, retry_errors
@@ -108,3 +108,29 @@ def test_what_old_code_deletes_in_closing_takes_the_parts_of_a_split_with_it(rev
 
     found = play(split(reverse=reverse), PROFILES, nothing, then)
     assert found == ([True, False, take == "new", True], ["conflict"], 1)
+
+
+def test_what_a_split_sets_and_removes_goes_for_items_without_a_part_too():
+    def tidy(page: Page) -> list[Part | Remove[Page] | Set[Page]]:
+        if page.note is not None:
+            part = Part(user=page.user, order_id=page.order_id, what="NOTE", note=page.note)
+            return [part, Remove("note"), Set(status="done")]
+        return [] if page.status == "done" else [Set(status="done")]
+
+    async def then(site):
+        await anyio.sleep(DAY)
+        await site.step("contract")
+        async with site.lived_in():
+            await paused_in_closing(site)
+            await site.put(Page(user="ann", order_id="3", status="in closing"))
+        await steps.resume(site.app, site.aws, "0001", clock=site.clock)
+        await anyio.sleep(DAY)
+        async with site.lived_in():
+            await phase_of(site, "done")
+        found = [await site.get(Page(user="ann", order_id=f"{n}")) for n in range(1, 4)]
+        return [one["status"]["S"] for one in found]
+
+    app = App("shop", table="Shop", entities=[Page, Part])
+    app.migration("0001", Page, mode="split")(tidy)
+    there = [Page(user="ann", order_id="1", status="old"), Page(user="ann", order_id="2", note="n")]
+    assert play(app, there, nothing, then) == 3 * ["done"]

@@ -24,10 +24,10 @@ from streamkit.progress.transaction import transact
 
 KINDS: Final = (
     *("transform", "check", "taken", "invalid", "contended", "ping_pong"),
-    *("conflict", "late", "early"),
+    *("conflict", "late", "early", "alone"),
 )
 """The kinds of errors; see `ItemError`."""
-DECIDED: Final = frozenset({"conflict", "early"})
+DECIDED: Final = frozenset({"conflict", "early", "alone"})
 """The kinds of errors that end when a person decides for one side, or both sides agree."""
 
 
@@ -59,8 +59,8 @@ class ItemError(Reason):
     item is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed
     each time), `ping_pong` (other code reverts each rewrite; people say when that is over),
     `conflict` (old and new code have written the same), `early` (new code wrote what a rollback
-    cannot bring back; `key` is the old item's), `late` (old code wrote after the end), `check`
-    (a check of the function's result does not hold).
+    cannot bring back; `key` is the old item's), `alone` (a part of a split whose item is gone),
+    `late` (old code wrote after the end), `check` (a check of the function's result does not hold).
 
     `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
     is written later. `since` is when the item first failed, `at` when it did last; the

@@ -232,7 +232,8 @@ class Families:
             if wrote:
                 await self.written(family.key, at)
             stays = wrote and (step == "close" or not self.rules.stubs)
-            if done is not DONE or not settles or not step or stays:
+            goes_on = step or self.plans.is_alone(plan.after)
+            if done is not DONE or not settles or not goes_on or stays:
                 return done
             family = await self.read(family.key)
 

@@ -90,7 +90,8 @@ class Rules:
     `counts_new`: new items count, where a family does not say itself. `makes_new`: an old item
     without new ones gets them; `makes_old`: and the other way round. `drops`: new items go.
     `stubs`: an old item that goes leaves one; without, people have said that no code writes there.
-    `late`: what is written where no record is left waits for people.
+    `late`: what is written where no record is left waits for people. `keeps_parts`: and so does a
+    part of a split whose item is gone.
     `gate`: what a transaction that makes a pair asks for, so that a late one makes none.
     """
 
@@ -100,6 +101,7 @@ class Rules:
     drops: bool = False
     stubs: bool = True
     late: bool = False
+    keeps_parts: bool = False
     gate: str = ""
 
 

@@ -18,20 +18,18 @@ from streamkit.migrate.book.errors import place_id
 from streamkit.migrate.families.family import (
     Family,
     FamilyPlan,
-    Only,
     Rules,
     Sides,
     Views,
     bare,
     conflict,
     undecided,
-    without,
 )
 from streamkit.migrate.families.records import PairRecord
 from streamkit.migrate.families.settlement import COUNTED, OLD, Settlement, Take, compare, taken_up
 from streamkit.migrate.families.shapes import BothShapes, places_there, rewritten
-from streamkit.migrate.items.rewrites import Items, Target, WireItem
-from streamkit.model.copies import COPY, PAIR
+from streamkit.migrate.families.stamps import Stamps, as_stamped
+from streamkit.migrate.items.rewrites import Items, Target
 from streamkit.progress.scan.places import place_of
 
 
@@ -47,6 +45,11 @@ class Plans:
         """Both shapes."""
         return self.views.shapes
 
+    @property
+    def stamps(self) -> Stamps:
+        """What stamps the items of a family."""
+        return Stamps(self.views, self.rules)
+
     # -- settling ------------------------------------------------------------------------------
 
     def settle(self, family: Family, take: Take = "") -> FamilyPlan | None:
@@ -58,8 +61,8 @@ class Plans:
             Undecided: both have written the same, and no person has decided.
         """
         sides = self.views.of(family)
-        if family.record is None:
-            return self._first(family, sides)
+        if family.record is None or self._has_only_parts(family, family.record):
+            return self._first(family, sides, take)
         if family.record.left == "new":
             return self._from_new_stubs(family, sides, take)
         mirrors = self.shapes.mirrors and not family.record.left
@@ -73,18 +76,32 @@ class Plans:
             policy = self.shapes.settle
             settled = compare(sides.old, sides.new, mirrors=mirrors, take=take, settle=policy)
         if settled is None:
-            return self._marked(family, sides)
+            return self.stamps.marked(family, sides)
         if settled.clash:
             raise conflict(family, sides, settled)
         plan = self._carried(family, sides, settled, take)
-        return self._marked(family, sides) if plan.after == family else plan
+        return self.stamps.marked(family, sides) if plan.after == family else plan
 
-    def _first(self, family: Family, sides: Sides) -> FamilyPlan | None:
+    def is_alone(self, family: Family) -> bool:
+        """Return whether parts are left whose item is gone, and people decide about them."""
+        parts = self.rules.keeps_parts and any(family.new.values())
+        return parts and not any(family.old.values())
+
+    def _has_only_parts(self, family: Family, record: PairRecord) -> bool:
+        """Return whether both sides have agreed on nothing: the record only has parts' places."""
+        if not self.rules.keeps_parts or record.left or record.base_old:
+            return False
+        return not any(self.views.is_stamped(one, family, "old") for one in family.old.values())
+
+    def _first(self, family: Family, sides: Sides, take: Take) -> FamilyPlan | None:
         """Make what is missing on one side, and the record.
 
         Raises:
-            Undecided: another item is in a place, or old code wrote where no stub is left.
+            Undecided: another item is in a place, or old code wrote where no stub is left, or the
+                item of a part is gone.
         """
+        if self.is_alone(family):
+            return self._without_item(family, take)
         if sides.targets and self.rules.late:  # what was done there meanwhile is not known
             text = "written at its old key, from which it had gone, because people said none writes"
             raise undecided(family, "late", text)
@@ -103,15 +120,34 @@ class Plans:
         if extra and not (self.rules.makes_old and self.shapes.mirrors):
             there, extra = there - extra, set()
         missing = sides.targets.keys() - there
-        if not (sides.targets or extra) or (missing and not self.rules.makes_new):
-            return None
+        if not (sides.targets or extra):
+            return self.stamps.plan(family, family.old, family.new, None) if family.record else None
         names = frozenset(f for f in sides.old.fields if f[0] in missing)
         back = frozenset(f for f in sides.new.fields if f[0] in extra)
         if names and back and self.shapes.settle == "item":  # fields of two wholes are not mixed
             text = f"both sides made it, with other parts, {place_id(min(extra))}"
             raise undecided(family, "taken", text)
+        if missing and not self.rules.makes_new:
+            names = frozenset()
+            if not back:
+                return None
         kept = {place: family.new.get(place) for place in sides.targets.keys() | there}
         return self._carried(replace(family, new=kept), sides, Settlement(names, back), "")
+
+    def _without_item(self, family: Family, take: Take) -> FamilyPlan:
+        """Write down the places of parts whose item is gone: nothing else leads to them.
+
+        Raises:
+            Undecided: they are written down, and no person has decided for the old side.
+        """
+        parts = {place for place, one in family.new.items() if one is not None}
+        if family.record is not None and parts <= family.record.places:
+            if take == "old":
+                return self.stamps.plan(family, family.old, dict.fromkeys(family.new), None)
+            text = f"its item is gone, and this part of it is there, {place_id(min(parts))}"
+            raise undecided(family, "alone", text)
+        record = PairRecord(family.key, base_new=self.shapes.view(family.new))
+        return self.stamps.plan(family, family.old, family.new, record)
 
     def _from_new_stubs(self, family: Family, sides: Sides, take: Take) -> FamilyPlan | None:
         """Carry what other code writes at stubs of the new items, in a rollback."""
@@ -140,7 +176,7 @@ class Plans:
         base = {f: d for f, d in base.items() if f[0] != OLD} | self.shapes.known(old)
         record = replace(family.record, base_old=base)
         gone = not any(old.values()) and not any(new.values())
-        return self._plan(family, old, new, None if gone else record)
+        return self.stamps.plan(family, old, new, None if gone else record)
 
     def _carried(self, family: Family, sides: Sides, settled: Settlement, take: Take) -> FamilyPlan:
         """Return a family in which each side has taken up what is carried to it."""
@@ -153,7 +189,7 @@ class Plans:
             base = taken_up(sides.old, sides.new, settled, take)
             base = {f: d for f, d in base.items() if f[0] != OLD}
             after = replace(record, base_old=shapes.known(old), base_new=base)
-            return self._plan(family, old, new, None if gone else after)
+            return self.stamps.plan(family, old, new, None if gone else after)
         base_old = shapes.view_of_old(old) if settled.to_old else dict(sides.old.fields)
         whole = {p for p, one in sides.targets.items() if new.get(p) is one.item}
         base_new = {f: d for f, d in sides.old.fields.items() if f[0] in whole}
@@ -170,7 +206,7 @@ class Plans:
         if record.left:  # until its delete was carried, or decided
             base_old |= places_there(old)
         after = replace(record, base_old=base_old, base_new=base_new)
-        return self._plan(family, old, new, None if gone else after)
+        return self.stamps.plan(family, old, new, None if gone else after)
 
     def _old_items(self, family: Family, sides: Sides, new: Items) -> Items:
         seen = [one.item for one in sides.targets.values()]
@@ -188,17 +224,22 @@ class Plans:
     def turn(self, family: Family, *, counts_new: bool) -> FamilyPlan | None:
         """Let the new items count from now on, or the old one again."""
         record = family.record
-        if record is None or record.left or self.counts_new(family) == counts_new:
+        if record is None or record.left or self.stamps.counts_new(family) == counts_new:
             return None
-        plan = self._plan(family, family.old, family.new, record, counts_new=counts_new)
+        plan = self.stamps.plan(family, family.old, family.new, record, counts_new=counts_new)
         # An item that other code has put has no stamp, and gets none here.
-        old = {p: _as_stamped(one, plan.after.old[p]) for p, one in family.old.items()}
-        new = {p: _as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
+        old = {p: as_stamped(one, plan.after.old[p]) for p, one in family.old.items()}
+        new = {p: as_stamped(family.new.get(p), one) for p, one in plan.after.new.items()}
         return replace(plan, after=replace(plan.after, old=old, new=new))
 
     def contract(self, family: Family) -> FamilyPlan | None:
         """Leave a stub of an old item that is exactly as agreed; or nothing, and no record."""
         record, split = family.record, self.shapes.is_split
+        if record is None and split and not self.shapes.targets(family.old):
+            rest = self._rest(family)  # of an item from which nothing is moved out
+            return (
+                None if rest == family.old else FamilyPlan(family, replace(family, old=rest), "old")
+            )
         if record is None or record.left:
             return None
         if not self.rules.stubs:
@@ -207,7 +248,7 @@ class Plans:
         base = self.shapes.view_of_old(left) if split else {}
         base |= places_there(left) if split else self.shapes.known(left)
         after = replace(record, base_old=base, left="old")
-        return self._plan(family, left, family.new, after, counts_new=True, only="old")
+        return self.stamps.plan(family, left, family.new, after, counts_new=True, only="old")
 
     def _removed(self, family: Family) -> FamilyPlan:
         """Return a family without its old side and its record; of a split, the rest is left."""
@@ -237,64 +278,4 @@ class Plans:
             return self.close(family)
         new = {p: one and place_of(p) for p, one in family.new.items()}
         after = replace(record, base_new={}, left="new") if any(new.values()) else None
-        return self._plan(family, family.old, new, after, counts_new=False, only="new")
-
-    # -- marks ---------------------------------------------------------------------------------
-
-    def counts_new(self, family: Family) -> bool:
-        """Return whether handlers count the new items of a family, and not the old one."""
-        for old in family.old.values():
-            if old is not None and self.views.is_stamped(old, family, "old") and COPY in old:
-                return True
-        for item in family.new.values():
-            if item is not None and self.views.is_stamped(item, family, "new"):
-                return COPY not in item
-        return self.rules.counts_new
-
-    def _marked(self, family: Family, sides: Sides) -> FamilyPlan | None:
-        """Return a family whose items have their stamps; None if they do.
-
-        What new code has put, and is not carried back, has no stamp: all its fields are written.
-        """
-        if family.record is None or family.record.left:
-            return None
-        only: Only = "old" if sides.new.changed else ""
-        plan = self._plan(family, family.old, family.new, family.record, only=only)
-        if only:
-            plan = replace(plan, after=replace(plan.after, new=family.new))
-        same = plan.after.old == family.old and plan.after.new == family.new
-        return None if same else plan
-
-    def _plan(
-        self,
-        family: Family,
-        old: Items,
-        new: Items,
-        record: PairRecord | None,
-        *,
-        counts_new: bool | None = None,
-        only: Only = "",
-    ) -> FamilyPlan:
-        """Return a plan that stamps its items; without a record it takes their marks away."""
-        if record is None:
-            return FamilyPlan(family, Family(family.key, None, bare(old), bare(new)), only)
-        turned = self.counts_new(family) if counts_new is None else counts_new
-        copy = {COPY: {"S": f"{self.views.id}:{place_id(next(iter(new)))}"}} if new else {}
-        theirs = copy if turned and not self.shapes.is_split else {}
-        olds = {
-            p: one and {**without(one, COPY), **self.views.stamp(family, "old"), **theirs}
-            for p, one in old.items()
-        }
-        mine = {} if turned else {COPY: {"S": f"{self.views.id}:{family.name}"}}
-        items = {
-            p: one and {**without(one, COPY), **self.views.stamp(family, "new"), **mine}
-            for p, one in new.items()
-        }
-        return FamilyPlan(family, replace(family, old=olds, new=items, record=record), only)
-
-
-def _as_stamped(before: WireItem | None, after: WireItem | None) -> WireItem | None:
-    """Return an item without a stamp, if it had none."""
-    if before is None or after is None or PAIR in before:
-        return after
-    return without(after, PAIR)
+        return self.stamps.plan(family, family.old, new, after, counts_new=False, only="new")

@@ -12,11 +12,9 @@ from streamkit.changes import Change
 from streamkit.errors import USER_ERRORS
 from streamkit.migrate.book.old_writes import OldWrites
 from streamkit.migrate.items.rewrites import WireItem, plain
-from streamkit.migrate.run.work import NEW_COUNTS_TOO, MigrationWork
+from streamkit.migrate.run.work import NEW_COUNTS_TOO, NEW_MAY_WRITE, MigrationWork
 from streamkit.model.origin import ORIGIN
 from streamkit.progress.scan.places import place_text
-
-_NEW_MAY_WRITE = NEW_COUNTS_TOO | {"contracting", "closing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,8 @@ class LiveWork:
     async def _settle_new(self, new: WireItem | None, old: WireItem | None) -> None:
         """Settle the family of a new item; before `ready` only that of one with a record."""
         work = self.work
-        if work.state.does in NEW_COUNTS_TOO or work.families.side(new) or work.families.side(old):
+        may = work.state.does in NEW_COUNTS_TOO or work.families.rules.keeps_parts
+        if may or work.families.side(new) or work.families.side(old):
             key = await work.families.old_key(new, old)
             if key is not None:
                 there = work.transform.target.key_of(new or old or {})
@@ -88,7 +87,7 @@ class LiveWork:
         both = work.migration.moves and work.migration.mode != "split"
         if change.new is not None or old is None or not both:
             return ""
-        if work.state.does not in _NEW_MAY_WRITE or work.families.side(old) != side:
+        if work.state.does not in NEW_MAY_WRITE or work.families.side(old) != side:
             return ""
         _, name, _ = work.families.stamp_of(old)
         schema = work.schema if side == "old" else work.transform.target
@@ -101,7 +100,7 @@ class LiveWork:
     def is_new_write(self, change: Change[Any]) -> bool:
         """Return whether new code wrote an item; a deletion may be the migration's, and is none."""
         work, old, new = self.work, change.old, change.new
-        if new is None or not work.migration.moves or work.state.does not in _NEW_MAY_WRITE:
+        if new is None or not work.migration.moves or work.state.does not in NEW_MAY_WRITE:
             return False
         if _by_migration(old, new) and not work.families.is_carried(new):
             return False

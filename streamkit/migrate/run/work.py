@@ -39,6 +39,8 @@ NEW_COUNTS_TOO = frozenset(
     }
 )
 """The phases in which a new item without an old one gets one, if `reverse` says how."""
+NEW_MAY_WRITE = NEW_COUNTS_TOO | {"contracting", "closing"}
+"""The phases in which new code may write."""
 _OVERLAP = frozenset({"switching", "soaking", "comparing", "contracting", "closing"})
 """The phases in which old code that still runs writes at keys that are not read any more."""
 _STEPS: Final[Mapping[str, Step]] = {
@@ -91,6 +93,7 @@ class MigrationWork:
         self.transform = Transform(chosen, schemas.source, schemas.target, schemas.entities)
         self.in_place = InPlace(self.transform, calls, failed)
         self.pairs = Pairs(self.transform, calls, failed)
+        mirrored_split = migration.mode == "split" and migration.reverse is not None
         rules = Rules(
             counts_new=state.phase in SWITCHED,
             makes_new=state.direction == "forward" and state.phase != "done",
@@ -98,6 +101,7 @@ class MigrationWork:
             drops=state.does == "dropping",
             stubs=not state.at_once,
             late=state.waits_where_gone,
+            keeps_parts=mirrored_split and state.does in NEW_MAY_WRITE,
             gate=state.gate,
         )
         self.families = Families(self.transform, calls, failed, rules, self._note_written)

@@ -32,6 +32,7 @@ Kind = Literal[
     "taken",
     "conflict",
     "early",
+    "alone",
     "behind",
     "late",
     "orphan",
@@ -40,9 +41,9 @@ Kind = Literal[
 
 `unmigrated`: the function would change it. `fails`: the function raises. `check`: the migration's
 own check returns no. For targets: `missing`, `differs`, `taken` by another item; `conflict`: both
-sides have written the same; `early`: new code wrote what a rollback cannot bring back; `behind`:
-the old item does not follow the new one; `late`: an item is at an old key after the end. `orphan`:
-a copy without a source.
+sides have written the same; `early`: new code wrote what a rollback cannot bring back; `alone`: a
+part whose item is gone; `behind`: the old item does not follow the new one; `late`: an item is at
+an old key after the end. `orphan`: a copy without a source.
 """
 
 _TEXTS: dict[Kind, str] = {
@@ -53,6 +54,7 @@ _TEXTS: dict[Kind, str] = {
     "taken": "another item is where one that follows from it belongs",
     "conflict": "its old and its new item were written differently, and people have to decide",
     "early": "it was written at its new key, and there is no reverse= to bring it back",
+    "alone": "its item is gone, and a part of it is there",
     "behind": "the old item does not follow the new one",
     "late": "it was written at its old key after the end",
     "orphan": "a copy whose source is gone, or leads elsewhere",
@@ -75,7 +77,7 @@ class ItemDifference:
     @property
     def can_be_repaired(self) -> bool:
         """Whether a repair brings it into the new shape; else people decide what is right."""
-        return self.kind not in ("conflict", "early", "taken", "late")
+        return self.kind not in ("conflict", "early", "alone", "taken", "late")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without item data."""

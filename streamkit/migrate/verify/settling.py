@@ -113,5 +113,5 @@ class Settling:
 def is_sure(one: ItemDifference, before: ItemDifference, capture: CaptureState) -> bool:
     """Return whether an item that differs again is wrong, and not only on its way to be right."""
     unchanged = one.image == before.image
-    by_hand = one.kind in ("conflict", "early")
+    by_hand = one.kind in ("conflict", "early", "alone")
     return capture == "nobody" or (unchanged and (capture == "in step" or by_hand))
