@@ -971,4 +971,12 @@ MUTANTS = (
         "`migrate begin --keys-from s3://` never ends if S3 does not answer",
         test="tests/unit/migrate/test_migration_keys.py::test_a_command_does_not_wait_for_ever_for_an_s3_that_does_not_answer",
     ),
+    Mutant(
+        "refused-long-ago",
+        "operate/status.py",
+        "if m.refused and not _is_silent(m, now)",
+        "if m.refused",
+        "status repeats for ever what the archive refused a worker that was killed",
+        test="tests/unit/test_status.py::test_what_an_archive_refuses_is_said_once_and_not_of_workers_that_are_silent",
+    ),
 )

@@ -568,7 +568,7 @@ async def test_discarding_what_is_older_than_a_moment_stops_at_the_first_younger
     store = await world.store(app)
     (queue,) = await parked_queues(store)
     age = store.space.update("parked", queue.name, queue.head)
-    age.sets["at"] = {"N": "1000"}
+    age.sets["at"] = {"N": "2000"}
     await store.write(age)
     (report,) = await discard(app, world.aws, Selection(parked_before=2000.0), whole=True)
     assert report.done == 1
@@ -589,8 +589,25 @@ async def test_a_change_that_came_to_be_first_after_it_was_chosen_is_not_discard
             return queues
 
     (report,) = await discard(app, world.aws, Slow())
-    assert report.done == 0
+    assert (report.done, report.due, report.stuck) == (0, 0, False)
     assert len(await world.parked(app)) == 1
+
+
+async def test_a_discard_says_of_a_queue_that_it_leaves_whether_it_is_stuck(world):
+    app = journalling(Broken())
+    await world.put(*(Order(number=1, status=status) for status in "AB"))
+    await world.work(app)
+    chosen = Selection()
+
+    class Slow(Selection):
+        async def choose(self, store):
+            queues = await chosen.choose(store)
+            await discard(app, world.aws)
+            await redrive(app, world.aws)
+            return queues
+
+    (report,) = await discard(app, world.aws, Slow())
+    assert (report.done, report.due, report.stuck, report.empty) == (0, None, True, False)
 
 
 async def test_after_the_first_change_is_gone_the_next_is_due_at_once_and_was_never_tried(world):

@@ -33,7 +33,7 @@ from streamkit.migrate.book.state_book import StateBook
 from streamkit.model.builds import Build, pass_name
 from streamkit.operate.operations import OperationStatus, catching_up
 from streamkit.operate.shards import ShardStatus, in_tree_order, time_left, unowned, worst_lag
-from streamkit.operate.status import _host, _workers, read_status
+from streamkit.operate.status import _host, _refused, _workers, read_status
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry
@@ -463,3 +463,11 @@ def test_an_open_shard_is_unowned_also_if_its_owner_is_gone():
         "d": Cursor("d", state="finished"),
     }
     assert list(unowned(cursors, {"here": Member("here")})) == ["b", "c"]
+
+
+async def test_what_an_archive_refuses_is_said_once_and_not_of_workers_that_are_silent():
+    said = {"a": "PutObject", "b": "GetObject", "c": "ListObjectsV2", "d": "GetObject", "e": ""}
+    members = {name: Member(name, at=100, refused=text) for name, text in said.items()}
+    members["killed"] = Member("killed", at=0, refused="HeadObject")
+    found = await _refused(app, None, None, members, now=100.0)
+    assert found == ("GetObject", "ListObjectsV2", "PutObject")
