@@ -27,6 +27,7 @@ from streamkit import (
     Put,
     Query,
     S3Archive,
+    Scan,
     Set,
     Sns,
     Sqs,
@@ -148,6 +149,18 @@ def test_what_is_written_to_another_table_is_allowed_there():
         assert not may(app, action, "_sk#shopping#x", resource=there, host="worker")
 
 
+def test_what_says_neither_what_it_writes_nor_where_may_write_anything_there():
+    app = an_app(tables=["Archive"])
+
+    @app.on
+    def archive(change: Inserted[Order]) -> list[Effect]:
+        return [Put(Notice(number=change.new.number)).to("Archive")]
+
+    there = TABLE.replace("Shop", "Archive")
+    assert may(app, "PutItem", "NOTICE#1", resource=there)
+    assert not may(app, "DeleteItem", "NOTICE#1", resource=there)
+
+
 def test_a_shadow_handler_may_write_nothing_and_read_what_it_would_write():
     app = an_app()
 
@@ -199,6 +212,74 @@ def test_what_a_partial_function_is_given_may_be_read():
     app = an_app(on_loss=partial(mend, Notice))
     assert may(app, "GetItem", "NOTICE#1")
     assert not may(app, "GetItem", "ORDER#1")
+
+
+def test_another_table_is_read_where_the_code_says_so_and_else_not():
+    app = an_app(tables=["Archive"])
+
+    @app.on
+    async def read(change: Inserted[Order], table: Table) -> Put[Notice] | None:
+        there = await table.of("Archive").get(Notice.key(number=1))
+        return None if there else Put(Notice(number=1))
+
+    there = TABLE.replace("Shop", "Archive")
+    assert may(app, "GetItem", "NOTICE#1", resource=there)
+    assert not may(app, "GetItem", "SETTINGS", resource=there)
+    assert not may(app, "PutItem", "NOTICE#1", resource=there)
+
+
+def test_what_is_written_elsewhere_is_not_read_there():
+    app = an_app(tables=["Archive"])
+
+    @app.on
+    async def archive(change: Inserted[Order], table: Table) -> Put[Notice] | None:
+        there = await table.get(Notice.key(number=1))
+        return None if there else Put(Notice(number=1)).to("Archive")
+
+    there = TABLE.replace("Shop", "Archive")
+    assert may(app, "PutItem", "NOTICE#1", resource=there)
+    assert not may(app, "GetItem", "NOTICE#1", resource=there)
+
+
+async def notice_at(key: Key[Notice], table: Table) -> object:
+    return await table.get(key)
+
+
+async def given(loss: Loss, table: Table, more: object) -> None:
+    await notice_at(loss, table)
+    del more
+
+
+async def nested(loss: Loss, table: Table) -> None:
+    del loss, table
+    [[(lambda: Notice) for _ in ()] for _ in ()]
+
+
+@pytest.mark.parametrize(
+    ("reads", "keys"),
+    [
+        (partial(given, more=None), {"NOTICE#1"}),  # by the annotation of what it calls
+        (partial(given, more=Settings), {"NOTICE#1", "SETTINGS"}),
+        (nested, {"NOTICE#1"}),
+    ],
+)
+def test_what_annotations_keywords_and_nested_functions_name_may_be_read(reads, keys):
+    app = an_app(on_loss=reads)
+    assert {key for key in ("NOTICE#1", "SETTINGS", "ORDER#1") if may(app, "GetItem", key)} == keys
+
+
+EVERYONE = Scan(Order)
+
+
+@pytest.mark.parametrize("audience", [lambda _: EVERYONE, lambda _: Scan(Order)])
+def test_an_audience_that_is_a_scan_may_be_scanned_wherever_it_is_made(audience):
+    app = an_app()
+
+    @app.fan_out(audience)
+    def tell(change: Inserted[Notice], to: Order) -> Put[Settings]:
+        return Put(Settings(name=f"{change.new.number}/{to.number}"))
+
+    assert may(app, "Scan")
 
 
 def test_without_a_scan_in_the_code_none_is_allowed():
@@ -273,6 +354,44 @@ def test_derived_items_are_put_and_deleted_and_never_updated():
     assert may(app, "PutItem", "NOTICE#1")
     assert may(app, "DeleteItem", "NOTICE#1")
     assert not may(app, "UpdateItem", "NOTICE#1")
+    # Where two sources want one place, it reads and checks both, and what is there.
+    for action in ("GetItem", "ConditionCheckItem"):
+        assert may(app, action, "NOTICE#1")
+        assert may(app, action, "ORDER#1")
+        assert not may(app, action, "SETTINGS")
+
+
+def test_derived_items_that_are_not_named_may_be_in_any_place():
+    app = an_app()
+
+    @app.derive
+    def something(order: Order) -> list[Entity]:
+        return [Notice(number=order.number)]
+
+    for action in ("GetItem", "ConditionCheckItem", "PutItem"):
+        assert may(app, action, "ANYTHING")
+
+
+def test_an_aggregate_of_one_group_in_parts_updates_each_of_them():
+    class Total(Aggregate[Order], pk="TOTAL", sk="TOTAL", spread=4):
+        orders: Annotated[int, Count()] = 0
+
+    app = an_app()
+    app.aggregate(Total)
+    assert pattern_of(Total) == "TOTAL*"
+    assert may(app, "UpdateItem", "TOTAL#3")
+
+
+def test_an_aggregate_that_removes_what_is_empty_deletes_groups_and_puts_none():
+    app = an_app()
+
+    @app.aggregate
+    class PerUser(Aggregate[Order], pk="PER#{username}", sk="PER", remove_empty=True):
+        username: str
+        orders: Annotated[int, Count()] = 0
+
+    assert may(app, "DeleteItem", "PER#ann")
+    assert not may(app, "PutItem", "PER#ann")
 
 
 # -- control items ---------------------------------------------------------------------------------
@@ -641,3 +760,56 @@ def test_a_migration_of_the_items_of_an_index_reads_it():
 
     for action in ("Query", "Scan"):
         assert may(app, action, "USER#ann", host="migrate", resource=f"{TABLE}/index/ByUser")
+
+
+def test_the_parts_of_a_split_are_found_by_no_index():
+    app = an_app()
+
+    class Line(Entity, pk="LINE#{number}", sk="LINE#{place}"):
+        number: int
+        place: int
+        by_place: ClassVar = Index("ByPlace", pk="PLACE#{place}", sk="{number}")
+
+    class Gift(Line, pk="GIFT#{number}", sk="GIFT#{place}"):
+        pass
+
+    @app.migration(
+        "0003",
+        Order,
+        mode="split",
+        collect=lambda order: [one.query(number=order.number) for one in (Line, Gift)],
+        source=lambda line: Order.key(number=line.number),
+    )
+    def lines(order: Order) -> list[Line]:
+        return [Line(number=order.number, place=1)]
+
+    for host in ("worker", "migrate"):
+        for action in ("Query", "PutItem"):
+            for key in ("LINE#1", "GIFT#1", "ORDER#1"):
+                assert may(app, action, key, host=host)
+        assert not may(app, "Query", "PLACE#1", host=host, resource=f"{TABLE}/index/ByPlace")
+
+
+def test_a_migration_in_place_writes_its_entity_and_nothing_else():
+    app = an_app()
+
+    @app.migration("0004", Order)
+    def lower(username: str) -> Set[Order]:
+        return Set(Order, username=username.lower())
+
+    for host in ("worker", "migrate"):
+        assert may(app, "UpdateItem", "ORDER#1", host=host)
+        assert not may(app, "UpdateItem", "NOTICE#1", host=host)
+
+
+def test_a_migration_to_another_entity_copies_that_one_to_the_other_table():
+    app, there = an_app(), TABLE.replace("Shop", "ShopNew")
+
+    @app.migration("0005", Order, mode="rekey", to="ShopNew")
+    def moved(order: Order) -> Notice:
+        return Notice(number=order.number)
+
+    for host in ("worker", "migrate"):
+        assert may(app, "PutItem", "NOTICE#1", host=host, resource=there)
+        assert not may(app, "PutItem", "ORDER#1", host=host, resource=there)
+        assert not may(app, "PutItem", "NOTICE#1", host=host)

@@ -101,17 +101,16 @@ def _add_reads(reach: Reach, entities: Collection[type[Entity]], found: Access) 
 
 def _add_migration(migration: Migration, found: Access) -> None:
     widen(found.own, (*READS, *WRITES), patterns_of(migration.sources))
-    entities = [migration.target] if migration.target else []
+    entities = {migration.target} if migration.target else set[type[Entity]]()
     known = bool(entities) or not migration.is_pairs
-    patterns = patterns_of(entities) if known else None
+    reach = Reach()
+    reach.visit(migration.collect)  # its queries may be of subclasses of the parts; of no index
+    patterns = patterns_of(entities | reach.entities) if known else None
     if migration.to is None:
         widen(found.own, (*READS, *WRITES), patterns)
     else:
         widen(found.migrated, [migration.to], patterns)
     found.notes.append(f"{migration.declared} is covered; remove it once the migration is done")
-    reach = Reach()
-    reach.visit(migration.collect, migration.source)
-    _add_reads(reach, reach.entities, found)
     if migration.index is not None:
         found.indexes.add(migration.index.name)
     if not known:

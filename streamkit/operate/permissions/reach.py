@@ -85,6 +85,7 @@ class Reach:
         names = _field_names(thing)
         if names is not None and _package(type(thing)) == _OWN and not isinstance(thing, App):
             self.parts.append(thing)
+            self.scans |= isinstance(thing, Scan)
             return [getattr(thing, name, None) for name in names]
         return ()
 
