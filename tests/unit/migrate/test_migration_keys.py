@@ -4,12 +4,13 @@ import json
 import random
 from base64 import b64encode
 from contextlib import asynccontextmanager, nullcontext
+from typing import Annotated
 
 import anyio
 import pytest
 from botocore.exceptions import ClientError
 
-from streamkit import App, Entity, Set
+from streamkit import Aggregate, App, Count, Entity, Set
 from streamkit.archive import contents
 from streamkit.archive.contents import open_contents
 from streamkit.core.table_shape import TableShape
@@ -22,6 +23,7 @@ from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.book.tallies import TallyBook
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.plan.planning import plan_migration
+from streamkit.migrate.run import chosen
 from streamkit.migrate.run.chosen import require_source
 from streamkit.migrate.run.keys import ChosenItems, KeyPages
 from streamkit.migrate.run.live import LiveWork
@@ -478,6 +480,34 @@ def test_a_migration_of_all_items_takes_no_list(tmp_path, function, options, wha
             await plan_migration(place.app, place.aws, place.migration, keys_from=source)
 
     at(test, function, **options)
+
+
+def test_an_aggregate_is_counted_as_a_whole_and_takes_no_list(tmp_path):
+    class Orders(Aggregate[Order], pk="ORDERS", sk="ORDERS"):
+        orders: Annotated[int, Count()] = 0
+
+    source, app = listed(tmp_path / "keys.jsonl", 1), App("shop", table="Shop")
+    app.aggregate(Orders)
+    app.migration("0002", Orders, mode="aggregate")
+
+    async def test(place):
+        migration = app.migrations["0002"]
+        with pytest.raises(ConfigurationError, match="mode='aggregate' is about all items"):
+            await commands.begin(app, place.aws, migration, keys_from=source)
+
+    at(test)
+
+
+def test_a_long_list_is_cut_into_more_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr(chosen, "SEGMENT_BYTES", 10)
+    source = listed(tmp_path / "keys.jsonl", *range(20))  # of 36 bytes each
+
+    async def test(place):
+        given = {"keys_from": source, "clock": place.world.clock}
+        state = await commands.begin(place.app, place.aws, place.migration, **given)
+        assert state.segments == 128
+
+    at(test)
 
 
 def test_a_line_that_is_no_key_is_refused_before_anything_is_begun(tmp_path):

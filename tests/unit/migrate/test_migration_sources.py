@@ -6,6 +6,7 @@ import random
 import re
 import zlib
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 import anyio
@@ -23,11 +24,12 @@ from streamkit.migrate.book.tallies import TallyBook
 from streamkit.migrate.operate import commands
 from streamkit.migrate.plan.planning import plan_migration
 from streamkit.migrate.run import exports, keys
+from streamkit.migrate.run.chosen import entry_pages
 from streamkit.migrate.run.exports import open_export
 from streamkit.migrate.run.keys import ChosenItems, KeyPages
 from streamkit.migrate.run.passing import PassPace
 from streamkit.migrate.run.sampling import Wanted
-from streamkit.model.schema import TableSchema
+from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.progress.scan.pages import ScanPages
 from streamkit.testing.loop import run_virtually
@@ -58,6 +60,10 @@ class Line(Entity, pk="LINES#{order}", sk="LINE#{number}"):
 
 class Shelf(Entity, pk="SHELF#{shelf}", sk="SHELF"):
     shelf: int
+
+
+class Remark(Entity, pk="ORDER#{number}", sk="REMARK"):
+    number: int
 
 
 def label(number: int) -> Set[Order]:
@@ -105,9 +111,9 @@ class SourcePlace(Place):
         return [c.payload.get("IndexName") for c in self.world.calls if "Segment" in c.payload]
 
 
-def at(test, *items, function=label, entity=Order, hours=1.0, seed=1, **shape):
+def at(test, *items, function=label, entity=Order, hours=1.0, seed=1, options=None, **shape):
     app = App("shop", table="Shop", entities=[Shelf])
-    app.migration("0001", entity)(function)
+    app.migration("0001", entity, **options or {})(function)
     items = items or (*(Order(number=n) for n in range(10)), Shelf(shelf=1))
 
     async def main():
@@ -576,8 +582,10 @@ def test_a_query_of_one_partition_says_which_items_are_changed(source, expected)
         assert ((await place.tally()).scanned, state.verified["scanned"]) == (len(expected),) * 2
         verified = await place.verify(sample=Wanted(share=0.05))  # a query has no segments
         assert (verified.looked_at, verified.sampled) == (len(expected), 1)
+        assert ((await place.tally()).missing, verified.missing) == (0, 0)
 
-    at(test, *orders(None, "OPEN", None, "PAID", "OPEN"))
+    beside = Remark(number=2)  # of another entity, in one of the partitions
+    at(test, *orders(None, "OPEN", None, "PAID", "OPEN"), beside)
 
 
 def test_the_pages_of_a_partition_are_read_one_after_the_other():
@@ -624,6 +632,23 @@ def test_a_source_that_cannot_be_read_is_refused_before_anything_is_begun(source
         assert (await (await open_book(place.app, place.aws)).read("0001")).phase == "new"
 
     at(test)
+
+
+@pytest.mark.parametrize("source", ["index:ByState", 'index:ByState:{"state": "OPEN"}'])
+def test_an_index_that_is_being_created_is_no_source(source):
+    index = IndexSchema("ByState", (("state", "S"),), (), "ALL", frozenset(), True, is_active=False)
+    items = ChosenItems(replace(SCHEMA, indexes={"ByState": index}), None, None)
+    with pytest.raises(ConfigurationError, match="no such index that can be read; it has none"):
+        entry_pages(source, items, None)
+
+
+def test_a_migration_of_an_indexs_items_takes_no_other_source():
+    async def test(place):
+        for asked in (place.plan, place.begin):
+            with pytest.raises(ConfigurationError, match="reads index ByState: leave --keys-from"):
+                await asked("index:ByBoth")
+
+    at(test, options={"mode": "touch", "index": Order.by_state})
 
 
 def test_a_plan_of_an_index_counts_its_entries_and_the_items_that_are_read_by_their_keys():

@@ -73,6 +73,14 @@ def test_a_table_that_is_larger_than_it_was_is_cut_finer_and_costs_a_few_times_t
     assert len(table.asked) < 150  # of 10,000 pages
 
 
+def test_a_segment_that_is_left_in_the_middle_is_no_part_of_the_sample():
+    table = Table(20 * 25, page=5)  # the last of 20 segments is one too many, for 4 times 120
+
+    found = sample(table, Wanted(items=120), items=0)
+    assert (len(found.parts), found.total) == (20, 160)
+    assert {part.scanned for part in found.parts} == {500 // 160}
+
+
 def test_what_was_read_is_counted_and_not_what_a_reply_holds():
     found = sample(Table(2000, kept=0.5), Wanted(share=1.0))
     assert found.scanned == 2000
