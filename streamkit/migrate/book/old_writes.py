@@ -79,18 +79,19 @@ class OldWrites:
         self._last[place] = max(at, self._last.get(place, 0.0))
 
     async def flush(self) -> None:
-        """Add what was counted since the last time to the table."""
-        counted, self._counted = self._counted, Counter()
-        last, self._last = self._last, {}
-        for (run, phase), at in last.items():
+        """Add what was counted since the last time to the table.
+
+        It is kept until it is there: a process that is stopped meanwhile flushes once more.
+        """
+        for (run, phase), at in [*self._last.items()]:
+            counted = Counter({k: n for k, n in self._counted.items() if k[:2] == (run, phase)})
             await self._note_last(f"{run}.{phase}", round(at))
             action = self._store.space.update("old", self._migration, f"{run}.{phase}")
-            action.adds |= {
-                f"{_COUNT}{hour}": Decimal(number)
-                for (of, name, hour), number in counted.items()
-                if (of, name) == (run, phase)
-            }
+            action.adds |= {f"{_COUNT}{hour}": Decimal(n) for (*_, hour), n in counted.items()}
             await self._store.write(action)
+            self._counted -= counted
+            if not any(place[:2] == (run, phase) for place in self._counted):
+                del self._last[run, phase]
 
     async def _note_last(self, place: str, at: int) -> None:
         action = self._store.space.update("old", self._migration, place)

@@ -1,9 +1,11 @@
 """Writes in the old shape are counted by hour and phase, and nothing else is."""
 
 import random
+from dataclasses import replace
 
 import anyio
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
@@ -18,6 +20,7 @@ from streamkit.migrate.operate import steps
 from streamkit.migrate.run.reports import Reporter
 from streamkit.migrate.run.running import Runner
 from streamkit.model.origin import ORIGIN
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from tests.simulation.merging import (
     Billing,
@@ -257,6 +260,111 @@ def test_processes_add_up_what_they_counted():
 
     (rate,) = at_table(test, shop(labelled))
     assert rate == OldWriteRate("ready", 11000.0, {7200: 3, 10800: 1})
+
+
+def of_book(test):
+    """Return what a test of one process's counts returns; it gets them and the control items."""
+
+    async def begun(site):
+        await site.begin("0001")
+        store = (await open_book(site.app, site.aws)).store
+        return await test(OldWrites(store, "0001"), store)
+
+    return at_table(begun, shop(labelled))
+
+
+READY, AGAIN = State("0001", phase="ready", run=1), State("0001", phase="ready", run=2)
+
+
+def test_what_a_process_was_stopped_in_writing_down_is_written_down_once_more(monkeypatch):
+    async def test(book, store):
+        write, calls = store.write, []
+
+        async def slow(action):
+            calls.append(action)
+            await anyio.sleep(100 if len(calls) == 2 else 0)
+            return await write(action)
+
+        monkeypatch.setattr(CursorStore, "write", lambda _, action: slow(action))
+        book.count(READY, 7200.0)
+        book.count(READY, 7300.0)
+        with anyio.move_on_after(5):
+            await book.flush()
+        book.count(READY, 7250.0)
+        await book.flush()
+        made = len(calls)
+        await book.flush()
+        assert len(calls) == made, "nothing was counted since"
+        return await book.read(1)
+
+    assert of_book(test) == [OldWriteRate("ready", 7300.0, {7200: 3})]
+
+
+def test_what_is_counted_while_counts_are_written_down_is_written_down_next(monkeypatch):
+    async def test(book, store):
+        write, late = store.write, [7100.0]
+
+        async def meanwhile(_, action):
+            if action.adds and late:
+                book.count(READY, late.pop())
+            return await write(action)
+
+        monkeypatch.setattr(CursorStore, "write", meanwhile)
+        book.count(READY, 7200.0)
+        await book.flush()
+        await book.flush()
+        return await book.read(1)
+
+    assert of_book(test) == [OldWriteRate("ready", 7200.0, {3600: 1, 7200: 1})]
+
+
+def test_each_run_has_its_own_counts_and_the_last_write_never_goes_back():
+    async def test(book, store):
+        for state, at in ((READY, 7200.0), (AGAIN, 10800.0), (READY, 3600.0)):
+            book.count(state, at)
+        await book.flush()
+        return [await book.read(run) for run in (1, 2)]
+
+    first = OldWriteRate("ready", 7200.0, {3600: 1, 7200: 1})
+    assert of_book(test) == [[first], [OldWriteRate("ready", 10800.0, {10800: 1})]]
+
+
+@pytest.mark.parametrize("phase", ["ready", "switching"])
+def test_a_write_before_the_switch_is_known_as_soon_as_there_is_one(phase):
+    async def test(book, store):
+        before = await book.last_before_switch(1)
+        book.count(replace(READY, phase="soaking"), 9000.0)
+        book.count(replace(READY, phase=phase), 7200.0)
+        await book.flush()
+        return before, await book.last_before_switch(1)
+
+    assert of_book(test) == (0.0, 7200.0)
+
+
+def test_a_write_of_new_code_in_an_earlier_run_counts_and_each_minute_is_written_down():
+    async def test(book, store):
+        found = []
+        for state, at in ((READY, 7200.0), (AGAIN, 7230.0), (AGAIN, 7260.0)):
+            await book.note_new(state, at)
+            found.append(await book.last_of_new(2))
+        return found
+
+    assert of_book(test) == [7200.0, 7200.0, 7260.0]
+
+
+def test_a_write_of_new_code_that_could_not_be_written_down_is_so_at_the_next_try(monkeypatch):
+    async def test(book, store):
+        async def fails(_, action):
+            raise EndpointConnectionError(endpoint_url="dynamodb")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(CursorStore, "write", fails)
+            with pytest.raises(EndpointConnectionError):
+                await book.note_new(READY, 7200.0)
+        await book.note_new(READY, 7201.0)
+        return await book.last_of_new(1)
+
+    assert of_book(test) == 7201.0
 
 
 def test_a_line_says_how_much_was_written_and_when_last():

@@ -115,3 +115,67 @@ def test_functions_of_another_release_hold_a_step_back(monkeypatch):
         assert (await step(site, "switch")).phase == "switching"
 
     at_table(test, release(seen))
+
+
+async def strangers_of(site, monkeypatch, read, newest=None, joined=None):
+    """Return what runs another release, where `read` says which workers beat at a second."""
+    began = anyio.current_time()
+
+    class Members:
+        def __init__(self, store):
+            pass
+
+        async def read(self):
+            return {one.name: one for one in read(anyio.current_time() - began)}
+
+    async def generation(store):
+        return newest
+
+    async def joined_app(app, store):
+        return joined or app
+
+    monkeypatch.setattr(releases, "MemberList", Members)
+    monkeypatch.setattr(releases, "newest_generation", generation)
+    monkeypatch.setattr(releases, "joined_app", joined_app)
+    return await releases.other_releases(site.app, site.aws)
+
+
+def other(name, beats=1, lease=10.0, fingerprint="another"):
+    return Member(name, fingerprint=fingerprint, lease=lease, beats=beats)
+
+
+@pytest.mark.parametrize(
+    ("read", "named"),
+    [
+        # Each is waited for as long as the longest lease, or the usual one.
+        (lambda at: [other("a"), other("b", int(at) // 30, lease=60.0)], "worker b"),
+        (lambda at: [other("a", int(at) // 12, lease=0.0)], "worker a"),
+        (lambda at: [other("a", int(at) // 12, lease=10.0)], None),
+        # One that has begun meanwhile is alive.
+        (lambda at: [other("a"), *([other("b")] if at > 5 else [])], "worker b"),
+        (lambda at: [other("a", int(at), fingerprint="joined")], None),
+    ],
+)
+def test_a_worker_of_another_release_is_alive_if_it_beats_within_its_lease(
+    monkeypatch, read, named
+):
+    class Joined:
+        """The app with the handlers that it has taken over, by which its workers are known."""
+
+        def fingerprint(self):
+            return "joined"
+
+    async def test(site):
+        found = await strangers_of(site, monkeypatch, read, joined=Joined())
+        assert (found or "None").partition(" run ")[0] == str(named)
+
+    at_table(test, release(seen))
+
+
+def test_the_newest_generation_of_another_release_is_no_function_where_workers_run(monkeypatch):
+    newest = Generation(1, "another", ("another",), {}, frozenset())
+
+    async def test(site):
+        assert await strangers_of(site, monkeypatch, lambda _: [], newest) is None
+
+    at_table(test, release(seen))
