@@ -10,6 +10,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.migrate.book.order import order_of
+from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.plan.planning import plan_migration
@@ -335,3 +336,100 @@ def test_two_names_about_the_same_items_are_ordered_by_after():
 def test_an_id_is_a_number_or_a_name(id_):
     with pytest.raises(DeclarationError, match="a name has small letters"):
         ordered((id_, Order, []))
+
+
+# -- the order alone ----------------------------------------------------------------------------
+
+
+def chain():
+    """Migrations of which each needs the one before it, and one that nothing needs."""
+    app = App("shop", table="Shop")
+    app.squashed("0001")
+    app.migration("0999", Order)(labelled)
+    app.migration("1000", Order)(shown)
+    app.migration("marks", User, after=["1000"])(user)
+    app.migration("totals", Parcel, after=["marks"])(parcel)
+    return app
+
+
+def test_what_a_name_needs_is_found_through_all_that_lies_between():
+    order = order_of(chain())
+    assert order.ids == ("0999", "1000", "marks", "totals")
+    assert order.until("totals") == order.ids
+    assert order.until("1000") == ("0999", "1000"), "no name is lower than a number"
+    assert order.until("0001") == ()
+    with pytest.raises(ConfigurationError, match=r"no migration '999'; .*; did you mean 0999\?"):
+        order.until("999")
+
+
+def test_names_are_ordered_through_what_lies_between_them():
+    app = App("shop", table="Shop")
+    app.migration("third", Order, after=["second"])(shown)
+    app.migration("second", User, after=["first"])(user)
+    app.migration("first", Order)(labelled)
+    assert order_of(app).ids == ("first", "second", "third")
+    assert order_of(app).needs["third"] == {"first", "second"}
+
+
+def test_of_those_that_need_nothing_the_lower_number_comes_first():
+    app = App("shop", table="Shop")
+    app.migration("10000", Order)(labelled)
+    app.migration("9999", User)(user)
+    assert order_of(app).ids == ("9999", "10000")
+
+
+def repeated():
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, repeat=True)(labelled)
+    app.migration("0002", Order, repeat=True)(shown)
+    app.migration("0003", Order, reverse=unshown)(shown)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("number", "states", "building"),
+    [
+        ("0001", {"0002": "done", "0003": "rolled back"}, []),
+        ("0001", {"0002": "scanning", "0003": "new"}, ["0002"]),
+        ("0001", {"0002": "done", "0003": "done"}, ["0003"]),
+    ],
+)
+def test_what_is_repeated_builds_on_nothing_once_it_is_done(number, states, building):
+    app = repeated()
+    others = [State(id_, phase=phase) for id_, phase in states.items()]
+    found = order_of(app).begun_on(app.migrations[number], others)
+    assert [one.id for one in found] == building
+
+
+@pytest.mark.parametrize(
+    ("number", "later", "refused"),
+    [
+        ("0001", "done", False),  # it may be repeated beside what is done
+        ("0001", "scanning", True),
+        ("0002", "done", False),
+    ],
+)
+def test_what_may_be_repeated_is_begun_after_what_is_done(number, later, refused):
+    app = repeated()
+    others = [State(id_, phase="done") for id_ in ("0001", "0002") if id_ != number]
+    others.append(State("0003", phase=later))
+    order = order_of(app)
+    if not refused:
+        order.require_turn(app.migrations[number], others)
+        return
+    with pytest.raises(ConfigurationError, match="was begun before it"):
+        order.require_turn(app.migrations[number], others)
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("new", "`streamkit migrate apply` it first"),
+        ("rolled back", "`streamkit migrate begin --again` begins it once more"),
+        ("blocked", "bring it to its end first"),
+    ],
+)
+def test_what_to_do_about_one_that_comes_first_is_said_by_its_phase(phase, said):
+    app = chain()
+    with pytest.raises(ConfigurationError, match=said):
+        order_of(app).require_turn(app.migrations["marks"], [State("1000", phase=phase)])
