@@ -48,6 +48,15 @@ def one(status: str) -> Set[Order] | None:
     return None
 """
 
+MORE = """
+from {module} import app as mine
+
+
+@mine.migration("0003", Order)
+def two(status: str) -> Set[Order] | None:
+    return None
+"""
+
 _names = (f"migrated_shop_{number}" for number in itertools.count())
 
 
@@ -153,8 +162,9 @@ def test_a_file_that_raises_shows_its_own_traceback_alone(place):
     assert "KeyError: 'mine'" in text
     assert "discovery.py" not in text
     place.write("0001_one.py", text="def (\n")
-    with pytest.raises(DiscoveryError, match="SyntaxError"):
+    with pytest.raises(DiscoveryError, match="SyntaxError") as raised:
         discover(place.app)
+    assert "importlib" not in str(raised.value)
 
 
 def test_a_wrong_declaration_is_said_by_its_own_message_without_a_traceback(place):
@@ -170,6 +180,48 @@ def test_apps_of_one_module_share_the_folder(place):
     place.write("0002_two.py", app="other")
     assert list(discover(place.app)) == ["0001"]
     assert list(discover(place.other)) == ["0002"]
+
+
+def test_a_file_that_another_app_has_squashed_is_none_of_this_one(place):
+    text = 'from {module} import other\n\nother.squashed("0002")\n'
+    place.write("0001_one.py")
+    place.write("0002_squashed.py", text=text)
+    assert list(discover(place.app)) == ["0001"]
+    assert discover(place.other) == {}
+    assert place.other.done_everywhere == ("0002",)
+
+
+def test_a_file_of_another_app_declares_nothing_of_this_one(place):
+    place.write("0002_two.py", app="other", text=MIGRATION + MORE)
+    with pytest.raises(DiscoveryError, match="declares 0003; a file declares only"):
+        discover(place.app)
+
+
+def test_a_squashed_number_is_no_reason_to_declare_another_one_in_its_file(place):
+    place.app.squashed("0001")
+    place.write("0001_one.py", "0009")
+    with pytest.raises(DiscoveryError, match="declares 0009"):
+        discover(place.app)
+
+
+def test_a_number_that_is_declared_elsewhere_is_not_taken_for_that_of_a_file(place):
+    place.app.migration("0001", place.Order)(lambda number: None)
+    place.write("0001_one.py")
+    with pytest.raises(DiscoveryError, match="0001"):
+        discover(place.app)
+
+
+def test_files_without_a_number_are_looked_at_however_they_are_written(place):
+    text = MIGRATION.replace('migration("', 'migration(\n    "')
+    place.write("all_orders.py", "all_orders", text=text)
+    place.write("a_tool.py", text="raise AssertionError('tools are not run')")
+    assert list(discover(place.app)) == ["all_orders"]
+
+
+def test_files_are_in_the_order_of_their_numbers_as_numbers(place):
+    for number in ("9999", "10000"):
+        place.write(f"{number}_one.py", number)
+    assert list(discover(place.app)) == ["9999", "10000"]
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
