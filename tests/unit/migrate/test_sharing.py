@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from functools import cache
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -258,3 +259,34 @@ def test_one_that_may_not_claim_says_so_and_does_not_wait_for_ever():
 
     with pytest.raises(ConfigurationError, match="dynamodb:UpdateItem"):
         at_claims(test)
+
+
+@pytest.mark.parametrize("until", [4, 100], ids=["has no work", "ends"])
+def test_nothing_is_used_from_before_a_claim_is_removed(until):
+    async def test(one, _):
+        taken, parts, leave = [], [], one.leave
+
+        async def left():
+            parts.append(taken[-1].part)
+            await leave()
+
+        one.leave = left
+        rate = SimpleNamespace(is_busy=True, limits=Limit(max_writes=9), take=taken.append)
+        with anyio.move_on_after(8):
+            async with anyio.create_task_group() as group:
+                group.start_soon(one.keep, rate)
+                await anyio.sleep(until)
+                rate.is_busy = False
+        return {share.part for share in taken}, set(parts)
+
+    assert at_claims(test) == ({0.0, 1.0}, {0.0})
+
+
+def test_a_process_without_limits_claims_nothing():
+    async def test(one, _):
+        rate = SimpleNamespace(is_busy=True, limits=Limit(), take=lambda share: None)
+        with anyio.move_on_after(4):
+            await one.keep(rate)
+        return await one.store.item("shares", "0001")
+
+    assert at_claims(test) is None
