@@ -130,7 +130,8 @@ class VerificationBook:
     async def reported(self, now: VerificationState) -> Verified | None:
         """Return what a verification has found; None if it was given up, or another has begun."""
         names = [self._report_name(now, number) for number in range(now.parts)]
-        lines = [line async for line in self._read_lines(names)]
+        # One part after the other: a read of several items returns them in any order.
+        lines = [line for name in names async for line in self._read_lines([name])]
         if now.report is None or await self.read() != now:
             return None
         ones = tuple(ItemDifference(**json.loads(line), key={}, image="") for line in lines)
