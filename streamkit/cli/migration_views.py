@@ -136,7 +136,7 @@ def progress_parts(now: Progress) -> list[str]:
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     parts += [_units(now)] * bool(now.processes)
-    parts += [f"slowed by {_REASONS.get(now.reason, now.reason)}"] * bool(now.reason)
+    parts += [f"slowed by {_REASONS.get(now.reason, now.reason)}{_behind(now)}"] * bool(now.reason)
     written = "" if now.written is None else f", {now.written:,.3g} items a second"
     if (short := now.short_of) is not None:
         limit = now.max_reads if short == "read" else now.max_writes
@@ -158,6 +158,13 @@ def progress_parts(now: Progress) -> list[str]:
     if now.note:
         parts.append(now.note)
     return parts
+
+
+def _behind(now: Progress) -> str:
+    """Return which other consumer slows a migration down, and where to look; empty if none does."""
+    if not now.behind:
+        return ""
+    return f": {now.behind} is minutes behind; see `streamkit consumers list`"
 
 
 def limits_of(state: State) -> str:

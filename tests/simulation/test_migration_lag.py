@@ -81,7 +81,8 @@ async def beside_a_consumer():
                     await anyio.sleep(seconds)
                 else:
                     await work(seconds)
-                reasons[name] = (await ProgressReader(app, aws, clock).read("0001")).reason
+                now = await ProgressReader(app, aws, clock).read("0001")
+                reasons[name] = now.reason, now.behind
             group.cancel_scope.cancel()
     return writes, reasons
 
@@ -103,8 +104,9 @@ def test_a_migration_holds_back_while_another_consumer_is_behind_and_goes_on_aft
     assert LIMIT / 2 <= before <= LIMIT
     assert speed(AWAY + 240, BACK) <= 0.25 * before
     assert speed(BACK + 180, BACK + 200) >= 0.85 * before
-    assert reasons["away"] == "lag"
-    assert reasons["back"] != "lag"
+    assert reasons["away"] == ("lag", "shop")
+    assert reasons["back"][0] != "lag"
+    assert not reasons["back"][1]
 
 
 def test_its_own_lag_does_not_hold_a_migration_back():

@@ -11,8 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from statistics import stdev
 from typing import Literal
 
 import anyio
@@ -26,6 +24,7 @@ from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import ENDED, PASSES, State
 from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations
 from streamkit.migrate.book.tallies import Tally, TallyBook
+from streamkit.migrate.operate.remaining_time import eta_of, speed_of
 from streamkit.migrate.operate.written import write_speed
 from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.model.json_fields import JsonFields
@@ -42,8 +41,6 @@ _BEHIND_SECONDS = 60.0
 """A lag that is no pause of a moment."""
 _FULL = 0.75
 """The share of a budget of which little is left: of a small one a process spends less than all."""
-_LEAST_SHARE = 0.01
-_LOOKS_LEAST = 3
 _BEATS_SECONDS = 5.0
 """Seconds in which a live worker beats once, by the default of its settings."""
 
@@ -56,7 +53,8 @@ class Progress(JsonFields):
     until the end of the pass, None while it is not known. `writes` are units by index, "" is the
     table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
     `written` is what the application writes, in items, where that consumer is behind; None if it is
-    not known. `held` has the segments of processes that do not report, by their owners.
+    not known. `behind` is the consumer that lags, where `reason` is that.
+    `held` has the segments of processes that do not report, by their owners.
     """
 
     migration: str
@@ -79,6 +77,7 @@ class Progress(JsonFields):
     max_reads: float | None = None
     max_writes: float | None = None
     reason: str = ""
+    behind: str = ""
     lag: float | None = None
     written: float | None = None
     eta: float | None = None
@@ -217,13 +216,15 @@ def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
     """Add what the processes report."""
     names = sorted({name for report in reports for name in report.writes})
     works = found.phase not in ENDED and found.desired != "pause"
-    waits = [report.reason for report in reports if report.reason and works]
+    waits = [(report.reason, report.behind) for report in reports if report.reason and works]
+    reason, behind = next(iter(waits), ("", ""))
     return replace(
         found,
         processes=len(reports),
         reads=sum(report.reads for report in reports),
         writes={name: sum(one.writes.get(name, 0.0) for one in reports) for name in names},
-        reason=next(iter(waits), ""),
+        reason=reason,
+        behind=behind,
     )
 
 
@@ -269,30 +270,3 @@ def with_pass(
         return found
     eta = eta_of(share, error, tally.scanned, speed)
     return found if eta is None else replace(found, eta=eta[0], eta_error=eta[1])
-
-
-def speed_of(looks: Sequence[Look]) -> tuple[float, float] | None:
-    """Return items a second lately, and how far that may be off; None if too little is known."""
-    if len(looks) < _LOOKS_LEAST or looks[-1].at <= looks[0].at:
-        return None
-    mean = (looks[-1].scanned - looks[0].scanned) / (looks[-1].at - looks[0].at)
-    speeds = [
-        (later.scanned - earlier.scanned) / max(0.001, later.at - earlier.at)
-        for earlier, later in pairwise(looks)
-    ]
-    return mean, 1.96 * stdev(speeds) / math.sqrt(len(speeds))
-
-
-def eta_of(
-    share: float, error: float, scanned: int, speed: tuple[float, float]
-) -> tuple[float, float] | None:
-    """Return the seconds that a pass has left, and how far that may be off.
-
-    `share` is done, give or take `error`; `speed` is items a second, and how far that may be off.
-    """
-    if share < _LEAST_SHARE or share >= 1 or speed[0] <= 0:
-        return None
-    seconds = scanned * (1 - share) / share / speed[0]
-    of_share = error / (share * (1 - share))
-    of_speed = speed[1] / speed[0]
-    return seconds, seconds * math.hypot(of_share, of_speed)

@@ -2,7 +2,7 @@
 
 A migration's writes are changes that every consumer of the stream has to read; so while one of them
 is some minutes behind, the migration's rate shrinks. In: an app's table. Out: the longest lag among
-them, in seconds, as far as their cursors tell.
+them, in seconds, and whose it is, as far as their cursors tell.
 """
 
 from collections.abc import Callable
@@ -30,22 +30,25 @@ Of these 60 are no lag: a position without effects is written once a minute, by 
 
 
 class Others:
-    """Looks at the consumers of one table, except the migration's own."""
+    """Looks at the consumers of one table, except the migration's own.
+
+    `behind` is the one that was furthest behind at the last look; empty if none was.
+    """
 
     def __init__(self, app: App, aws: Aws, tables: AppTables, clock: Clock) -> None:
         self._app, self._aws, self._tables, self._clock = app, aws, tables, clock
-        self._ended = set[str]()
+        self._ended, self.behind = set[str](), ""
 
     async def heed(self, rate: Rate, state: Callable[[], State]) -> None:
         """Shrink a rate while other consumers are behind; run until it is cancelled."""
         while True:
             await anyio.sleep(_LOOK_SECONDS)
             if state().phase in PASSES and await self.lag(state()) > _LAG_MAX:
-                rate.ease("lag", hold=2 * _LOOK_SECONDS)
+                rate.ease("lag", hold=2 * _LOOK_SECONDS, behind=self.behind)
 
     async def lag(self, state: State) -> float:
         """Return the longest lag of a consumer; one without workers or paused counts too."""
-        table, worst = self._tables.table, 0.0
+        table, worst, self.behind = self._tables.table, 0.0, ""
         for entry in await entries(self._aws.dynamodb, self._tables.control):
             mine = entry.consumer == f"{self._app.name}.{state.consumer}"
             if mine or (entry.label, entry.table) != (table.stream_label, table.name):
@@ -56,7 +59,8 @@ class Others:
             store = CursorStore(self._aws.dynamodb, space)
             lags = await longest_lags(self._aws, table.stream_arn or "", store, self._clock)
             known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
-            worst = max(worst, *known, 0.0)
+            if (lag := max(known, default=0.0)) > worst:
+                worst, self.behind = lag, entry.consumer
         return worst
 
     async def _has_ended(self, consumer: str) -> bool:

@@ -46,7 +46,8 @@ class Look:
 class Report:
     """The report of one process: units a second, `writes` by index ("" is the table).
 
-    `at` is the table's time, in epoch seconds. `reason` says why it waits. `looks` are of the pass
+    `at` is the table's time, in epoch seconds. `reason` says why it waits, and `behind` which
+    consumer lags, if that is why. `looks` are of the pass
     `of`, oldest first. `worker` is the name under which it captures changes, empty while it does
     not.
     """
@@ -59,6 +60,7 @@ class Report:
     reason: str = ""
     looks: tuple[Look, ...] = ()
     worker: str = ""
+    behind: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,18 @@ class Reporter:
         looks = tuple(self._looks)
         worker, reason = runner.capture.worker, runner.rate.told()
         at = await runner.book.store.time(runner.clock)
-        return Report(runner.owner, at, self._of, reads, writes, reason, looks, worker)
+        behind = runner.rate.behind if reason == "lag" else ""
+        return Report(
+            runner.owner,
+            at,
+            self._of,
+            reads=reads,
+            writes=writes,
+            reason=reason,
+            looks=looks,
+            worker=worker,
+            behind=behind,
+        )
 
     def _speeds(self, now: float) -> tuple[float, dict[str, float]]:
         """Return the units a second since the last report."""

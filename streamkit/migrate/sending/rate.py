@@ -84,6 +84,7 @@ class _TokenBucket:
 class Rate:
     """Paces one process; `reason` says why it waited last, for people.
 
+    `behind` is the consumer that lags, where that is why.
     `limits` are the whole migration's, `most` this process's own, in addition to its share of
     those.
     """
@@ -93,6 +94,7 @@ class Rate:
     share: Share | None = None
     most: Limit = field(default_factory=Limit)
     reason: Reason = ""
+    behind: str = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
     _buckets: dict[tuple[Kind, str], _TokenBucket] = field(default_factory=dict)
@@ -226,7 +228,7 @@ class Rate:
                 known = self._usual.get((of, name), units)
                 self._usual[of, name] = known + _WEIGHT * (units - known)
 
-    def ease(self, reason: Reason, *, hold: float = 0.0) -> None:
+    def ease(self, reason: Reason, *, hold: float = 0.0, behind: str = "") -> None:
         """Reduce the rate, because the service throttles, or other consumers fall behind.
 
         It grows again after `hold` seconds: until the cause is looked at once more.
@@ -235,7 +237,7 @@ class Rate:
         if now - self._eased_at < _EASE_SECONDS:
             return
         self._eased_at, self._grown_at = now, now + hold
-        self.reason = reason
+        self.reason, self.behind = reason, behind
         self._factor = max(_FLOOR, self._factor * _SHRINK)
         for kind in ("read", "write"):
             if getattr(self.limits, f"max_{kind}s") is None:

@@ -24,12 +24,11 @@ from streamkit.migrate.operate import commands, steps
 from streamkit.migrate.operate.progress import (
     Progress,
     ProgressReader,
-    eta_of,
     held_by_others,
-    speed_of,
     with_pass,
     with_reports,
 )
+from streamkit.migrate.operate.remaining_time import eta_of, speed_of
 from streamkit.migrate.operate.status import list_migrations
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.passing import Passing, PassPace
@@ -354,6 +353,16 @@ def test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_wai
     assert at_table(test, orders=3) == ([("catching up", "capture")], "")
     waits = Progress("1", "in_place", "catching up", "run", "forward", "", reason="capture")
     assert "slowed by its own consumer, which has to catch up first" in progress_line(waits)
+
+
+def test_status_names_the_other_consumer_whose_lag_slows_a_migration_down():
+    waits = Progress("1", "in_place", "scanning", "run", "forward", "")
+    reports = [Report("a", 100.0), Report("b", 100.0, reason="lag", behind="shop.search")]
+    line = progress_line(with_reports(waits, reports))
+    assert "slowed by the lag of other consumers: shop.search is minutes behind" in line
+    assert "streamkit consumers list" in line
+    earlier = with_reports(waits, [Report("a", 100.0, reason="lag")])  # of an earlier release
+    assert "slowed by the lag of other consumers |" in f"{progress_line(earlier)} |"
 
 
 def test_a_migration_that_nobody_has_applied_is_pending():
