@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.book.errors import ItemError
     from streamkit.migrate.book.state import State
+    from streamkit.operate.redrive import QueueReport
 
 errors = command_group("List, show, retry or waive items that could not be migrated.")
 
@@ -110,11 +111,13 @@ def retry(
 ) -> None:
     """Try failed items again; exit with 7 if one fails again.
 
-    Mend the code or the data first.
+    Mend the code or the data first. Without an item or a kind, the parked changes of the
+    migration's own consumer are tried again, too.
     """
     from streamkit.migrate.book.state_book import open_book
     from streamkit.migrate.operate.status import phase_of
     from streamkit.migrate.verify.mending import chosen, list_errors, retry_errors
+    from streamkit.operate.redrive_followed import redrive_followed
 
     _require_kind(kind)
     if take is not None and not (items or key):
@@ -123,11 +126,15 @@ def retry(
     names = _names(loaded, number, items, key)
 
     async def work(aws: "Aws") -> "tuple[Sequence[ItemError], int, int, State]":
+        if names is None and kind is None:
+            followed.extend(await redrive_followed(loaded, aws, number))
         failed = chosen(await list_errors(loaded, aws, number), names, kind)
         counts = await retry_errors(loaded, aws, number, names, kind=kind, take=take or "")
         return failed, *counts, await (await open_book(loaded, aws)).read(number)
 
+    followed: list[QueueReport] = []
     failed, right, wrong, state = with_aws(work)
+    again = _followed_lines(followed)
     say(f"{right} items are right now, {wrong} are not")
     if right and not wrong and (state.paused or state.phase == "blocked"):
         say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
@@ -135,8 +142,19 @@ def retry(
         say(f"migration {number} is {phase_of(state)}; nothing has to be resumed")
     if wrong:
         tell("see `streamkit migrate errors list`")
+    if wrong or again:
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
     _require_errors(failed, names, kind)
+
+
+def _followed_lines(reports: "Sequence[QueueReport]") -> bool:
+    """Say what became of parked changes; return whether one failed again."""
+    if reports:
+        say(f"{sum(one.done for one in reports)} parked changes of its own consumer are done now")
+    again = [one.failure.kind for one in reports if one.failure is not None]
+    if again:
+        tell(f"{len(again)} failed again: {some_of(sorted({*again}))}")
+    return bool(again)
 
 
 @errors.command(cls=AppCommand)

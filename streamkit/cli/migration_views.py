@@ -7,7 +7,7 @@ from streamkit.migrate.book.limits import errors_text
 from streamkit.migrate.book.old_writes import OldWriteRate
 from streamkit.migrate.book.state import State
 from streamkit.migrate.operate.progress import Progress
-from streamkit.migrate.operate.status import Line, phase_of
+from streamkit.migrate.operate.status import Line, parked_text, phase_of
 from streamkit.migrate.plan.diffs import Diff
 from streamkit.migrate.plan.estimates import Choice, StepCost
 from streamkit.migrate.plan.sample_look import MigrationPlan
@@ -135,6 +135,7 @@ def progress_parts(now: Progress) -> list[str]:
     parts += [f"settled {now.settle}"] * (now.settle not in ("", "by field"))
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
+    parts += filter(None, [parked_text(now)])
     parts += [_units(now)] * bool(now.processes)
     parts += [f"slowed by {_REASONS.get(now.reason, now.reason)}{_behind(now)}"] * bool(now.reason)
     written = "" if now.written is None else f", {now.written:,.3g} items a second"

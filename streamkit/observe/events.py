@@ -175,7 +175,8 @@ ACTIONS: Mapping[str, str] = {
     "handler.blocks": "mend the handler, or what it calls: its shard waits",
     "breaker.opened": "roll back the release, or mend what the handler calls: changes wait",
     "breaker.closed": "nothing: the handler works again",
-    "queue.stuck": "`streamkit parked list --stuck`; mend the cause, then `parked redrive`",
+    "queue.stuck": "`streamkit parked list --stuck`; mend the cause, then `parked redrive`; in a"
+    " process of a migration `migrate status`, then `migrate errors retry`",
     "queue.delayed": "nothing, unless it lasts: then look at the table's capacity",
     "queue.broken": "`streamkit explain` the item; report it: it is a defect",
     "retention.lost": "`streamkit status` names the shards; rebuild the aggregates that it names,"

@@ -17,15 +17,17 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import AppTables, survey
+from streamkit.core.tables import AppTables, describe, survey
 from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, MemberList
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import ENDED, PASSES, State
 from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations
 from streamkit.migrate.book.tallies import Tally, TallyBook
+from streamkit.migrate.operate.followed import parked_of
 from streamkit.migrate.operate.remaining_time import eta_of, speed_of
 from streamkit.migrate.operate.written import write_speed
+from streamkit.migrate.run.capture import consumer_of
 from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
@@ -54,7 +56,9 @@ class Progress(JsonFields):
     table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
     `written` is what the application writes, in items, where that consumer is behind; None if it is
     not known. `behind` is the consumer that lags, where `reason` is that.
-    `held` has the segments of processes that do not report, by their owners.
+    `held` has the segments of processes that do not report, by their owners. `parked` is how many
+    changes of its own consumers are parked; of them, those in `stuck`, by the error of the last
+    try, wait for people.
     """
 
     migration: str
@@ -85,6 +89,8 @@ class Progress(JsonFields):
     settle: str = ""
     keys_from: str = ""
     held: dict[str, int] = field(default_factory=dict)
+    parked: int = 0
+    stuck: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_behind(self) -> bool:
@@ -143,6 +149,8 @@ class ProgressReader:
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )
+        if state.phase not in ENDED:
+            found = await self._with_parked(found, tables, state)
         if lag:
             found = replace(found, lag=await self._lag(tables.table, capture))
         if found.is_behind and declared is not None:
@@ -199,10 +207,23 @@ class ProgressReader:
         beats = {name: member.beats for name, member in self._members.items()}
         self._watch.observe(beats, asked=asked, answered=answered)
 
-    def _capture(self, tables: AppTables, state: State) -> CursorStore:
-        """Return the control items of the migration's own consumer."""
-        name, label = f"{self._app.name}.{state.consumer}", tables.table.stream_label
+    def _capture(
+        self, tables: AppTables, state: State, to: TableSchema | None = None
+    ) -> CursorStore:
+        """Return the control items of the migration's own consumer, or of that of a table `to`."""
+        name, label = (
+            consumer_of(self._app, state, target=to is not None),
+            (to or tables.table).stream_label,
+        )
         return CursorStore(self._aws.dynamodb, ControlSpace.of(tables.control, name, label))
+
+    async def _with_parked(self, found: Progress, tables: AppTables, state: State) -> Progress:
+        """Add what is parked in its own consumers."""
+        declared, stores = self._app.migrations.get(state.id), [self._capture(tables, state)]
+        if declared is not None and declared.follows_target:
+            to = await describe(self._aws, declared.to or self._app.table, type_attribute=None)
+            stores.append(self._capture(tables, state, to))
+        return replace(found, **await parked_of(stores))
 
     async def _lag(self, table: TableSchema, capture: CursorStore) -> float | None:
         """Return how far the migration's own consumer is behind."""

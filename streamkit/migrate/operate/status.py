@@ -69,15 +69,33 @@ def phase_of(now: Progress | State) -> str:
     return f"{text}, paused" if now.desired == "pause" else text
 
 
+def parked_text(now: Progress) -> str:
+    """Return what is parked of the changes that its own consumer follows, and what to do."""
+    waits = sum(now.stuck.values())
+    tried = now.parked - waits
+    parts = [f"{tried} parked changes of its own consumer are tried again by themselves"] * bool(
+        tried
+    )
+    if waits:
+        errors = ", ".join(f"{count} {error}" for error, count in sorted(now.stuck.items()))
+        parts.append(
+            f"{waits} parked changes of its own consumer are stuck ({errors}): mend what"
+            " `handler.failed` in the log of its processes names, then run"
+            f" `streamkit migrate errors retry APP {now.migration}`"
+        )
+    return "; ".join(parts)
+
+
 def line_of(progress: Progress) -> Line:
     """Return the line of one migration."""
     share = "-" if progress.share is None else f"{progress.share:.1%}"
+    note = "; ".join(filter(None, (progress.note, parked_text(progress))))
     return Line(
         progress.migration,
         phase_of(progress),
         share,
         progress.open_errors,
-        progress.note,
+        note,
         progress.share,
         progress.eta,
     )

@@ -170,14 +170,21 @@ def _prompt(settings: Settings) -> Settings:
     return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
 
 
+def consumer_of(app: App, state: State, *, target: bool = False) -> str:
+    """Return the name of a migration's consumer, or of its `target`."""
+    name = f"{app.name}.{state.consumer}"
+    return f"{name}-to" if target else name  # streams of two tables may have one label
+
+
 def capture_app(
     app: App, migration: Migration, state: State, live: Live, *, target: bool = False
 ) -> App:
     """Make the app of a migration's consumer, or of its `target`: the table that items move to."""
-    name, table, entities = f"{app.name}.{state.consumer}", app.table, [*migration.sources]
+    name, table = consumer_of(app, state, target=target), app.table
+    entities = [*migration.sources]
     new = [] if migration.target is None else [migration.target]
-    if target:  # streams of two tables may have one label
-        name, table, entities = f"{name}-to", migration.to or table, new
+    if target:
+        table, entities = migration.to or table, new
     elif migration.to is None and migration.is_pairs:
         entities += new
     typed = app.type_attribute is not None
