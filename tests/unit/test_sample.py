@@ -56,6 +56,32 @@ def test_a_table_without_any_item_of_the_app_is_told_with_the_templates_to_compa
     assert "STATE#{state} / CITY#{city}" in text
 
 
+class Town(Entity, pk="TOWN#{state}", sk="TOWN#{town}"):
+    state: str
+    town: str
+
+
+def renamed(city: City) -> Town:
+    return Town(state=city.state, town=city.city)
+
+
+@pytest.mark.parametrize(("listens", "there"), [(Town, "STATE#CA"), (City, "TOWN#CA")])
+def test_items_of_the_other_side_of_a_migration_are_no_sign_of_wrong_templates(
+    listens: type[Entity], there: str
+) -> None:
+    app = App("shop", table="table")
+
+    @app.on
+    def listen(change: Inserted[listens]) -> None:  # type: ignore[valid-type]
+        pass
+
+    items = [item(there, "CITY#LA" if listens is Town else "TOWN#LA")]
+    assert len(odd_items(app, SCHEMA, items)) == 1
+    app.migration("0001", City, mode="rekey")(renamed)
+    assert odd_items(app, SCHEMA, items) == []
+    assert len(odd_items(app, SCHEMA, [item("X#1", "X#1")])) == 1
+
+
 def test_items_whose_key_and_fields_disagree_are_counted() -> None:
     other = item("STATE#CA", "CITY#LOS_ANGELES", city={"S": "Los Angeles"})
     (text,) = odd(GOOD, other)
