@@ -8,8 +8,11 @@ from streamkit.cli.migration_options import SampleOption, app_with_migrations
 from streamkit.cli.options import RequiredApp
 from streamkit.cli.printing import say
 from streamkit.cli.running import with_aws
+from streamkit.errors import some_of
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from streamkit.migrate.plan.drafting import EntityDraft
 
 
@@ -53,8 +56,9 @@ def new(
     lines = None
     left = False
     if autogenerate:
+        beside, chosen_ones = (entities_of(loaded, app, name) for name in (None, entity))
         found = with_aws(
-            lambda aws: compare_entities(loaded, aws, entities_of(loaded, app, entity), sample)
+            lambda aws: compare_entities(loaded, aws, chosen_ones, sample, beside=beside)
         )
         first = _most_to_do(found)
         if first is None:
@@ -68,10 +72,20 @@ def new(
         say("once it is done, --autogenerate writes another one, for the items with another key")
 
 
+def of_none_text(found: "Counter[str]") -> str:
+    """Say how many items of a sample belong to no entity, and what they say is their type."""
+    types = [f"{count} of type {name}" for name, count in found.most_common() if name]
+    types += [f"{found['']} without a type"] * bool(found[""] and types)
+    said = f": {some_of(types)}" if types else "; compare its templates with their keys"
+    return f"{found.total()} of them are of no entity of the app, and were not compared{said}"
+
+
 def _most_to_do(found: "list[EntityDraft]") -> "EntityDraft | None":
     """Print what was found; return the entity with most to do, None if no item differs."""
     for one in found[:1]:
         say(f"looked at {one.looked_at} items of yours, of {one.scanned} that were read")
+        if one.of_none:
+            say(of_none_text(one.of_none))
     for one in found:
         for line in one.lines:
             say(f"{one.entity.__name__}: {line}")

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.core.matching import Matcher
 from streamkit.core.tables import survey
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import USER_ERRORS
+from streamkit.kinds.aggregate.aggregate import stored_as
 from streamkit.kinds.migration import Migration, MigrationOptions, Mode
 from streamkit.kinds.migration_function import read_migration
 from streamkit.migrate.items.rewrites import Image, plain
@@ -41,7 +43,8 @@ class EntityDraft:
 
     `notes` are of the table. `changes` says that items change in their places, `moves` that some
     are to get another key. Of the items that were `scanned`, `looked_at` are not streamkit's own,
-    and `items` are the entity's.
+    and `items` are the entity's. Those in `of_none` belong to no entity, by what they say is their
+    type; "" where they say none.
     """
 
     entity: type[Entity]
@@ -52,6 +55,7 @@ class EntityDraft:
     moves: bool = False
     looked_at: int = 0
     scanned: int = 0
+    of_none: Counter[str] = field(default_factory=Counter)
 
     @property
     def lines(self) -> list[str]:
@@ -92,25 +96,52 @@ async def compare_entities(
     entities: Sequence[type[Entity]],
     wanted: Wanted,
     rng: random.Random | None = None,
+    *,
+    beside: Sequence[type[Entity]] = (),
 ) -> list[EntityDraft]:
-    """Compare entities with a sample of the app's table; those with most to do come first."""
+    """Compare entities with a sample of the app's table; those with most to do come first.
+
+    Items of the entities `beside` are told apart, and not compared.
+    """
     around = await survey(app, aws)
     sample, own = await _sample(aws, around.table, wanted, rng or random.Random())
     looked_at = sample.scanned - own
-    known = tuple(dict.fromkeys([*app.known, *entities]))
+    known = tuple(dict.fromkeys([*app.known, *entities, *beside]))
+    of_none = _of_none(app, known, around.table, sample)
     found = []
     for entity in entities:
         transform = Transform(_identity(entity), around.table, None, known)
         indexes = sorted({one.name for one in spec_of(entity).indexes.values()})
         absent = tuple(name for name in indexes if name not in around.table.indexes)
         notes = tuple(f"the table has no index {name}" for name in absent)
-        one = EntityDraft(entity, notes=notes, looked_at=looked_at, scanned=sample.scanned)
+        one = EntityDraft(
+            entity,
+            notes=notes,
+            looked_at=looked_at,
+            scanned=sample.scanned,
+            of_none=of_none,
+        )
         for part in sample.parts:
             for item in part.items:
                 if transform.matches(item):
                     one.add(transform, item, around.table)
         found.append(one)
     return sorted(found, key=lambda one: -sum(one.found.values()))
+
+
+def _of_none(
+    app: App, known: Sequence[type[Entity]], schema: TableSchema, sample: Sample
+) -> Counter[str]:
+    """Count the items that belong neither to an entity nor to an aggregate, by their types."""
+    moved = [entity for one in app.migrations.values() for entity in (*one.sources, one.target)]
+    stored = [stored_as(aggregate) for aggregate in app.aggregates]
+    entities = dict.fromkeys(one for one in (*known, *stored, *moved) if one is not None)
+    matchers = [Matcher(entity, schema) for entity in entities]
+    found, attribute = Counter[str](), schema.type_attribute or ""
+    for item in (item for part in sample.parts for item in part.items):
+        if not (is_own(schema, item) or any(matcher.matches(item) for matcher in matchers)):
+            found[item.get(attribute, {}).get("S", "")] += 1
+    return found
 
 
 async def _sample(

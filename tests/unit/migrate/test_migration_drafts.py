@@ -6,6 +6,7 @@ import sys
 
 import anyio
 
+from streamkit.cli.migration_new import of_none_text
 from streamkit.core.table_shape import TableShape
 from streamkit.migrate.book.discovery import discover
 from streamkit.migrate.operate.scaffold import entities_of, write_migration
@@ -101,6 +102,31 @@ def test_items_that_cannot_be_read_are_counted_without_their_data(tmp_path, monk
     (line,) = found.lines
     assert line.startswith("1 of 1 items: cannot be read as User")
     assert "secret" not in line
+
+
+def stranger(number, **fields):
+    key = {"PK": {"S": f"SECRET#{number}"}, "SK": {"S": "X"}}
+    return key | {"name": {"S": "secret"}} | fields
+
+
+def test_items_of_no_entity_are_counted_by_what_they_say_is_their_type(tmp_path, monkeypatch):
+    async def test(site):
+        entities = entities_of(site.app, f"{NAME}:app", "User")
+        args = site.app, site.aws, entities, Wanted(share=1.0)
+        beside = entities_of(site.app, f"{NAME}:app", None)
+        return (await compare_entities(*args, beside=beside))[0].of_none
+
+    plain = [order(1), stranger(1), stranger(2)]
+    found = drafted(plain, test, tmp_path, monkeypatch)
+    assert found == {"": 2}
+    said = of_none_text(found)
+    assert said.startswith("2 of them are of no entity of the app, and were not compared; compare")
+    monkeypatch.setattr(
+        f"{__name__}.APP", APP.replace('table="Shop"', 'table="Shop", type_attribute="t"')
+    )
+    typed = [stranger(n, t={"S": "parcel"}) for n in range(3)]
+    found = drafted([*typed, stranger(9)], test, tmp_path, monkeypatch)
+    assert of_none_text(found).endswith(": 3 of type parcel, 1 without a type")
 
 
 def test_items_under_another_key_than_their_fields_build_are_to_move(tmp_path, monkeypatch):
