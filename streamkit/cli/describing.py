@@ -22,6 +22,8 @@ _BEHIND_SECONDS = 60.0
 def _role(worker: WorkerStatus) -> str:
     if worker.silent:
         return "silent"
+    if worker.late:
+        return "late"
     if worker.state == "waiting":
         return "stands by"
     return "leads" if worker.leads else worker.state

@@ -42,7 +42,7 @@ _GOOD: Style = {"fg": "green"}
 _SOFT: Style = {"dim": True}
 _TONES: Mapping[str, Style] = {
     **dict.fromkeys(("RECORDS LOST", "REFUSED", "stuck"), BAD),
-    **dict.fromkeys(("silent", "failed", "paused", "needs rebuild"), WARN),
+    **dict.fromkeys(("silent", "late", "failed", "paused", "needs rebuild"), WARN),
     **dict.fromkeys(("ok", "leads"), _GOOD),
     **dict.fromkeys(("finished", "-", "not tried"), _SOFT),
 }

@@ -44,6 +44,8 @@ from streamkit.worker.joined_app import app_as_run
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
 """Fifteen heartbeats by default; other workers judge by its counter which one is dead."""
+_ROUNDED_SECONDS = 1.0
+"""The time of a heartbeat has whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class WorkerStatus:
     """A worker that has a heartbeat item; a worker that was killed leaves its item behind.
 
     `throttled` counts calls that AWS has throttled since it began. `silent`: its last heartbeat is
-    older, by the table's clock, than four of the worker's leases, and than half a minute.
+    older, by the table's clock, than four of the worker's leases, and than half a minute. `late`:
+    it is older than one lease, so that other workers take its shards and its place as leader.
     """
 
     name: str
@@ -64,6 +67,7 @@ class WorkerStatus:
     leads: bool
     throttled: int = 0
     silent: bool = False
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,7 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
             leads=member.leads,
             throttled=used.throttled if (used := Usage.of(member.used)) else 0,
             silent=_is_silent(member, now),
+            late=0 < member.lease < now - member.at - _ROUNDED_SECONDS,
         )
         for _, member in sorted(members.items())
     )

@@ -11,7 +11,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Set, became
 from streamkit.aws import connect
-from streamkit.cli.describing import _lag, describe_status, stems
+from streamkit.cli.describing import _lag, _role, describe_status, stems
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import (
     Generation,
@@ -427,6 +427,18 @@ def test_workers_run_a_consumer_while_it_takes_a_handler_over(host, said):
 def test_a_worker_is_silent_after_half_a_minute_and_four_of_its_leases(lease, age, silent):
     (worker,) = _workers({"a": Member("a", at=1_000, lease=lease)}, now=1_000 + age)
     assert (worker.silent, worker.beat_age_seconds) == (silent, age)
+
+
+@pytest.mark.parametrize(
+    ("lease", "age", "late"),
+    [(4.25, 3.0, False), (4.25, 5.0, False), (4.25, 6.0, True), (0.0, 900.0, False)],
+)
+def test_a_worker_whose_lease_is_over_is_late_and_not_said_to_lead(lease, age, late):
+    """Its time is rounded down to a second; workers of early releases do not say their lease."""
+    killed = Member("a", at=1_000, lease=lease, state="active", leads=True)
+    (worker,) = _workers({"a": killed}, now=1_000 + age)
+    assert worker.late == late
+    assert _role(worker) == ("silent" if worker.silent else "late" if late else "leads")
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,12 @@ def test_a_worker_without_heartbeats_is_called_silent_and_not_active():
     assert '<td class="bad">silent</td>' in text
 
 
+def test_a_worker_that_was_killed_a_moment_ago_is_called_late_and_not_the_leader():
+    killed = WorkerStatus("host/2/gone", "active", 4, 2, 9, 0, 9.0, leads=True, late=True)
+    text = page(view(status(workers=(killed,))))
+    assert ["host/2/gone", "late", "2", "4", "9.0 s ago", ""] in Reader(text).rows
+
+
 def test_what_an_operator_has_to_see_is_on_the_page():
     found = status(
         shard("shard-1", lag="lost"),

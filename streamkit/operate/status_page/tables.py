@@ -199,11 +199,11 @@ def workers_table(status: Status, report: WorkerReport) -> Markup:
     rows = [
         row(
             (element("span", short(one.name), title=one.name, class_="tree"), ""),
-            ("silent", "bad") if one.silent else (one.state, ""),
+            ("silent", "bad") if one.silent else ("late", "warn") if one.late else (one.state, ""),
             (one.shards, "number"),
             (one.generation, "number"),
             (f"{duration(one.beat_age_seconds)} ago", "number"),
-            ("leads" if one.leads else "", ""),
+            ("leads" if one.leads and not (one.late or one.silent) else "", ""),
         )
         for one in status.workers
     ]
