@@ -32,6 +32,7 @@ _CONTROL = "/_control/"
 _WEB_PAGE = "the local engine does not answer web pages: this request has an Origin header"
 _FAILED = b'{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}'
 _READING = ("BatchGet", "Describe", "Get", "List", "Query", "Scan", "TransactGet")
+_HEARD_OUT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -157,8 +158,9 @@ class Server:
             try:
                 request = await read_request(reader, writer)
             except BadRequest as error:
-                writer.write(Reply(error.status, b"", "text/plain").encode(keep_alive=False))
-                await writer.drain()
+                refusal = Reply(error.status, str(error).encode(), "text/plain")
+                writer.write(refusal.encode(keep_alive=False))
+                await _hear_out(reader, writer)
                 return
             if request is None:
                 return
@@ -185,6 +187,18 @@ class Server:
                     self.changes += engine.expire(name)
                 for stream in engine.streams.all():
                     stream.settle()
+
+
+async def _hear_out(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Drop what a client still sends of a request that is refused: many read no reply before.
+
+    A connection that is closed with bytes unread is reset, and the reply with it.
+    """
+    writer.write_eof()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HEARD_OUT_SECONDS):
+            while await reader.read(1 << 16):
+                pass
 
 
 def _refuse_web_pages(headers: Mapping[str, str]) -> None:

@@ -234,6 +234,19 @@ async def test_what_is_not_a_request_is_refused_and_ends_the_connection(raw, req
     assert (await raw.reply())[0] == status
 
 
+async def test_a_client_that_sends_too_much_gets_to_read_why(world):
+    """It sends all of it before it reads, so the connection must not be closed meanwhile."""
+    item = {"pk": {"S": "a"}, "data": {"B": b"x" * (26 << 20)}}  # 35 MB in base64
+
+    def put():
+        with boto(world.server.url) as dynamodb:
+            dynamodb.put_item(TableName="orders", Item=item)
+
+    with pytest.raises(ClientError, match="the body is too long") as caught:
+        await asyncio.to_thread(put)
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 413
+
+
 @pytest.mark.parametrize("cut", [b"POST / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_request_that_breaks_off_is_refused(raw, cut):
     raw.writer.write(cut)
