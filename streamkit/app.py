@@ -93,13 +93,13 @@ class App(Recognition):
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
-        if not isinstance(policy, Policy | None):
-            raise DeclarationError(f"App({name!r}): policy= takes a Policy(...)")
+        for kind, value in {Policy: policy, TableShape: shape, Telemetry: telemetry}.items():
+            if not isinstance(value, kind | None):
+                word = kind.__name__.removeprefix("Table").lower()
+                raise DeclarationError(f"App({name!r}): {word}= takes a {kind.__name__}(...)")
         if isinstance(tables, str):
             raise DeclarationError(f"App({name!r}): tables= takes several names: [{tables!r}]")
-        if not isinstance(shape, TableShape | None):
-            raise DeclarationError(f"App({name!r}): shape= takes a TableShape(...)")
-        if isinstance(archive, str | list | tuple):
+        if isinstance(archive, str | list | tuple | int):
             raise DeclarationError(
                 f"App({name!r}): archive= takes one BucketArchive(...) or DirectoryArchive(...)"
             )

@@ -19,6 +19,9 @@ class HandlerList:
     def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
         self.handlers: list[Handler] = []
         self._entities = list(entities)
+        for entity in self._entities:
+            if not (isinstance(entity, type) and issubclass(entity, Entity)):
+                raise DeclarationError(f"entities={entity!r} is not an entity")
         self._policy = policy
 
     def add_handler(self, handler: Handler) -> None:

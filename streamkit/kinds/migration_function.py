@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.effects import Delete, Remove, Set
-from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.entity import Entity, Index, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.migration import FILE, Item, Migration, MigrationOptions, Mode, Takes
@@ -85,6 +85,8 @@ def _no_functions(options: MigrationOptions) -> Iterator[str]:
         given = getattr(options, name)
         if given is not None and not callable(given):
             yield f"{name}= takes a function, not {type(given).__name__}{_MEANT.get(name, '')}"
+    if not isinstance(options.index, Index | None):
+        yield f"index={options.index!r}: it is an Index(...) of the entity"
 
 
 def _problems(migration: Migration) -> Iterator[str]:

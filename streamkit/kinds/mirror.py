@@ -41,7 +41,7 @@ from streamkit.kinds.copy_directory import CopyEntry, directory_of, entry_of
 from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out.fan_out import Inline
 from streamkit.kinds.mirror_functions import checked_copies, checked_source
-from streamkit.kinds.on import names_of, needs_of
+from streamkit.kinds.on import check_when, names_of, needs_of
 from streamkit.model.declaration import Declaration
 from streamkit.model.queries import Scan
 from streamkit.model.when import When
@@ -229,6 +229,7 @@ def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[
     """Make the two handlers of a mirror: for its source's changes, and for its copies'."""
     declared = Declaration.of(mirror.function)
     hints = declared.hints(mirror.function)
+    check_when(when, mirror.source_entity, declared)
     parameters = list(inspect.signature(mirror.function).parameters.values())[2:]
     needs = {**needs_of(parameters, hints, declared), AUDIENCE: Table}
     source_side = Handler(

@@ -82,6 +82,19 @@ def needs_of(
     return needs
 
 
+def check_when(when: When | None, entity: type[Entity], declared: Declaration) -> None:
+    """Check a handler's `when` against its entity.
+
+    Raises:
+        DeclarationError: it is no condition, or names an unknown field.
+    """
+    try:
+        if when is not None:
+            checked(when).check(entity)
+    except DeclarationError as error:
+        raise DeclarationError(f"{declared}: {error}") from None
+
+
 def writes_of(
     hints: Mapping[str, Any], when: When | None, entity: type[Entity], declared: Declaration
 ) -> DeclaredWrites:
@@ -90,9 +103,8 @@ def writes_of(
     Raises:
         DeclarationError: it returns something that is no effect, or `when` names an unknown field.
     """
+    check_when(when, entity, declared)
     try:
-        if when is not None:
-            checked(when).check(entity)
         return read_writes(hints["return"]) if "return" in hints else DeclaredWrites()
     except DeclarationError as error:
         raise DeclarationError(f"{declared}: {error}") from None

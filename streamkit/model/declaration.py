@@ -7,7 +7,7 @@ search for it. The line is the user's: frames of streamkit and pydantic are skip
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
 from types import UnionType
@@ -82,14 +82,17 @@ class Declaration(msgspec.Struct, frozen=True):
 def by_known_names(what: str) -> Callable[[F], F]:
     """Return a decorator that refuses arguments by names which the function does not have.
 
-    Where it takes a `function`, it refuses anything else. `what` is the call as users write it,
-    such as `@app.on(...)`.
+    It also refuses values of another type where the annotation is a plain one, such as `bool`: a
+    text counts as true. Where the function takes a `function`, it refuses anything else. `what` is
+    the call as users write it, such as `@app.on(...)`.
     """
 
     def decorated(function: F) -> F:
         code = function.__code__
         end = code.co_argcount + code.co_kwonlyargcount
         known = code.co_varnames[code.co_posonlyargcount : end]
+        notes = function.__annotations__.items()
+        hints = {name: hint for name, hint in notes if name != "return" and _is_plain(hint)}
 
         @wraps(function)
         def checked(*args: Any, **given: Any) -> Any:
@@ -106,6 +109,10 @@ def by_known_names(what: str) -> Callable[[F], F]:
                     f"{Declaration.here(what)}: it decorates a function, whose annotation names the"
                     f" entity; it takes no {getattr(args[1], '__name__', args[1])!r}"
                 )
+            for name, value in (dict(zip(code.co_varnames, args, strict=False)) | given).items():
+                if name in hints and not _fits(value, hints[name]):
+                    here = Declaration.here(what.replace("...", f"{name}={value!r}"))
+                    raise DeclarationError(f"{here}: {name} is {_said(hints[name])}")
             return function(*args, **given)
 
         return cast("F", checked)
@@ -144,6 +151,13 @@ def check_types(declared: Any) -> None:
             raise DeclarationError(f"{here}: {name} is {_said(hint)}")
 
 
+def _is_plain(hint: Any) -> bool:
+    """Return whether a value can be checked against an annotation, without looking into it."""
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_is_plain, get_args(hint)))
+    return hint in (bool, int, float, str, type(None)) or get_origin(hint) in (Iterable, Mapping)
+
+
 def _fits(value: Any, hint: Any) -> bool:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
@@ -152,6 +166,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in inner)
     if origin is tuple:
         return isinstance(value, tuple | list) and all(_fits(one, inner[0]) for one in value)
+    if origin is Iterable:
+        return isinstance(value, Iterable)
     if origin is Mapping:
         return isinstance(value, Mapping) and all(_fits(one, inner[1]) for one in value.values())
     if hint in (int, float):
@@ -168,6 +184,8 @@ def _said(hint: Any) -> str:
         return " or ".join(map(_said, inner))
     if origin is tuple:
         return f"several, each of them {_said(inner[0])}, as in [...]"
+    if origin is Iterable:
+        return "several, as in [...]"
     if origin is Mapping:
         return f"by name, each {_said(inner[1])}, as in {{'NAME': ...}}"
     said = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}

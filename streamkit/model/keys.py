@@ -134,6 +134,9 @@ class Index:
         sk_attribute: str | None = None,
     ) -> None:
         declaration = Declaration.here(f"index {name}")
+        for word, key in (("pk", pk), ("sk", sk or ()), ("name", name)):
+            if not isinstance(key, str if word == "name" else str | tuple):
+                raise DeclarationError(f"{declaration}: {word}={key!r}: it is a text, or fields")
         values = {
             "name": name,
             "pk": _read(pk, declaration),
@@ -149,6 +152,8 @@ class Index:
         self._check()
 
     def _check(self) -> None:
+        if self.when is not None and not callable(self.when):
+            raise DeclarationError(f"{self.declaration}: when={self.when!r}: it is a function")
         by_fields = [isinstance(key, KeyFields) for key in (self.pk, self.sk)]
         fields = [
             name for key in (self.pk, self.sk) if isinstance(key, KeyFields) for name in key.fields

@@ -76,6 +76,9 @@ def read_spec(
     Raises:
         DeclarationError: keywords do not go together, or a template cannot be read.
     """
+    for word, text in (("pk", pk), ("sk", sk), ("type", type_name)):
+        if not isinstance(text, str | None):
+            raise DeclarationError(f"{declaration}: {word}={text!r}: it is a text")
     indexes = {
         name: value
         for base in reversed(entity.__mro__)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from streamkit.errors import DeclarationError
 from streamkit.observe.metrics import Metrics
 from streamkit.observe.shards import ShardHook, check_hook
 
@@ -57,7 +58,7 @@ class Telemetry:
             loses it. It is not awaited; its errors are logged and change nothing.
 
     Raises:
-        DeclarationError: `on_shard` is a coroutine function.
+        DeclarationError: `on_shard` is a coroutine function, or `emf` is neither true nor false.
     """
 
     metrics: Metrics | None = None
@@ -67,8 +68,10 @@ class Telemetry:
     on_shard: ShardHook | None = None
 
     def __post_init__(self) -> None:
-        """Check the hook."""
+        """Check the hook and `emf`."""
         check_hook(self.on_shard)
+        if not isinstance(self.emf, bool):
+            raise DeclarationError(f"Telemetry(emf={self.emf!r}): it is True or False")
 
 
 def valid_parent(text: str) -> str:

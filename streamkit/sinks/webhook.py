@@ -34,7 +34,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 from urllib.parse import quote
 
-from streamkit.errors import PoisonChange
+from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.sinks.body import to_text
 from streamkit.sinks.endpoint import Answer, Endpoint, HttpSink, Refused, fate
 from streamkit.sinks.envelope import to_envelope
@@ -75,6 +75,12 @@ class Webhook(HttpSink):
     items: int = 100
 
     extra: ClassVar[str] = "webhook"
+
+    def __post_init__(self) -> None:
+        """Check the address, the headers and `batch`."""
+        super().__post_init__()
+        if not isinstance(self.batch, bool):
+            raise DeclarationError(f"sink {self.name!r}: batch={self.batch!r}: it is True or False")
 
     @property
     def limits(self) -> Limits:

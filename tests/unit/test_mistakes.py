@@ -1,5 +1,6 @@
 """What people get wrong when they declare things is refused where it stands, with what to do."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from streamkit import (
     DeclarationError,
     Delete,
     Entity,
+    Index,
     IndexShape,
     Inserted,
     Modified,
@@ -25,7 +27,10 @@ from streamkit import (
     Set,
     Sum,
     TableShape,
+    Telemetry,
+    Webhook,
     absent,
+    changed,
 )
 from streamkit.archive import DirectoryArchive
 from streamkit.effects import as_effects
@@ -496,13 +501,73 @@ def test_an_argument_of_an_unknown_name_is_refused_with_the_one_that_is_meant(
         ("TableShape(indexes={'GSI1': {'pk': 'x'}})", "by name, each IndexShape(...), as in {'"),
         ("TableShape(indexes=['GSI1'])", "by name, each IndexShape(...), as in {'"),
         ("IndexShape(project='name')", "several, each of them a text, as in [...] or None"),
+        ("App(3, table='T')", "name is a text"),
+        ("App('shop', table='T', entities=Loan)", "entities is several, as in [...]"),
+        ("App('shop', table='T', require_migrations=3)", "a text or several, as in [...]"),
+        ("app.on(attempts='3')", "attempts is a whole number or None"),
+        ("app.on(writes=Loan)", "writes is several, as in [...] or None"),
+        ("app.fan_out(len, inline=True)", "inline is a whole number"),
+        ("app.fan_out(len, rate='500')", "rate is a number or None"),
+        ("app.derive(name=3)", "name is a text or None"),
+        ("app.migration('0001', Loan, repeat='no')", "repeat is True or False"),
+        ("app.migration(1, Loan)", "id is a text"),
     ],
 )
 def test_an_argument_of_another_type_is_refused_with_what_it_takes(call: str, said: str) -> None:
     text = misspelt(call)
     assert said in text
-    assert text.startswith(f"{call[:-1]}")
-    assert "(mine.py:1): " in text
+    name, _, given = call[:-1].partition("(")
+    shown = text.removeprefix("@").removeprefix(f"{name}(").partition(") (mine.py:1): ")[0]
+    # The argument as it was given; an entity is shown as Python does.
+    assert given.endswith(shown) or shown.startswith(("name=3", "id=1", "entities=", "writes="))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"approximate": "no"}, "approximate='no': it is True or False"),
+        ({"remove_empty": 1}, "remove_empty=1: it is True or False"),
+        ({"onto": "Loan"}, "onto='Loan' is not an entity"),
+        ({"type": 3}, "type=3: it is a text"),
+    ],
+)
+def test_a_class_keyword_of_another_type_is_refused_with_what_it_takes(
+    keywords: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(said)):
+
+        class Loans(Aggregate[Loan], pk="LOANS#{book}", sk="LOANS", **keywords):
+            book: str
+            loans: Annotated[int, Count()] = 0
+
+
+@pytest.mark.parametrize("when", ["paid", True, changed("nobody")])
+def test_the_condition_of_a_mirror_is_checked_like_that_of_a_handler(when: Any) -> None:
+    def copied(loan: Loan, copy: Loan) -> Set[Loan]: ...
+
+    mirror = an_app().mirror(copies=lambda loan: None, source=lambda copy: None, when=when)
+    with pytest.raises(DeclarationError, match=r"test_mistakes.py:\d+\): (when=|.*nobody)"):
+        mirror(copied)
+
+
+def test_a_switch_of_a_sink_or_of_telemetry_is_true_or_false() -> None:
+    with pytest.raises(DeclarationError, match=r"'hook': batch='no': it is True or False"):
+        Webhook("hook", url="https://example.com", batch="no")  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match=r"Telemetry\(emf='no'\): it is True or False"):
+        Telemetry(emf="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": 3}, "name=3"),
+        ({"pk": 3}, "pk=3"),
+        ({"when": True}, "when=True: it is a function"),
+    ],
+)
+def test_an_index_of_something_else_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        Index(**{"name": "GSI1", "pk": "DAY#{day}"} | given)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ class Options:
             raise DeclarationError(f"{declaration}: {problem}")
 
     def _problem(self, *, given_missing: bool) -> str | None:
+        for name in ("remove_empty", "approximate"):
+            if not isinstance(value := getattr(self, name), bool):
+                return f"{name}={value!r}: it is True or False"
+        if self.onto is not None and not isinstance(self.onto, type):
+            return f"onto={self.onto!r} is not an entity"
         if not isinstance(self.spread, int) or not 1 <= self.spread <= PARTS_MAX:
             return f"spread={self.spread!r}: a group has 1 to {PARTS_MAX} parts"
         if self.missing not in get_args(Missing):
