@@ -14,9 +14,11 @@ from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
+from streamkit.cli.printing import tell
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
+from streamkit.errors import RetentionLost
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from streamkit.operate.status_page.site import Site
 
 log = get_logger("streamkit.process")
+
+_ACCEPT = (
+    "it halts again at each start; `streamkit worker --accept-loss` goes on at the oldest record,"
+    " and `streamkit status` then says which aggregates need a rebuild"
+)
 
 
 async def run_workers(
@@ -72,6 +79,8 @@ async def run_workers(
     except Exception as error:  # noqa: BLE001 - it is reported as the command line does
         errors, code = [error], ExitCode.OK
     codes = [report(error) for error in errors]
+    if any(isinstance(error, RetentionLost) for error in errors):
+        tell(_ACCEPT)
     code = codes[0] if codes else code
     drained = process.drained and not errors
     log.info("process.stopped", drained=drained, exit_code=int(code))

@@ -234,6 +234,7 @@ def test_a_worker_stops_where_records_may_be_lost(shop):
     done = shop.run("worker", "shop", "--until-idle")
     assert done.returncode == 6
     assert "records may be lost" in done.stderr
+    assert "`streamkit worker --accept-loss` goes on" in done.stderr
     assert "Traceback" not in done.stderr
 
 
