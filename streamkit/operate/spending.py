@@ -22,6 +22,7 @@ from streamkit.core.tables import survey
 from streamkit.fleet.members import Member, MemberList
 from streamkit.observe.pricing import DOLLARS, CostEstimate, estimate
 from streamkit.observe.usage import Usage, UsageMark
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.stream.listing import list_shards
 
@@ -98,12 +99,14 @@ async def read_spending(app: App, aws: Aws, *, since: float | None = None) -> tu
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     tables = await survey(app, aws)
-    found = []
-    for consumer in consumers_of([app]):
-        store = tables.store(consumer, aws)
-        members = (await MemberList(store).read()).values()
-        found.append(spending_of(consumer.name, members, since))
-    return tuple(found)
+    consumers = consumers_of([app])
+    return tuple([await spending_at(tables.store(one, aws), since) for one in consumers])
+
+
+async def spending_at(store: CursorStore, since: float | None = None) -> Spending:
+    """Return what the consumer of these control items uses a day."""
+    members = (await MemberList(store).read()).values()
+    return spending_of(store.space.consumer, members, since)
 
 
 def spending_of(consumer: str, members: Iterable[Member], since: float | None = None) -> Spending:

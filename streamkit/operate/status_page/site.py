@@ -29,7 +29,7 @@ from streamkit.observe.registry import Registry
 from streamkit.observe.version import __version__
 from streamkit.operate.explanation import Explanation, explain_item
 from streamkit.operate.fan_outs import Audiences
-from streamkit.operate.spending import read_spending
+from streamkit.operate.spending import spending_at
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.acting import ACTS, act
 from streamkit.operate.status_page.checks import Verdict, alive, reads, ready
@@ -214,7 +214,7 @@ class Site:
                     status = await read_status(
                         app, aws, clock=self._clock, look_into_stream=False, audiences=counted
                     )
-                    spending = (await read_spending(app, aws))[0]
+                    spending = await spending_at(await open_store(app, aws))
                     migrations = await list_migrations(app, aws, clock=self._clock)
                 trouble = ""
             except Exception as error:  # noqa: BLE001 - after any error the rest is shown
