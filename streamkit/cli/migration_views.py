@@ -165,7 +165,7 @@ def _behind(now: Progress) -> str:
     """Return which other consumer slows a migration down, and where to look; empty if none does."""
     if not now.behind:
         return ""
-    return f": {now.behind} is minutes behind; see `streamkit consumers list`"
+    return f": {now.behind} is minutes behind; `streamkit status` of its app says why"
 
 
 def limits_of(state: State) -> str:

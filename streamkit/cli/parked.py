@@ -261,7 +261,7 @@ def _each_queue(
     if json:
         print_json([report.to_dict() for report in reports])
     elif not reports:
-        say("no such change is parked")
+        say("no such change is parked" if any(filters.values()) else "no change is parked")
     return reports
 
 

@@ -141,6 +141,12 @@ def test_a_discard_that_is_interrupted_has_said_what_it_did_until_then(parked_sh
     assert done.stdout.endswith(" discarded\n")
 
 
+@pytest.mark.parametrize("command", ["redrive", "discard"])
+def test_of_all_of_nothing_it_is_said_that_nothing_is_parked(shop, command):
+    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    assert shop.run("parked", command, "shop", "--all").stdout == "no change is parked\n"
+
+
 def test_a_list_of_changes_that_nobody_has_tried_yet_says_so(parked_shop):
     queue = queue_of(parked_shop, 3)
     parked_shop.run("parked", "discard", "shop", "--queue", queue)

@@ -360,7 +360,7 @@ def test_status_names_the_other_consumer_whose_lag_slows_a_migration_down():
     reports = [Report("a", 100.0), Report("b", 100.0, reason="lag", behind="shop.search")]
     line = progress_line(with_reports(waits, reports))
     assert "slowed by the lag of other consumers: shop.search is minutes behind" in line
-    assert "streamkit consumers list" in line
+    assert "`streamkit status` of its app says why" in line
     earlier = with_reports(waits, [Report("a", 100.0, reason="lag")])  # of an earlier release
     assert "slowed by the lag of other consumers |" in f"{progress_line(earlier)} |"
 
