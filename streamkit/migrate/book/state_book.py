@@ -20,9 +20,10 @@ from streamkit.migrate.book.state import ENDED, GATES, State, read_state
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import AuditEntry, Operation, Step
+from streamkit.progress.operation import AuditEntry, Operation, Step, said_of
 
 TO_DO: Final = (
     "this release does not have its file: deploy the release that has it, or roll the migration"
@@ -63,6 +64,10 @@ class StateBook:
         """Return the migrations that were begun, or stamped, also those that have ended."""
         item = await self.store.item("begun")
         return frozenset() if item is None else frozenset(item["names"]["SS"])
+
+    async def said(self, clock: Clock | None, what: str) -> AuditEntry:
+        """Return an audit entry for what is done at this terminal now, by the table's clock."""
+        return said_of(await self.store.clock(clock or SystemClock()), what)
 
     async def write(self, before: State, after: State) -> State:
         """Write a state IF it is as it was read; return it with its new version.

@@ -119,9 +119,9 @@ async def begin(
         AlreadyBegun: it was begun before, and nothing was changed.
         ConfigurationError: another one comes first, it was rolled back, or its source is wrong.
     """
-    clock = clock or SystemClock()
     require_segments(segments)
     book, order = await open_book(app, aws), order_of(app)
+    clock = await book.store.clock(clock or SystemClock())  # changes are followed from now on
     if migration.mode == "aggregate" and (limit.first or limit.max_errors):
         raise ConfigurationError("an aggregate is counted as a whole: no --first, no --max-errors")
     if undone := await squashed(app, book):

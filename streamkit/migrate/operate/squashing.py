@@ -22,8 +22,7 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.operate.commands import segments_of
 from streamkit.migrate.operate.scaffold import imports_of
-from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import said_of
+from streamkit.progress.clock import Clock
 
 _TEXT = """\"\"\"Migrations of {app} that are done in every table; they have no code any more.\"\"\"
 
@@ -42,7 +41,8 @@ async def stamp(
         AlreadyBegun: it is under way, or done.
         ConfigurationError: there is no such migration, or it is not its turn.
     """
-    book, said = await open_book(app, aws), said_of(clock or SystemClock(), f"stamp: {reason}")
+    book = await open_book(app, aws)
+    said = await book.said(clock, f"stamp: {reason}")
     migration = None if number in app.done_everywhere else migration_of(app, number)
     order, total = order_of(app), await segments_of(app, aws)
 

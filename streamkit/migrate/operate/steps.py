@@ -31,7 +31,7 @@ from streamkit.migrate.book.state_book import StateBook, open_book
 from streamkit.migrate.plan.indexes import require_indexes
 from streamkit.migrate.run.opening import survey_for
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import AuditEntry, said_of
+from streamkit.progress.operation import AuditEntry
 
 
 async def pause(app: App, aws: Aws, number: str, *, clock: Clock | None = None) -> State:
@@ -85,7 +85,8 @@ async def _command(
     what: str,
     clock: Clock | None,
 ) -> State:
-    book, said = await open_book(app, aws), said_of(clock or SystemClock(), what)
+    book = await open_book(app, aws)
+    said = await book.said(clock, what)
     named = migration_of(app, number).id
     return await book.command(named, (), lambda state, _: change(state), said)
 
@@ -105,8 +106,8 @@ async def switch(
     migration = migration_of(app, number)
     if not migration.moves:
         raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
-    entry = said_of(clock or SystemClock(), _anyway("switch", anyway))
     book = await open_book(app, aws)
+    entry = await book.said(clock, _anyway("switch", anyway))
     if (await book.read(migration.id)).phase == "ready":
         if anyway is None:
             _, schemas = await survey_for(app, aws, migration)
@@ -148,7 +149,7 @@ async def contract(
         raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
     book = await open_book(app, aws)
     what = "contract" if old_code else "contract --old-code none"
-    entry = said_of(clock, _anyway(what, anyway))
+    entry = await book.said(clock, _anyway(what, anyway))
     state = await book.read(migration.id)
     declared = 0.0 if old_code else await book.store.time(clock)
     if state.phase == "soaking":
@@ -187,7 +188,8 @@ async def rollback(
     """
     what = f"rollback{' --accept-change' * accept_change}{'' if new_code else ' --new-code none'}"
     migration, clock = migration_of(app, number), clock or SystemClock()
-    entry, book = said_of(clock, what), await open_book(app, aws)
+    book = await open_book(app, aws)
+    entry = await book.said(clock, what)
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 

@@ -210,11 +210,12 @@ class Runner:
         log.warning("migration.begins_anew", migration=state.id, run=state.run)
 
         self._overtaken = state.phase in ENDED
+        moment = await self.book.store.time(self.clock)
 
         def anew(now: State) -> State:
             if now.run != state.run or not self._captures(now):
                 return now
-            return begun_anew(now, self.clock.time(), self.owner, pairs=self.migration.is_pairs)
+            return begun_anew(now, moment, self.owner, pairs=self.migration.is_pairs)
 
         asked = self.clock.monotonic()
         self._adopt(await self.book.change(state.id, anew), asked)
@@ -259,7 +260,8 @@ class Runner:
     async def _step(self, state: State, step: PhaseStep) -> None:
         """Take a step, unless another process has done so."""
         later = replace(state, phase=step.phase, **{"stage": "", **step.facts})
-        later = later.noted(AuditEntry(self.clock.time(), self.owner, step.what or step.phase))
+        at = await self.book.store.time(self.clock)
+        later = later.noted(AuditEntry(at, self.owner, step.what or step.phase))
         asked = self.clock.monotonic()
         try:
             written = await self.book.write(state, later)

@@ -150,7 +150,7 @@ async def waive_errors(
     names = {error.id for error in found if error.kind not in DECIDED}
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
-        at = (clock or SystemClock()).time()
+        at = await book.store.time(clock or SystemClock())
         what = f"waived {some_of(waived)}"
         await book.change(number, lambda state: state.noted(AuditEntry(at, who, what)))
     return len(waived)
