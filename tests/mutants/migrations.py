@@ -616,6 +616,22 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_slices.py::test_processes_that_start_together_leave_each_other_in_the_list",
     ),
     Mutant(
+        "begun-by-ones-own-clock",
+        "migrate/operate/commands.py",
+        "clock = await book.store.clock(clock or SystemClock())  #",
+        "clock = clock or SystemClock()  #",
+        "a migration that is begun on a machine whose clock is ahead can be run by no process",
+        test="tests/simulation/test_migration_clocks.py::test_a_machine_whose_clock_is_wrong_begins_a_migration_that_follows_all_changes",
+    ),
+    Mutant(
+        "stuck-changes-of-a-migration-unsaid",
+        "migrate/operate/followed.py",
+        "if queue.stuck}",
+        "if not queue.stuck}",
+        "nobody is told of a change that a migration has given up to follow",
+        test="tests/unit/migrate/test_migration_parked.py::test_a_change_that_is_stuck_is_shown_with_its_error_and_the_command_that_tries_it_again",
+    ),
+    Mutant(
         "lag-of-others-ignored",
         "migrate/run/others.py",
         "await self.lag(state()) > _LAG_MAX:",
