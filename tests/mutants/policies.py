@@ -166,6 +166,8 @@ MUTANTS = (
         "        if False:\n",
         "an item of a split from which nothing is moved out never gets what the function sets",
         test="tests/simulation/test_migration_split_items.py::test_what_a_split_sets_and_removes_goes_for_items_without_a_part_too",
+    ),
+    Mutant(
         "contested-place-unread",
         "operate/permissions/access.py",
         "entities = {handler.entity, *handler.writes} if",
