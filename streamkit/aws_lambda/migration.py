@@ -37,14 +37,7 @@ async def process_slice(
     *,
     clock: Clock | None = None,
 ) -> Slice:
-    """Run a slice of the migration that an event names.
-
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        event: the event, in the form that the module describes.
-        seconds: the time within which this returns.
-        clock: time, for simulations.
+    """Run a slice of the migration that an event names; return within `seconds`.
 
     Raises:
         NotBegun: the migration was never begun.

@@ -183,9 +183,8 @@ def park(space: ControlSpace, queue: str, parked: ParkedRecord, chunk: str) -> l
     if parked.generation:  # a rewind drops the queues of the generations before it
         head.item["generation"] = {"N": str(parked.generation)}
     head.guards.append((Guard(absent), GuardSource(parked.position, queue, QUEUE)))
-    hold = space.update("holds", chunk)
+    hold = space.with_name(queue, "holds", chunk, among="lanes")
     hold.sets["chunk"] = {"S": chunk}
-    hold.unions["lanes"] = {"SS": [queue]}
     return [head, hold, *_store(space, queue, parked)]
 
 

@@ -131,6 +131,11 @@ class AppTables(msgspec.Struct, frozen=True):
             )
         return ControlSpace.of(self.control, app.name, self.table.stream_label)
 
+    def named(self, consumer: str, table: TableSchema, aws: Aws) -> CursorStore:
+        """Return the control items of a consumer, by its name, of a table's stream."""
+        space = ControlSpace.of(self.control, consumer, table.stream_label)
+        return CursorStore(aws.dynamodb, space)
+
 
 async def survey(app: Consumer, aws: Aws) -> AppTables:
     """Describe the app's tables.

@@ -16,7 +16,7 @@ import msgspec
 
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire
-from streamkit.progress.control import ControlSpace
+from streamkit.progress.control import ControlSpace, names_in
 from streamkit.progress.cursor import CursorStore
 
 _WHY_LENGTH = 2000
@@ -52,8 +52,7 @@ def directory_of(schema: TableSchema) -> ControlSpace:
 def enter(space: ControlSpace, table: str) -> Action:
     """Return the action that enters a consumer, which has begun."""
     entry = ConsumerEntry(table, space.consumer, space.label)
-    action = directory_of(space.schema).update("index")
-    action.unions["names"] = {"SS": [entry.text]}
+    action = directory_of(space.schema).with_name(entry.text, "index")
     action.removes.add(_halted(entry))
     return action
 
@@ -90,17 +89,15 @@ def _halted(entry: ConsumerEntry) -> str:
 
 def leave(schema: TableSchema, entry: ConsumerEntry) -> Action:
     """Return the action that removes a consumer's entry."""
-    action = directory_of(schema).update("index")
-    action.subtractions["names"] = {"SS": [entry.text]}
+    action = directory_of(schema).without_name(entry.text, "index")
     action.removes.add(_halted(entry))
     return action
 
 
 async def entries(dynamodb: Any, schema: TableSchema) -> list[ConsumerEntry]:
     """Read all entries, sorted by table, consumer and label."""
-    item = await CursorStore(dynamodb, directory_of(schema)).item("index") or {}
-    names = item.get("names", {"SS": []})["SS"]
-    return sorted(ConsumerEntry(*name.split("#", 2)) for name in names)
+    item = await CursorStore(dynamodb, directory_of(schema)).item("index")
+    return sorted(ConsumerEntry(*name.split("#", 2)) for name in names_in(item))
 
 
 async def predecessors(store: CursorStore, table: str) -> list[CursorStore]:

@@ -19,11 +19,10 @@ from operator import and_
 from typing import Any
 
 from streamkit.core.handler import Handler
-from streamkit.effects import Guard
 from streamkit.fleet.hosting import FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.model.builds import Build, build_mark, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.progress.actions import OURS, Action, Wire
+from streamkit.progress.actions import Action, Wire
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Audit, AuditEntry, Operation, noted, read_audit
 
@@ -242,8 +241,7 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
     action.sets |= {name: value for name, value in optional.items() if value is not None}
     if newest is not None:
         action.removes |= {name for name, value in optional.items() if value is None}
-    action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))
-    return action
+    return action.only_if(absent if newest is None else _as_read(newest))
 
 
 def _as_read(newest: Generation) -> Condition:

@@ -18,11 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.builds import Build, read_builds
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, Action
+from streamkit.progress.actions import Action
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Operation
 
@@ -137,5 +136,4 @@ def _hosting(store: CursorStore, before: str, after: str) -> Action:
     action.sets["host"] = {"S": after}
     name = Attr("host")
     as_read = name.eq(before) if before else name.not_exists()
-    action.guards.append((Guard(Attr("generation").exists() & as_read), OURS))
-    return action
+    return action.only_if(Attr("generation").exists() & as_read)

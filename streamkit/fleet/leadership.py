@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import anyio
 
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.lister import Lister
 from streamkit.model.conditions import absent
 from streamkit.observe.logger import get_logger
-from streamkit.progress.actions import OURS
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 
@@ -121,9 +119,8 @@ class Leadership:
         cursor = Cursor(LISTER)
         action = self.store.space.update("cursor", LISTER)
         action.sets |= cursor_attributes(cursor)
-        action.guards.append((Guard(absent), OURS))
         try:
-            await self.store.write(action)
+            await self.store.write(action.only_if(absent))
         except LeaseLost:
             return await self.store.read(LISTER) or cursor
         return cursor

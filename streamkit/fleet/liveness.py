@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.fleet.members import MemberList
+from streamkit.fleet.members import Member, MemberList
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.lease import LeaseWatch
@@ -20,12 +20,13 @@ class Liveness:
     """Looks now and then whether workers of a consumer are alive.
 
     `store` has the consumer's control items, `clock` measures the silence, and `lease_seconds` is
-    the lease of workers that do not report theirs.
+    the lease of workers that do not report theirs. `members` are those of the last look.
     """
 
     store: CursorStore
     clock: Clock
     lease_seconds: float
+    members: dict[str, Member] = field(default_factory=dict)
     _beats: dict[str, int] | None = None
     _none_since: float | None = None
     _watch: LeaseWatch = field(init=False)
@@ -39,18 +40,27 @@ class Liveness:
 
         None means that it is not known yet: some were not silent for their own lease.
         """
-        asked = self.clock.monotonic()
-        members = await MemberList(self.store).read()
-        beats = {name: member.beats for name, member in members.items()}
-        self._watch.observe(beats, asked=asked, answered=self.clock.monotonic())
+        beats = await self._look()
         first = self._beats = beats if self._beats is None else self._beats
         alive = [name for name, count in beats.items() if first.get(name) != count]
         if alive:
             self._beats = beats
             return sorted(alive)
-        leases = {name: m.lease or self.lease_seconds for name, m in members.items()}
+        leases = {name: m.lease or self.lease_seconds for name, m in self.members.items()}
         over = all(self._watch.silence(name) >= lease for name, lease in leases.items())
         return [] if over else None
+
+    async def heard_within(self, seconds: float) -> set[str]:
+        """Return the members that were not seen to be silent for so long; at first that is all."""
+        await self._look()
+        return self.members.keys() - self._watch.silent(seconds)
+
+    async def _look(self) -> dict[str, int]:
+        asked = self.clock.monotonic()
+        self.members = await MemberList(self.store).read()
+        beats = {name: member.beats for name, member in self.members.items()}
+        self._watch.observe(beats, asked=asked, answered=self.clock.monotonic())
+        return beats
 
     async def is_over(self) -> bool:
         """Return whether no worker was alive at any look of this process for two leases.

@@ -23,9 +23,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
-from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
+from streamkit.progress.actions import Action, Verb, Wire, item_ref, own_attributes
 from streamkit.progress.cursor import CursorStore, service_time
 from streamkit.progress.fetch import pages_of
 
@@ -225,8 +224,7 @@ class MemberList:
         """
         action = self._update(member)
         there: Condition = present if self._has_rows else Attr(_entry(member.name)).exists()
-        action.guards.append((Guard(there), OURS))
-        return service_time(await self.store.sent(action))
+        return service_time(await self.store.sent(action.only_if(there)))
 
     async def remove(self, name: str) -> None:
         """Delete a worker's item."""

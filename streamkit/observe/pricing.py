@@ -43,7 +43,6 @@ ARCHIVED_BYTES = 200
 """The compressed size of an archived record: 1.6 KB, at 8 to 1."""
 ENDS_STORED = 3.0
 """Objects beside the usual ones at a shard's end: its last link, and its child's lineage."""
-_READ_BYTES = 4096
 _FLOOR_SECONDS = 0.01
 """A round trip takes about this long; with a floor of 0 nothing else separates two polls."""
 
@@ -171,7 +170,7 @@ def estimate(
 def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
     yield Cost("heartbeats", "worker", "write", 3600 / rates.heartbeat, workers)
     # While nothing happens, a look is eventually consistent, for half the price.
-    look = _read_units(workers * MEMBER_BYTES) / 2
+    look = read_units(workers * MEMBER_BYTES) / 2
     pause = rates.look_interval
     if workers == 1:
         pause = max(pause, min(ALONE_SECONDS, ALONE_LOOKS * pause))
@@ -227,9 +226,15 @@ def polls_a_second(rates: Rates, records: float) -> float:
     return (polls + at_ceiling) / (seconds + at_ceiling * pause)
 
 
-def _read_units(size: int) -> int:
-    return max(1, ceil(size / _READ_BYTES))
+def write_units(size: int) -> int:
+    """Return the units of writing so many bytes."""
+    return max(1, ceil(size / 1024))
+
+
+def read_units(size: int) -> int:
+    """Return the units of reading so many bytes at once, strongly consistent."""
+    return max(1, ceil(size / 4096))
 
 
 def _directory_units(shards: int) -> int:
-    return DIRECTORIES * _read_units(ceil(shards / DIRECTORIES) * NAME_BYTES)
+    return DIRECTORIES * read_units(ceil(shards / DIRECTORIES) * NAME_BYTES)

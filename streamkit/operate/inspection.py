@@ -14,7 +14,6 @@ from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.handler import Handler
 from streamkit.core.tables import AppTables, survey
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.finding import Finding
 from streamkit.kinds.injection import OWN
@@ -28,7 +27,7 @@ from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
 from streamkit.operate.shape_findings import key_types, shape_findings
 from streamkit.operate.starts import start_findings
-from streamkit.progress.actions import OURS, Action, Verb, render
+from streamkit.progress.actions import Action, Verb, render
 from streamkit.progress.control import ControlSpace
 
 
@@ -270,9 +269,7 @@ def _never_applied(space: ControlSpace) -> list[dict[str, Any]]:
         space.delete("probe", "delete"),
         Action(space.ref("probe", "check"), Verb.CHECK),
     ]
-    for action in actions:
-        action.guards.append((Guard(present), OURS))
-    return [render(action, space.schema) for action in actions]
+    return [render(action.only_if(present), space.schema) for action in actions]
 
 
 async def _try(

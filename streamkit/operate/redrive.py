@@ -18,12 +18,11 @@ from streamkit.core.parked.queues import ParkedQueue, Selection, list_parked, re
 from streamkit.core.routes import Channels
 from streamkit.core.tables import open_store, survey
 from streamkit.core.tracing import Tracing
-from streamkit.effects import Guard
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
 from streamkit.model.conditions import Attr
-from streamkit.progress.actions import OURS, Action
+from streamkit.progress.actions import Action
 from streamkit.progress.activity import each_of
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import ControlSpace
@@ -204,5 +203,4 @@ def _missed_by(space: ControlSpace, newest: Generation | None, handler: str) -> 
         return []
     action = space.update("consumer")
     action.unions["rebuild"] = {"SS": [handler]}
-    action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))
-    return [action]
+    return [action.only_if(Attr("generation").eq(newest.number))]

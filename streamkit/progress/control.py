@@ -171,47 +171,56 @@ class ControlSpace:
         digest = hashlib.blake2b(cursor_name.encode(), digest_size=2).digest()
         return str(int.from_bytes(digest) % DIRECTORIES)
 
+    def with_name(self, name: str, kind: str, *names: str, among: str = "names") -> Action:
+        """Return the action that adds a name to those that an item holds, see `names_in`."""
+        action = self.update(kind, *names)
+        action.unions[among] = {"SS": [name]}
+        return action
+
+    def without_name(self, name: str, kind: str, *names: str, among: str = "names") -> Action:
+        """Return the action that takes a name off those that an item holds."""
+        action = self.update(kind, *names)
+        action.subtractions[among] = {"SS": [name]}
+        return action
+
     def enter(self, cursor_name: str) -> Action:
         """Return the action that enters a cursor in its directory."""
-        action = self.update("dir", self.directory(cursor_name))
-        action.unions["names"] = {"SS": [cursor_name]}
-        return action
+        return self.with_name(cursor_name, "dir", self.directory(cursor_name))
 
     def leave(self, cursor_name: str) -> Action:
         """Return the action that takes a cursor off its directory."""
-        action = self.update("dir", self.directory(cursor_name))
-        action.subtractions["names"] = {"SS": [cursor_name]}
-        return action
+        return self.without_name(cursor_name, "dir", self.directory(cursor_name))
+
+
+def names_in(*items: Mapping[str, Any] | None, among: str = "names") -> set[str]:
+    """Return the names that control items hold; None is an item that is not there."""
+    return {name for item in items if item for name in item.get(among, {"SS": []})["SS"]}
+
+
+_COUNTED = ("epoch", "generation", "seen", "ended")
+"""The numbers of a cursor that its item always has."""
+_NUMBERS = (*_COUNTED, "since", "lost", "dated", "takes", "tries")
 
 
 def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
     """Return a cursor's item without its key."""
-    attributes: dict[str, Wire] = {
-        "name": {"S": cursor.name},
-        "position": {"S": cursor.position},
-        "state": {"S": cursor.state},
-        "epoch": {"N": str(cursor.epoch)},
-        "generation": {"N": str(cursor.generation)},
-        "commit": {"S": cursor.commit},
-        "seen": {"N": str(cursor.seen)},
-        "ended": {"N": str(cursor.ended)},
-    }
+    attributes: dict[str, Wire] = {n: {"N": str(getattr(cursor, n))} for n in _COUNTED}
+    for name in ("name", "position", "state", "commit"):
+        attributes[name] = {"S": getattr(cursor, name)}
     for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.root)):
         if text:
             attributes[name] = {"S": text}
     for name, number in (("since", cursor.since), ("lost", cursor.lost), ("dated", cursor.dated)):
         if number:
             attributes[name] = {"N": str(number)}
-    for name, names in (
-        ("done", cursor.done),
-        ("holds", cursor.chunks),
-        ("children", cursor.children),
-        ("live", cursor.live),
-        ("joined", cursor.joined),
-    ):
-        if names:
-            attributes[name] = {"SS": sorted(names)}
-    return attributes
+    return attributes | sets_of(cursor)
+
+
+def sets_of(cursor: Cursor) -> dict[str, Wire]:
+    """Return the sets of names of a cursor's item; empty ones are left out."""
+    sets = {"done": cursor.done, "holds": cursor.chunks, "children": cursor.children}
+    sets |= {"live": cursor.live, "joined": cursor.joined}
+    return {name: {"SS": sorted(names)} for name, names in sets.items() if names}
 
 
 def read_cursor(item: Mapping[str, Any]) -> Cursor:
@@ -219,9 +228,6 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
 
     def text(name: str) -> str | None:
         return item[name]["S"] if name in item else None
-
-    def number(name: str) -> int:
-        return int(item.get(name, {"N": "0"})["N"])
 
     def names(name: str) -> frozenset[str]:
         return frozenset(item[name]["SS"]) if name in item else frozenset()
@@ -232,23 +238,15 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         position=item["position"]["S"],
         state=item["state"]["S"],
         owner=text("owner"),
-        epoch=number("epoch"),
-        generation=number("generation"),
         commit=item["commit"]["S"],
-        dated=number("dated"),
         done=names("done"),
         chunks=names("holds"),
         children=names("children"),
         live=names("live"),
         joined=names("joined"),
-        seen=number("seen"),
-        ended=number("ended"),
         root=text("seat") or item["name"]["S"],
-        since=number("since"),
-        lost=number("lost"),
-        takes=number("takes"),
         trying=text("trying") or "",
-        tries=number("tries"),
+        **{name: int(item[name]["N"]) for name in _NUMBERS if name in item},
     )
 
 

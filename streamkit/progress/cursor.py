@@ -34,7 +34,9 @@ from streamkit.progress.control import (
     ControlSpace,
     Cursor,
     cursor_attributes,
+    names_in,
     read_cursor,
+    sets_of,
 )
 from streamkit.progress.fetch import fetch_all
 
@@ -93,11 +95,9 @@ def advance(space: ControlSpace, now: Cursor, then: Cursor, commit: str) -> Acti
 
 def _optional(cursor: Cursor) -> dict[str, Wire]:
     """Return the cursor attributes that a commit may change and that are absent when empty."""
-    sets = {"done": cursor.done, "holds": cursor.chunks, "children": cursor.children}
-    sets |= {"live": cursor.live, "joined": cursor.joined}
     numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
     numbers["dated"] = cursor.dated
-    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
+    found = sets_of(cursor)
     found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
     return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})
 
@@ -145,8 +145,8 @@ class CursorStore:
 
         They are read strongly consistent, unless they need not be `fresh`.
         """
-        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)], fresh=fresh)
-        return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
+        numbers = [("dir", str(number)) for number in range(DIRECTORIES)]
+        return names_in(*await self.items(numbers, fresh=fresh))
 
     async def read_many(self, names: Iterable[str], *, fresh: bool = True) -> dict[str, Cursor]:
         """Read cursors by name, in the order of the names; missing ones are left out.

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from streamkit.effects import Guard
 from streamkit.errors import DeclarationError, LeaseLost, RetentionLost
 from streamkit.model.conditions import present
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED
 from streamkit.observe.metrics import Counter
-from streamkit.progress.actions import OURS
 from streamkit.progress.clock import utc
 from streamkit.progress.cursor import CursorStore
 
@@ -146,7 +144,7 @@ async def mark_rebuild(store: CursorStore, aggregates: frozenset[str]) -> None:
         return
     action = store.space.update("consumer")
     action.unions["rebuild"] = {"SS": sorted(aggregates)}
-    action.guards.append((Guard(present), OURS))
+    action.only_if(present)
     try:
         await store.write(action)
     except LeaseLost:

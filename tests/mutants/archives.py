@@ -24,8 +24,8 @@ MUTANTS = (
     Mutant(
         "archive-restore-takes-a-mark-away",
         "operate/restore/target.py",
-        "    mark.guards.append((Guard(still), OURS))\n",
-        "",
+        "    await store.write(mark.only_if(still))\n",
+        "    await store.write(mark)\n",
         "a restore that is overtaken ends the other, which cannot be continued",
         test="tests/simulation/test_restore.py::test_a_restore_that_finds_the_table_empty_and_is_overtaken_leaves_the_other_its_mark",
     ),

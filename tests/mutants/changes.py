@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-written",
-        "progress/cursor.py",
+        "progress/control.py",
         '"done": cursor.done, "holds": cursor.chunks, ',
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",

@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         "beat-after-the-end",
         "fleet/members.py",
-        "        action.guards.append((Guard(there), OURS))\n",
-        "        del there\n",
+        "self.store.sent(action.only_if(there))",
+        "self.store.sent(action)",
         "a worker that was swept comes back to life under its old name",
         test="tests/unit/fleet/test_gaps.py::test_a_worker_that_was_swept_cannot_beat_any_more",
     ),

@@ -270,7 +270,7 @@ MUTANTS = (
     Mutant(
         "taken-beside-its-lister",
         "operate/moves/taking_over.py",
-        "        return [transition(self.own, theirs, then), shut_out]\n",
+        "        return [transition(self.own, theirs, then), shut_out.only_if(as_read)]\n",
         "        return [transition(self.own, theirs, then)]\n",
         "the lister of a consumer that was taken over makes the cursor of a new root",
         test="tests/simulation/test_taken_over.py::test_the_end_of_a_join_and_a_commit_of_the_consumers_lister_refuse_each_other",

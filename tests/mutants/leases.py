@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-written",
-        "progress/cursor.py",
+        "progress/control.py",
         '    sets = {"done": cursor.done, "holds"',
         '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",
@@ -359,8 +359,8 @@ MUTANTS = (
     Mutant(
         "generation-without-condition",
         "fleet/generation.py",
-        "    action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))\n",
-        "",
+        "    return action.only_if(absent if newest is None else _as_read(newest))\n",
+        "    return action\n",
         "two roll-outs at the same moment start the same generation",
         "D10",
         test="tests/unit/test_leases.py::test_two_roll_outs_at_the_same_moment_start_one_generation_each",

@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "mark-lowered",
         "operate/moves/marking.py",
-        "        action.guards.append((Guard(before), OURS))",
+        "        action.only_if(before)",
         "",
         "a parent that is read after its child lets the child's changes be done again",
         test="tests/simulation/test_moving.py::test_a_parent_that_is_read_later_than_its_child_lowers_no_mark",

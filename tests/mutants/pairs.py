@@ -227,8 +227,8 @@ MUTANTS = (
     ),
     Mutant(
         "last-write-goes-back",
-        "migrate/book/old_writes.py",
-        'action.only_if(Attr("last").not_exists() | Attr("last").lt(at))',
+        "migrate/book/errors.py",
+        "action.only_if(Attr(name).not_exists() | Attr(name).lt(at))",
         "action",
         "old items go although old code has written within a day",
         test="tests/unit/migrate/test_migration_waivers.py::test_the_last_old_write_does_not_become_older_and_counts_in_a_run_that_began_anew",
@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         "stubs-unwatched-while-they-go",
         "migrate/run/phase_pass.py",
-        "                        group.start_soon(self._watch, state)\n",
-        "                        pass\n",
+        "                    group.start_soon(self._watch, state)\n",
+        "                    pass\n",
         "in a large table stubs go for hours although old code writes again",
         test="tests/simulation/test_migration_closing.py::test_a_write_while_stubs_go_keeps_the_other_stubs_for_a_day",
     ),

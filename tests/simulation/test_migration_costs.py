@@ -194,13 +194,13 @@ async def taken(way, size):
                 last = AT_ONCE if "at once" in way and step == "contract" else step
                 await step_of(last)(app, plain, "0001", clock=world.clock)
             runner = Runner(app, aws, migration, SETTINGS, world.clock, random.Random(1))
-            adopt = runner._adopt
+            adopt = runner._adopting
 
-            def adopted(state, asked, adopt=adopt):
+            def adopted(state, adopt=adopt):
                 till.phase = state.phase
-                return adopt(state, asked)
+                adopt(state)
 
-            runner._adopt = adopted
+            runner._adopting = adopted
             await runner.run()
     steps = {one.step: one for one in plan.forecast.steps}
     return till, steps, {one.name: one for one in plan.forecast.choices}

@@ -94,13 +94,13 @@ class Site:
                 self.app, aws, one, SETTINGS, self.clock, random.Random(1), PassPace(2, 10, 1)
             )
             if isinstance(process, Sleeper):
-                adopt = runner._adopt
+                adopt = runner._adopting
 
-                def adopted(state, asked):
+                def adopted(state):
                     process.now = state.phase
-                    return adopt(state, asked)
+                    adopt(state)
 
-                runner._adopt = adopted
+                runner._adopting = adopted
             return await runner.run(stay=stay)
 
     def left(self):

@@ -70,7 +70,6 @@ RECORDS = {
     "kinds.aggregate.backfill.BackfillCounts": "numbers that count",
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
     "migrate.book.tallies.Tally": "numbers that count",
-    "migrate.run.sampling.Part": "what is read of a segment, page after page",
     "operate.replay.report.HandlerReplay": "numbers that count",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
     "core.failures.DispatchCounts": "numbers that count",

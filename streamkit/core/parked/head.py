@@ -221,8 +221,7 @@ async def _unlist(
     """Return the actions that take a queue that ends off its chunk, and off its item's mark."""
     if head.next is not None:
         return []
-    action = store.space.update("holds", queue.chunk)
-    action.subtractions["lanes"] = {"SS": [queue.name]}
+    action = store.space.without_name(queue.name, "holds", queue.chunk, among="lanes")
     if queue.chunk not in LAMBDA_CHUNKS:
         return [action]
     return [action, *await let_go(store, head, clock.time())]

@@ -14,7 +14,7 @@ import msgspec
 
 from streamkit.core.parking import LAMBDA_CHUNKS, Parked, read_parked
 from streamkit.errors import InvariantError
-from streamkit.progress.control import Cursor
+from streamkit.progress.control import Cursor, names_in
 from streamkit.progress.cursor import CursorStore
 
 _READS_MAX = 20
@@ -137,8 +137,7 @@ async def parked_queues(
         cursors = await store.read_all()
     chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.chunks)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
-    names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
-    queues = await read_queues(store, names)
+    queues = await read_queues(store, sorted(names_in(*holds, among="lanes")))
     return sorted(queues, key=lambda queue: (queue.since, queue.handler, queue.name))
 
 

@@ -82,8 +82,7 @@ class Reset:
     def _fence(self) -> Action:
         check = Action(self.store.space.ref("consumer"), Verb.CHECK)
         same = Attr("generation").eq(self.generation.number) & same_builds(self.generation)
-        check.guards.append((Guard(same), OURS))
-        return check
+        return check.only_if(same)
 
     async def _drop(self, queue: str) -> None:
         """Drop the parked changes of a queue, first to last."""

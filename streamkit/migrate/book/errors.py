@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from streamkit.errors import LeaseLost, some_of
 from streamkit.model.conditions import Attr, Condition
-from streamkit.progress.actions import Wire
-from streamkit.progress.control import DIRECTORIES
+from streamkit.progress.actions import Action, Wire
+from streamkit.progress.control import DIRECTORIES, names_in
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.scan.places import place_of, place_text
 from streamkit.progress.transaction import transact
@@ -112,6 +112,13 @@ def groups_of(errors: Iterable[ItemError]) -> list[ErrorGroup]:
     return sorted(groups, key=lambda group: -group.items)
 
 
+async def note_latest(store: CursorStore, action: Action, name: str, at: int) -> None:
+    """Write down a moment with an update, unless a later one is known."""
+    action.sets[name] = {"N": str(at)}
+    with suppress(LeaseLost):
+        await store.write(action.only_if(Attr(name).not_exists() | Attr(name).lt(at)))
+
+
 def error_id(key: Mapping[str, Wire]) -> str:
     """Return the name of an item's record: a hash of its key."""
     return place_id(place_text(key))
@@ -160,9 +167,7 @@ class ErrorBook:
         found = await self.store.write(action)
         if "since" not in found:
             # A record with it is listed: `remove` takes both away at once.
-            listing = self.store.space.update("errors", self.migration, self._directory(name))
-            listing.unions["names"] = {"SS": [name]}
-            await self.store.write(listing)
+            await self.store.write(self.store.space.with_name(name, *self._directory(name)))
             first = self.store.space.update("error", self.migration, name)
             first.sets["since"] = action.sets["at"]
             with suppress(LeaseLost):  # it was removed, or another process has noted the item, too
@@ -176,10 +181,9 @@ class ErrorBook:
         """
         space = self.store.space
         record = space.delete("error", self.migration, error.id).only_if(_as_read(error))
-        action = space.update("errors", self.migration, self._directory(error.id))
-        action.subtractions["names"] = {"SS": [error.id]}
+        actions = [record, space.without_name(error.id, *self._directory(error.id))]
         schemas = {space.schema.name: space.schema}
-        sent = await transact(self.store.dynamodb, schemas, [record, action], random.Random())
+        sent = await transact(self.store.dynamodb, schemas, actions, random.Random())
         return sent is None or await self.get(error.id) is None
 
     async def waive(self, name: str, reason: str) -> bool:
@@ -200,8 +204,7 @@ class ErrorBook:
     async def all(self) -> list[ItemError]:
         """Return every record, the oldest first."""
         numbers = [("errors", self.migration, str(n)) for n in range(DIRECTORIES)]
-        listed = await self.store.items(numbers)
-        names = {name for item in listed for name in item.get("names", {"SS": []})["SS"]}
+        names = names_in(*await self.store.items(numbers))
         items = await self.store.items([("error", self.migration, n) for n in sorted(names)])
         return sorted((_read(item) for item in items if "item" in item), key=lambda e: e.at)
 
@@ -229,18 +232,16 @@ class ErrorBook:
     async def written(self, key: Mapping[str, Wire], at: float) -> None:
         """Write down when old code last wrote at an old key, unless a later write is known."""
         action = self.store.space.update("written", self.migration)
-        action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
-        known = Attr("at")
-        with suppress(LeaseLost):  # a later write is known already
-            await self.store.write(action.only_if(known.not_exists() | known.lt(round(at))))
+        action.sets["name"] = {"S": error_id(key)}
+        await note_latest(self.store, action, "at", round(at))
 
     async def last_written(self) -> tuple[str, float] | None:
         """Return which item old code last wrote at its old key, by its hash, and when."""
         item = await self.store.item("written", self.migration)
         return None if item is None else (item["name"]["S"], float(item["at"]["N"]))
 
-    def _directory(self, name: str) -> str:
-        return str(int(name[:4], 16) % DIRECTORIES)
+    def _directory(self, name: str) -> tuple[str, ...]:
+        return "errors", self.migration, str(int(name[:4], 16) % DIRECTORIES)
 
 
 def _as_read(error: ItemError) -> Condition:

@@ -10,18 +10,16 @@ In: changes that the migration's consumer has seen. Out: `OldWriteRate` for each
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.errors import LeaseLost
+from streamkit.migrate.book.errors import note_latest
 from streamkit.migrate.book.order import migration_of
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
-from streamkit.model.conditions import Attr
 from streamkit.progress.cursor import CursorStore
 
 _HOUR = 3600
@@ -85,7 +83,7 @@ class OldWrites:
         """
         for (run, phase), at in [*self._last.items()]:
             counted = Counter({k: n for k, n in self._counted.items() if k[:2] == (run, phase)})
-            await self._note_last(f"{run}.{phase}", round(at))
+            await self._note_last(f"{run}.{phase}", at)
             action = self._store.space.update("old", self._migration, f"{run}.{phase}")
             action.adds |= {f"{_COUNT}{hour}": Decimal(n) for (*_, hour), n in counted.items()}
             await self._store.write(action)
@@ -93,11 +91,9 @@ class OldWrites:
             if not any(place[:2] == (run, phase) for place in self._counted):
                 del self._last[run, phase]
 
-    async def _note_last(self, place: str, at: int) -> None:
+    async def _note_last(self, place: str, at: float) -> None:
         action = self._store.space.update("old", self._migration, place)
-        action.sets["last"] = {"N": str(at)}
-        with suppress(LeaseLost):  # another process, or another shard, has seen a later write
-            await self._store.write(action.only_if(Attr("last").not_exists() | Attr("last").lt(at)))
+        await note_latest(self._store, action, "last", round(at))
 
     async def last_before_switch(self, run: int) -> float:
         """Return when the application last wrote in the old shape; epoch seconds, 0 for never.
@@ -116,7 +112,7 @@ class OldWrites:
         It is written before the change counts as processed: new items may go because of it.
         """
         if at >= self._new + _NOTED_SECONDS:
-            await self._note_last(f"{state.run}.{_NEW}", round(at))
+            await self._note_last(f"{state.run}.{_NEW}", at)
             self._new = at
 
     async def last_of_new(self, run: int) -> float:

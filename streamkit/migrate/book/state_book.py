@@ -21,7 +21,7 @@ from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.control import ControlSpace
+from streamkit.progress.control import ControlSpace, names_in
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import AuditEntry, Operation, Step, said_of
 
@@ -62,8 +62,7 @@ class StateBook:
 
     async def begun(self) -> frozenset[str]:
         """Return the migrations that were begun, or stamped, also those that have ended."""
-        item = await self.store.item("begun")
-        return frozenset() if item is None else frozenset(item["names"]["SS"])
+        return frozenset(names_in(await self.store.item("begun")))
 
     async def said(self, clock: Clock | None, what: str) -> AuditEntry:
         """Return an audit entry for what is done at this terminal now, by the table's clock."""
@@ -101,9 +100,7 @@ class StateBook:
         """Return the next state, and the writes along with it; the first enters its name."""
         along = self._gates(before, after)
         if not before.listed:
-            enter = self.store.space.update("begun")
-            enter.unions["names"] = {"SS": [after.id]}
-            along.append(enter)
+            along.append(self.store.space.with_name(after.id, "begun"))
         return replace(after, listed=True), along
 
     def _still(self, other: State) -> Action:

@@ -84,6 +84,10 @@ class Rewrite:
         """Whether the item itself is not as it should be."""
         return bool(self.sets or self.removes or self.delete)
 
+    def applied(self, image: Image) -> Image:
+        """Return what it leaves of an item that it does not delete."""
+        return {n: v for n, v in image.items() if n not in self.removes} | dict(self.sets)
+
 
 def plain(item: WireItem) -> Image:
     """Return an item in wire form as plain values."""
@@ -132,7 +136,7 @@ def alike(one: WireItem, other: WireItem) -> bool:
 
 def is_too_large(shown: Image, rewrite: Rewrite) -> bool:
     """Return whether an item would be too large; most are so small that they need no encoding."""
-    after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
+    after = rewrite.applied(shown)
     return size_at_most(after) > ITEM_BYTES_MAX and item_size(wire(after)) > ITEM_BYTES_MAX
 
 

@@ -19,7 +19,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables, describe, survey
 from streamkit.fleet.lag import longest_lags
-from streamkit.fleet.members import Member, MemberList
+from streamkit.fleet.liveness import Liveness
 from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.state import ENDED, PASSES, State
 from streamkit.migrate.book.state_book import TO_DO, StateBook, absent_migrations
@@ -32,9 +32,8 @@ from streamkit.migrate.run.reports import Look, Report, ReportBook, fresh, longe
 from streamkit.model.json_fields import JsonFields
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.control import START, ControlSpace, Cursor
+from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.lease import LeaseWatch
 from streamkit.progress.scan.places import strided
 
 SEGMENTS_SEEN = 256
@@ -117,7 +116,7 @@ class ProgressReader:
     def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
         self._app, self._aws, self._clock = app, aws, clock or SystemClock()
         self._tables: AppTables | None = None
-        self._watch, self._members = LeaseWatch(_BEATS_SECONDS), dict[str, Member]()
+        self._live: Liveness | None = None
         self._pass = ""
         self._finished: set[str] = set()
 
@@ -140,7 +139,7 @@ class ProgressReader:
         )
         if state.phase == "new":
             return found
-        capture = self._capture(tables, state)
+        capture = tables.named(consumer_of(self._app, state), tables.table, self._aws)
         errors = await ErrorBook(book.store, migration).all()
         waived = sum(bool(error.waived) for error in errors)
         workers = await self._workers(capture, wait=lag)
@@ -192,37 +191,23 @@ class ProgressReader:
 
         That takes two looks; with `wait` both are taken now, if there was none before.
         """
-        member_list = MemberList(capture)
-        first = not self._members
-        await self._observe(member_list)
-        if first and wait and self._members:
+        live = self._live
+        if live is None or live.store.space != capture.space:
+            live = self._live = Liveness(capture, self._clock, _BEATS_SECONDS)
+        first = not live.members
+        heard = await live.heard_within(_BEATS_SECONDS - 1)
+        if first and wait and heard:
             await anyio.sleep(_BEATS_SECONDS)
-            await self._observe(member_list)
-        return {name for name in self._members if self._watch.silence(name) < _BEATS_SECONDS - 1}
-
-    async def _observe(self, member_list: MemberList) -> None:
-        asked = self._clock.monotonic()
-        self._members = await member_list.read()
-        answered = self._clock.monotonic()
-        beats = {name: member.beats for name, member in self._members.items()}
-        self._watch.observe(beats, asked=asked, answered=answered)
-
-    def _capture(
-        self, tables: AppTables, state: State, to: TableSchema | None = None
-    ) -> CursorStore:
-        """Return the control items of the migration's own consumer, or of that of a table `to`."""
-        name, label = (
-            consumer_of(self._app, state, target=to is not None),
-            (to or tables.table).stream_label,
-        )
-        return CursorStore(self._aws.dynamodb, ControlSpace.of(tables.control, name, label))
+            heard = await live.heard_within(_BEATS_SECONDS - 1)
+        return heard
 
     async def _with_parked(self, found: Progress, tables: AppTables, state: State) -> Progress:
         """Add what is parked in its own consumers."""
-        declared, stores = self._app.migrations.get(state.id), [self._capture(tables, state)]
+        declared = self._app.migrations.get(state.id)
+        stores = [tables.named(consumer_of(self._app, state), tables.table, self._aws)]
         if declared is not None and declared.follows_target:
             to = await describe(self._aws, declared.to or self._app.table, type_attribute=None)
-            stores.append(self._capture(tables, state, to))
+            stores.append(tables.named(consumer_of(self._app, state, target=True), to, self._aws))
         return replace(found, **await parked_of(stores))
 
     async def _lag(self, table: TableSchema, capture: CursorStore) -> float | None:

@@ -8,19 +8,17 @@ a shard takes five a second in all: so only commands call it, and no running mig
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
-from streamkit.changes import Change
 from streamkit.errors import RetentionLost
 from streamkit.fleet.lag import listens
 from streamkit.fleet.taken import is_over
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import State
-from streamkit.migrate.run.capture import capture_app
+from streamkit.migrate.run.capture import capture_app, leave
 from streamkit.model.origin import read_origin
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
@@ -46,7 +44,7 @@ async def write_speed(
     clock: Clock,
 ) -> float | None:
     """Return how many items the application writes a second, as far as the stream shows it."""
-    wants = listens(capture_app(app, migration, state, _leave), schema)
+    wants = listens(capture_app(app, migration, state, leave), schema)
 
     def counts(record: Record) -> bool:
         origin = read_origin(record.old_image, record.new_image)
@@ -79,7 +77,3 @@ async def _speed(
         return None
     span = times[-1] - times[0] if times else 0.0
     return found / span if span >= _SPAN_LEAST else None
-
-
-async def _leave(change: Change[Any]) -> None:
-    """Do nothing with a change: it is only counted."""

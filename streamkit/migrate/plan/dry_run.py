@@ -184,10 +184,7 @@ class DryRun:
 
 def applied(image: Image, rewrite: Rewrite) -> Image | None:
     """Return what a rewrite leaves of an item; None if it deletes it."""
-    if rewrite.delete:
-        return None
-    kept = {name: value for name, value in image.items() if name not in rewrite.removes}
-    return kept | dict(rewrite.sets)
+    return None if rewrite.delete else rewrite.applied(image)
 
 
 def moods_of(migration: Migration) -> list[str]:

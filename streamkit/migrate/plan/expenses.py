@@ -13,7 +13,6 @@ code writes any more.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import ceil
 from typing import Any, Final, Literal
 
 from streamkit.kinds.migration import Migration
@@ -26,6 +25,7 @@ from streamkit.model.copies import COPY, PAIR
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.sizes import item_size
+from streamkit.observe.pricing import read_units, write_units
 from streamkit.progress.actions import Wire
 
 Step = Literal["scan", "rewrite", "verify", "switch", "contract", "at once"]
@@ -80,16 +80,6 @@ def moving_passes(migration: Migration) -> tuple[Step, ...]:
     if not migration.moves:
         return ()
     return ("switch", "switch", *(5 * ("contract",)), *(4 * (AT_ONCE,)))
-
-
-def write_units(size: int) -> int:
-    """Return the units of writing so many bytes."""
-    return max(1, ceil(size / 1024))
-
-
-def read_units(size: int) -> int:
-    """Return the units of reading so many bytes at once, strongly consistent."""
-    return max(1, ceil(size / 4096))
 
 
 def source_units(schema: TableSchema, source: str, found: Sequence[Item], keys: int) -> float:

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 
 from streamkit.app import App
-from streamkit.changes import Kind
+from streamkit.changes import Change, Kind
 from streamkit.core.handler import Handler, Policy
 from streamkit.core.parked.queues import parked_queues
 from streamkit.entity import Entity
@@ -35,9 +35,9 @@ from streamkit.migrate.run.opening import Opened
 from streamkit.model.schema import TableSchema
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import utc
-from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
+from streamkit.stream.decode.routing import are_alike
 from streamkit.worker.worker import Worker
 
 _MARGIN = timedelta(minutes=10)
@@ -54,6 +54,10 @@ _CHECKPOINT_SECONDS = 5.0
 """A phase waits until positions are in the table; a minute would be long."""
 
 
+async def leave(change: Change[Any], *, target: bool = False) -> None:
+    """Do nothing with a change, for those that only look at a capture."""
+
+
 @dataclass(frozen=True)
 class Side:
     """One table that is followed: the consumer's app, its control items, and the table."""
@@ -68,7 +72,7 @@ class Capture:
     """Follows the changes of one migration."""
 
     opened: Opened
-    live: Live
+    live: Live = leave
     _workers: list[Worker] = field(default_factory=list)
 
     def sides(self, state: State) -> list[Side]:
@@ -80,8 +84,7 @@ class Capture:
         opened, live = self.opened, partial(self.live, target=target)
         table = opened.schemas.target if target else opened.schemas.source
         app = capture_app(opened.app, opened.migration, state, live, target=target)
-        space = ControlSpace.of(opened.tables.control, app.name, table.stream_label)
-        return Side(app, CursorStore(opened.aws.dynamodb, space), table)
+        return Side(app, opened.tables.named(app.name, table, opened.aws), table)
 
     # -- what is in the table ------------------------------------------------------------------
 
@@ -97,11 +100,12 @@ class Capture:
 
         With a moment that moved along, a consumer that always is a minute behind would never do.
         """
-        moment = await self.sides(state)[0].store.time(self.opened.clock)
-        while not interrupt.is_set():
-            if await self.caught_up(state, CATCH_UP_SECONDS, moment):
-                return True
-        return False
+        with self.opened.rate.held_by("capture"):
+            moment = await self.sides(state)[0].store.time(self.opened.clock)
+            while not interrupt.is_set():
+                if await self.caught_up(state, CATCH_UP_SECONDS, moment):
+                    return True
+            return False
 
     async def caught_up(
         self, state: State, patience: float = CATCH_UP_SECONDS, until: float | None = None
@@ -199,7 +203,7 @@ def capture_app(
         on_loss="halt",
     )
     for number, entity in enumerate(dict.fromkeys(entities)):
-        if number and _alike(entity, entities[0], typed=typed):
+        if number and are_alike(entity, entities[0], typed=typed):
             continue  # it is routed as the source; the item itself shows which of the two it is
         handler = Handler(
             name=f"migrate-{number}",
@@ -227,22 +231,10 @@ def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Enti
     """
 
     def is_own(entity: type[Entity]) -> bool:
-        return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})
+        return any(are_alike(entity, one, typed=t) for one in own for t in {typed, False})
 
     found: list[type[Entity]] = []
     for entity in app.known:
-        if not is_own(entity) and not any(_alike(entity, one, typed=typed) for one in found):
+        if not is_own(entity) and not any(are_alike(entity, one, typed=typed) for one in found):
             found.append(entity)
     return found
-
-
-def _alike(one: Any, other: Any, *, typed: bool) -> bool:
-    """Return whether routing could not tell two entities apart."""
-    first, second = one.__entity__, other.__entity__
-    if typed:
-        return bool(first.type == second.type)
-    shapes = [
-        (s.pk.shape, s.sk.shape if s.sk else None, s.sk and s.sk.text == s.pk.text)
-        for s in (first, second)
-    ]
-    return bool(shapes[0] == shapes[1])

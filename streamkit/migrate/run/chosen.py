@@ -15,7 +15,7 @@ the source. On failure: `ConfigurationError` says what prevents it.
 
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +28,11 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.state import State
 from streamkit.migrate.run.exports import SUMMARY, Export, open_export
 from streamkit.migrate.run.keys import ChosenItems, KeyPages, index_of, key_of
-from streamkit.migrate.run.sampling import Sample, Scan, Wanted, read_part, take_sample
+from streamkit.migrate.run.sampling import Sample, Wanted, read_part, take_sample
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.calls import Calls
 from streamkit.model.schema import TableSchema
-from streamkit.progress.scan.pages import Reply
+from streamkit.progress.scan.pages import Reply, ScanPages
 
 _QUERY = "KeyConditionExpression"
 SEGMENT_BYTES = 1024 * 1024
@@ -178,16 +178,18 @@ async def open_chosen(
 
 
 @asynccontextmanager
-async def reading(work: MigrationWork) -> AsyncIterator[Scan]:
-    """Yield the call that reads the pages of a phase: of the table, or of the chosen items.
+async def reading(
+    work: MigrationWork, table: str, limit: int, more: Mapping[str, Any]
+) -> AsyncIterator[ScanPages]:
+    """Yield how a pass reads pages in a phase: of a table, or of the chosen items; see `ScanPages`.
 
     Raises:
         ConfigurationError: the source of the chosen items cannot be read, or has changed.
     """
     state = work.state
     if not state.reads_keys:
-        yield work.calls.scan
+        yield ScanPages(work.calls.scan, table, limit, more)
         return
     about = state.keys_from, work.migration, work.schema, work.calls, state.keys_tag
     async with open_chosen(*about) as chosen:
-        yield chosen.pages.scan
+        yield ScanPages(chosen.pages.scan, table, limit, more)

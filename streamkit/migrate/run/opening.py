@@ -1,10 +1,11 @@
 """Open what a process needs of one migration, to run it or to repair single items.
 
 In: an app, a migration, clients, and a rate. Out: `Opened`: its tables, its records, clients whose
-calls are charged to the rate, and the work of a phase. On failure: `ConfigurationError` names the
-table that is missing or may not be described.
+calls are charged to the rate; and `Present`: its state as it was read last, and the work in it. On
+failure: `ConfigurationError` names the table that is missing or may not be described.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from streamkit.migrate.book.errors import ErrorBook
 from streamkit.migrate.book.limits import Limit
 from streamkit.migrate.book.old_writes import OldWrites
 from streamkit.migrate.book.overlap import last_write
+from streamkit.migrate.book.refusals import require_begun, require_records
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.run.exports import require_followed
@@ -25,7 +27,7 @@ from streamkit.migrate.run.work import MigrationWork, Schemas
 from streamkit.migrate.sending.calls import Calls, Charged
 from streamkit.migrate.sending.rate import Rate
 from streamkit.migrate.sending.sharing import Shares
-from streamkit.migrate.sending.view import MigrationView, Permit
+from streamkit.migrate.sending.view import MigrationView, Permit, Place
 from streamkit.model.schema import TableSchema
 from streamkit.progress.clock import Clock
 
@@ -54,23 +56,56 @@ class Opened:
     shares: Shares
     old_writes: OldWrites
 
-    def adopt(self, view: MigrationView, state: State, asked: float) -> None:
-        """Take over a state and its limits; `asked` is when the read of it was sent."""
-        view.adopt(state, asked)
-        self.rate.limit(Limit(state.max_reads, state.max_writes))
-
-    def work_under(self, view: MigrationView, state: State) -> MigrationWork:
-        """Return the work on single items in a state; it writes nothing once that state is over."""
-        tables = self.schemas.source, self.schemas.target, self.tables.control
-        calls = Calls(self.dynamodb, self.rate, tables, Permit(view, state))
-        parts = self.schemas, calls, self.errors, self.clock
-        return MigrationWork(self.app.name, self.migration, state, *parts)
-
     async def must_watch(self, state: State) -> bool:
         """Return whether stubs stay and are watched, because old code wrote within 24 hours."""
         if state.phase != "closing" or state.at_once:
             return False
         return await last_write(self.errors, self.old_writes, self.clock, state.run) is not None
+
+
+class Present(MigrationView):
+    """The state of a migration as a process knows it, and the work on single items in it.
+
+    `adopting` is called with each state before it is taken over, and may refuse it.
+    """
+
+    def __init__(self, opened: Opened, adopting: Callable[[State], None] = lambda _: None) -> None:
+        super().__init__(State(opened.migration.id), self.read, self._look_again, opened.clock)
+        self._opened, self._adopting = opened, adopting
+        self._work: MigrationWork | None = None
+
+    @property
+    def work(self) -> MigrationWork:
+        """The work in the last state; it writes nothing once that state is over."""
+        assert self._work is not None  # noqa: S101 - `begin` comes first
+        return self._work
+
+    async def begin(self) -> MigrationWork:
+        """Read the state for the first time; it was begun, and not by an earlier release."""
+        require_records(self._opened.migration, require_begun(await self.read()))
+        return self.work
+
+    async def read(self) -> State:
+        """Read the state, and take it over."""
+        asked = self._opened.clock.monotonic()
+        return self.take(await self._opened.book.read(self._opened.migration.id), asked)
+
+    def take(self, state: State, asked: float) -> State:
+        """Take over a state and its limits; `asked` is when the read of it was sent."""
+        self._adopting(state)
+        opened, before = self._opened, self.state if self._work else None
+        self.adopt(state, asked)
+        opened.rate.limit(Limit(state.max_reads, state.max_writes))
+        if before is None or (before.course, before.attempt) != (state.course, state.attempt):
+            tables = opened.schemas.source, opened.schemas.target, opened.tables.control
+            calls = Calls(opened.dynamodb, opened.rate, tables, Permit(self, state))
+            parts = opened.schemas, calls, opened.errors, opened.clock
+            self._work = MigrationWork(opened.app.name, opened.migration, state, *parts)
+        return state
+
+    async def _look_again(self, places: Sequence[Place]) -> None:
+        for table, item in places:
+            await self.work.look_again(table, item)
 
 
 async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTables, Schemas]:

@@ -18,8 +18,6 @@ from streamkit.migrate.book.state import ENDED, PASSES, State
 from streamkit.migrate.book.state_book import StateBook
 from streamkit.migrate.sending.rate import Rate
 from streamkit.progress.clock import Clock
-from streamkit.progress.control import ControlSpace
-from streamkit.progress.cursor import CursorStore
 
 _LOOK_SECONDS = 15.0
 _LAG_MAX = 150.0
@@ -55,8 +53,7 @@ class Others:
                 continue
             if await self._has_ended(entry.consumer):
                 continue
-            space = ControlSpace.of(self._tables.control, entry.consumer, entry.label)
-            store = CursorStore(self._aws.dynamodb, space)
+            store = self._tables.named(entry.consumer, table, self._aws)
             lags = await longest_lags(self._aws, table.stream_arn or "", store, self._clock)
             known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
             if (lag := max(known, default=0.0)) > worst:

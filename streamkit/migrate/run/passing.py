@@ -8,13 +8,14 @@ page. On failure: an item's failure is counted; too many failures end the pass.
 import math
 import random
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from streamkit.entity import Index
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally, TallyBook
-from streamkit.migrate.run.sampling import Scan
+from streamkit.migrate.run.chosen import reading
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.progress.activity import each_of
 from streamkit.progress.scan.pages import Reply, ScanPages
@@ -113,7 +114,7 @@ class Passing:
         """Whether the pass pauses after the first items, so that few more are to be under way."""
         return self.present().first > 0 and self.present().phase == "scanning"
 
-    def pages(self, scan: Scan) -> ScanPages:
+    def pages(self) -> AbstractAsyncContextManager[ScanPages]:
         """Return how the pass reads pages: of the table, or of an index that shows only keys."""
         request: dict[str, Any] = {}
         if (index := self._index) is not None:
@@ -121,7 +122,7 @@ class Passing:
         size = self.pace.page
         if self.pauses_early:
             size = max(1, min(size, self.present().first // _FIRST_PAGES))
-        return ScanPages(scan, self.work.table.name, size, request)
+        return reading(self.work, self.work.table.name, size, request)
 
     @property
     def _index(self) -> Index | None:

@@ -14,7 +14,6 @@ from streamkit.migrate.book.course import PhaseStep, after_pass, given_up, once_
 from streamkit.migrate.book.overlap import new_code_objection, objection
 from streamkit.migrate.book.state import PASSES, Phase, State
 from streamkit.migrate.run.capture import Capture
-from streamkit.migrate.run.chosen import reading
 from streamkit.migrate.run.opening import Opened
 from streamkit.migrate.run.passing import FirstDone, Passing, TooManyErrors
 from streamkit.progress.activity import task_group
@@ -51,7 +50,9 @@ class PhasePass:
             return
         first = state.phase in {"switching", *_ENDING} and not state.attempt
         # An item that was deleted at its old place would be left as a copy.
-        if first and (not await self._catches_up(state) or self.part.present() != state):
+        if first and not await self.capture.catches_up(state, self.interrupt):
+            return
+        if first and self.part.present() != state:
             return
         if await self.opened.must_watch(state):
             return
@@ -83,13 +84,12 @@ class PhasePass:
         part = self.part
         at_once = 1 if part.pauses_early else part.pace.segments
         try:
-            async with reading(part.work) as call:
-                given = part.pages(call), part.visit, self.opened.owner
-                async with task_group() as group:
-                    if state.phase == "closing":
-                        group.start_soon(self._watch, state)
-                    complete = await scan.run(*given, at_once=at_once, stopping=self.interrupt)
-                    group.cancel_scope.cancel()
+            async with part.pages() as pages, task_group() as group:
+                if state.phase == "closing":
+                    group.start_soon(self._watch, state)
+                given = pages, part.visit, self.opened.owner
+                complete = await scan.run(*given, at_once=at_once, stopping=self.interrupt)
+                group.cancel_scope.cancel()
         except TooManyErrors as error:
             complete = False
             await self.step(state, given_up(state, str(error)))
@@ -131,13 +131,10 @@ class PhasePass:
         if not await self.part.work.failing():
             return 0
         # Nothing is followed any more while new items go.
-        if state.phase != "dropping" and not await self._catches_up(state):
+        follows = state.phase != "dropping"
+        if follows and not await self.capture.catches_up(state, self.interrupt):
             return None
         return await self.part.work.failing()
-
-    async def _catches_up(self, state: State) -> bool:
-        with self.opened.rate.held_by("capture"):
-            return await self.capture.catches_up(state, self.interrupt)
 
     async def _verified(self, state: State, left: int) -> None:
         """Continue after the verification, or wait until a person decides."""

@@ -21,6 +21,7 @@ from streamkit.aws import AwsError
 from streamkit.migrate.book.state import PASSES
 from streamkit.migrate.run.running import Runner
 from streamkit.observe.logger import get_logger
+from streamkit.progress.control import names_in
 from streamkit.progress.cursor import CursorStore
 
 log = get_logger("streamkit.migrate")
@@ -90,9 +91,7 @@ class ReportBook:
         remove it.
         """
         await self.write(Report(name, now))
-        action = self.store.space.update("runners", self.migration)
-        action.unions["names"] = {"SS": [name]}
-        await self.store.write(action)
+        await self.store.write(self.store.space.with_name(name, "runners", self.migration))
         there = {report.name: report.at for report in await self.all()}
         for one in await self._names() - {name}:
             if now - there.get(one, 0.0) > 10 * STALE_SECONDS:
@@ -102,13 +101,10 @@ class ReportBook:
         """Remove a process."""
         space = self.store.space
         await self.store.write(space.delete("runner", self.migration, name))
-        action = space.update("runners", self.migration)
-        action.subtractions["names"] = {"SS": [name]}
-        await self.store.write(action)
+        await self.store.write(space.without_name(name, "runners", self.migration))
 
     async def _names(self) -> set[str]:
-        item = await self.store.item("runners", self.migration)
-        return set() if item is None else set(item.get("names", {"SS": []})["SS"])
+        return names_in(await self.store.item("runners", self.migration))
 
 
 class Reporter:

@@ -15,7 +15,6 @@ the stream ends the process, and the migration stays where it was.
 """
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,18 +30,22 @@ from streamkit.migrate.book.course import PhaseStep, begun_anew, given_up
 from streamkit.migrate.book.limits import Share
 from streamkit.migrate.book.order import order_of
 from streamkit.migrate.book.overlap import broken_word
-from streamkit.migrate.book.refusals import require_begun, require_records, require_same
+from streamkit.migrate.book.refusals import require_same
 from streamkit.migrate.book.state import ENDED, FOLLOWED, RESTING, State
 from streamkit.migrate.book.tallies import TallyBook
 from streamkit.migrate.run.capture import Capture
 from streamkit.migrate.run.live import LiveWork
-from streamkit.migrate.run.opening import open_migration, source_is_there, trouble_of_target
+from streamkit.migrate.run.opening import (
+    Present,
+    open_migration,
+    source_is_there,
+    trouble_of_target,
+)
 from streamkit.migrate.run.others import Others
 from streamkit.migrate.run.passing import Passing, PassPace
 from streamkit.migrate.run.phase_pass import PhasePass
-from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.rate import Rate
-from streamkit.migrate.sending.view import MigrationView, PhaseOver, Place
+from streamkit.migrate.sending.view import FOLLOW_SECONDS, PhaseOver
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
@@ -50,8 +53,6 @@ from streamkit.progress.operation import AuditEntry
 from streamkit.settings import Settings
 
 log = get_logger("streamkit.migrate")
-
-_FOLLOW_SECONDS = 2.0
 
 
 @dataclass
@@ -77,7 +78,6 @@ class Runner:
         self.rate = Rate(self.clock, share=Share(0.0, 0.0))
         self._interrupt, self._changed, self._captured = (anyio.Event() for _ in range(3))
         self._stays = self._catches_up = self._overtaken = False
-        self._work: MigrationWork | None = None
 
     def stop(self) -> None:
         """Ask for an end at the next page; leases are given back."""
@@ -123,40 +123,30 @@ class Runner:
             )
         if trouble := trouble_of_target(opened.schemas.target, self.migration):
             raise ConfigurationError(trouble)
+        self.present = Present(opened, self._adopting)
         self.tallies = TallyBook(self.book.store)
         self.capture = Capture(opened, self._live)
         operation = self.book.operation(self.migration.id, self._is_held)
-        self._operation = replace(operation, read=self._read)
-        self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
-        await self._read()
-        require_records(self.migration, require_begun(self.state))
+        self._operation = replace(operation, read=self.present.read)
+        await self.present.begin()
 
     # -- following -----------------------------------------------------------------------------
 
-    async def _read(self) -> State:
-        asked = self.clock.monotonic()
-        return self._adopt(await self.book.read(self.migration.id), asked)
-
-    def _adopt(self, state: State, asked: float) -> State:
-        """Take over a state; interrupt work that belongs to another phase."""
+    def _adopting(self, state: State) -> None:
+        """Interrupt work that belongs to another phase than a state that is taken over."""
         require_same(self.migration, state, accept_change=False)
         before, self.state = self.state, state
-        self.opened.adopt(self.view, state, asked)
-        same = (before.course, before.paused) == (state.course, state.paused)
-        if not same or self._work is None or before.attempt != state.attempt:
-            self._work = self.opened.work_under(self.view, state)
-        if not same:
+        if (before.course, before.paused) != (state.course, state.paused):
             log.info("migration.phase", migration=state.id, phase=state.phase, wanted=state.desired)
             self._interrupt.set()
             self._changed.set()
             if before.course[:2] != state.course[:2]:
                 self.capture.stop()
-        return state
 
     async def _follow(self) -> None:
         while True:
-            await anyio.sleep(_FOLLOW_SECONDS)
-            state = await self._read()
+            await anyio.sleep(FOLLOW_SECONDS)
+            state = await self.present.read()
             self._overtaken = self._overtaken or await self._is_overtaken(state)
             if not state.paused and (said := await broken_word(self.opened.errors, state)):
                 await self._step(state, given_up(state, said))
@@ -169,20 +159,13 @@ class Runner:
 
     async def _live(self, change: Change[Any], *, target: bool) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
-        if self._work is not None:
-            await LiveWork(self._work, target).count(change, self.opened.old_writes)
-        while self._work is not None and self._captures(self.state):
+        await LiveWork(self.present.work, target).count(change, self.opened.old_writes)
+        while self._captures(self.state):
             try:
-                await LiveWork(self._work, target).take(change)
+                await LiveWork(self.present.work, target).take(change)
             except PhaseOver:
                 continue  # the task that found out has read the new phase
             return
-
-    async def _look_again(self, places: Sequence[Place]) -> None:
-        """Process what was written under a phase that is over, as the present phase requires."""
-        for table, item in places:
-            if self._work is not None:
-                await self._work.look_again(table, item)
 
     async def _capture(self) -> None:
         """Run a worker of the migration's consumer; start another one when a run begins again."""
@@ -218,7 +201,7 @@ class Runner:
             return begun_anew(now, moment, self.owner, pairs=self.migration.is_pairs)
 
         asked = self.clock.monotonic()
-        self._adopt(await self.book.change(state.id, anew), asked)
+        self.present.take(await self.book.change(state.id, anew), asked)
 
     def _is_held(self, state: State) -> bool:
         # With a note it is not held, but ends: a person has to look at something, and goes on then.
@@ -230,8 +213,7 @@ class Runner:
         if self.stopping.is_set() or state.waits:
             return False
         if self._catches_up:
-            with self.rate.held_by("capture"):
-                self._catches_up = not await self.capture.catches_up(state, self._interrupt)
+            self._catches_up = not await self.capture.catches_up(state, self._interrupt)
         elif await self._rests(state):
             while self._stays and self.state == state and await self._rests(state):
                 await self._next_change()
@@ -239,10 +221,11 @@ class Runner:
         elif state.phase == "capturing":
             await self._capturing(state)
         elif state.phase in ("catching up", "returning"):
-            await self._catching_up(state)
+            if await self.capture.catches_up(state, self._interrupt):
+                back = state.does == "returning"
+                await self._step(state, PhaseStep("following" if back else "verifying"))
         else:
-            assert self._work is not None  # noqa: S101 - a state was adopted
-            part = Passing(self._work, self.tallies, self.pace, self.rng, lambda: self.state)
+            part = Passing(self.present.work, self.tallies, self.pace, self.rng, lambda: self.state)
             about = part, self.opened, self.capture, self._interrupt
             await PhasePass(*about, self._step).run(state)
         return True
@@ -254,7 +237,7 @@ class Runner:
 
     async def _next_change(self) -> None:
         self._changed = anyio.Event()
-        with anyio.move_on_after(_FOLLOW_SECONDS):
+        with anyio.move_on_after(FOLLOW_SECONDS):
             await self._changed.wait()
 
     async def _step(self, state: State, step: PhaseStep) -> None:
@@ -266,9 +249,9 @@ class Runner:
         try:
             written = await self.book.write(state, later)
         except LeaseLost:
-            await self._read()
+            await self.present.read()
         else:
-            self._adopt(written, asked)
+            self.present.take(written, asked)
 
     async def _capturing(self, state: State) -> None:
         """Wait until changes are followed, and the table shows it."""
@@ -279,10 +262,3 @@ class Runner:
                 return
             with anyio.move_on_after(0.2):
                 await self._interrupt.wait()
-
-    async def _catching_up(self, state: State) -> None:
-        with self.rate.held_by("capture"):
-            caught_up = await self.capture.catches_up(state, self._interrupt)
-        if caught_up:
-            back = state.does == "returning"
-            await self._step(state, PhaseStep("following" if back else "verifying"))

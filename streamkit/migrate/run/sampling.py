@@ -17,6 +17,7 @@ from statistics import stdev
 
 from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
+from streamkit.migrate.book.refusals import SEGMENTS_MOST
 from streamkit.progress.actions import Wire
 from streamkit.progress.fetch import pages_of
 from streamkit.progress.scan.pages import PAGE_ITEMS, Reply
@@ -27,7 +28,6 @@ Scan = Callable[..., Awaitable[Reply]]
 _NORMAL = 1.96
 _AT_LEAST = 20
 """Segments of a sample: with fewer it is not known how much they differ."""
-_SEGMENTS_MAX = 1_000_000
 _FINER = 8
 _PATIENCE = 4
 """A sample may read so many times the items asked for before it is cut finer."""
@@ -65,12 +65,12 @@ def read_wanted(text: str) -> Wanted:
     return Wanted(items=max(1, int(float(match[1]))))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Part:
-    """One segment: its items."""
+    """One segment: its items, of so many that were `scanned`."""
 
-    items: list[dict[str, Wire]] = field(default_factory=list)
-    scanned: int = 0
+    items: list[dict[str, Wire]]
+    scanned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,22 @@ async def take_sample(
     again, of smaller segments.
     """
     if wanted.share is not None:
-        total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))
-        total = min(_SEGMENTS_MAX, total)
-        chosen = rng.sample(range(total), max(1, round(total * wanted.share)))
+        total, chosen = random_segments(wanted.share, _AT_LEAST, rng)
         return Sample(total, tuple(await _parts(scan, table, total, chosen)))
     count = wanted.items or 1
-    total = min(_SEGMENTS_MAX, max(_AT_LEAST, _AT_LEAST * items // count))
+    total = min(SEGMENTS_MOST, max(_AT_LEAST, _AT_LEAST * items // count))
     while True:
         chosen = rng.sample(range(total), _AT_LEAST)
         found = await _parts(scan, table, total, chosen, _PATIENCE * count)
-        if len(found) == _AT_LEAST or total == _SEGMENTS_MAX:
+        if len(found) == _AT_LEAST or total == SEGMENTS_MOST:
             return Sample(total, tuple(found))
-        total = min(_SEGMENTS_MAX, total * _FINER)
+        total = min(SEGMENTS_MOST, total * _FINER)
+
+
+def random_segments(share: float, least: int, rng: random.Random) -> tuple[int, list[int]]:
+    """Return into how many segments to cut a table, `least` or more, and a share of them."""
+    total = max(least, min(SEGMENTS_MOST, round(least / share)))
+    return total, rng.sample(range(total), max(1, round(total * share)))
 
 
 async def _parts(
@@ -162,13 +166,13 @@ async def read_part(
     scan: Scan, table: str, number: int, total: int, items_max: float = math.inf
 ) -> Part:
     """Read a segment until there are too many items in it: eventually, for half the price."""
-    part = Part()
+    items, scanned = list[dict[str, Wire]](), 0
     place = {"TableName": table, "Segment": number, "TotalSegments": total}
     reads = pages_of(scan, **place, Limit=PAGE_ITEMS, ConsistentRead=False)
     async with aclosing(reads) as pages:
         async for page in pages:
-            part.items += page["Items"]
-            part.scanned += page["ScannedCount"]
-            if part.scanned > items_max:
+            items += page["Items"]
+            scanned += page["ScannedCount"]
+            if scanned > items_max:
                 break
-    return part
+    return Part(items, scanned)

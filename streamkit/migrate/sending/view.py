@@ -20,6 +20,8 @@ from streamkit.progress.clock import Clock
 
 FRESH_SECONDS = 5.0
 """How long in seconds a state may be written under after its read; deletions wait longer."""
+FOLLOW_SECONDS = 2.0
+"""Seconds between two reads of the state by a process that works under it."""
 _LOOK_SECONDS = 10.0
 
 Place = tuple[str, Mapping[str, Wire]]

@@ -18,22 +18,19 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.errors import DECIDED, ErrorBook, ItemError, error_id
 from streamkit.migrate.book.limits import Limit, Share
 from streamkit.migrate.book.order import migration_of
-from streamkit.migrate.book.refusals import require_begun, require_latest, require_records
-from streamkit.migrate.book.state import State
+from streamkit.migrate.book.refusals import require_latest
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.families.settlement import Take
 from streamkit.migrate.items.sources import Sources
-from streamkit.migrate.run.opening import Opened, open_migration, survey_for
+from streamkit.migrate.run.opening import Opened, Present, open_migration, survey_for
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.sending.rate import Rate
-from streamkit.migrate.sending.view import MigrationView, Place
+from streamkit.migrate.sending.view import FOLLOW_SECONDS
 from streamkit.progress.actions import Wire
 from streamkit.progress.activity import task_group
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import AuditEntry, operator
-
-_FOLLOW_SECONDS = 2.0
 
 
 async def list_errors(app: App, aws: Aws, number: str) -> list[ItemError]:
@@ -170,25 +167,15 @@ async def open_work(
     """
     rate = Rate(clock, share=Share(0.0, 0.0), most=most or Limit())
     opened = await open_migration(app, aws, migration, rate, clock, new_worker_name())
-
-    async def read() -> None:
-        asked = clock.monotonic()
-        opened.adopt(view, await opened.book.read(migration.id), asked)
+    present = Present(opened)
 
     async def follow() -> None:
         while True:
-            await anyio.sleep(_FOLLOW_SECONDS)
+            await anyio.sleep(FOLLOW_SECONDS)
             with suppress(*AwsError):  # nothing is written under a state that is too old
-                await read()
+                await present.read()
 
-    async def look_again(places: Sequence[Place]) -> None:
-        for table, item in places:
-            await opened.work_under(view, view.state).look_again(table, item)
-
-    view = MigrationView(State(migration.id), read, look_again, clock)
-    await read()
-    require_records(migration, require_begun(view.state))
-    work = opened.work_under(view, view.state)
+    work = await present.begin()
     async with task_group() as group:
         group.start_soon(follow)
         group.start_soon(opened.shares.keep, rate)

@@ -8,7 +8,7 @@ an item that is another one by now is left alone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 
@@ -68,10 +68,7 @@ class Settling:
 
     async def catch_up(self) -> CaptureState:
         """Let the migration's consumer catch up; return whether it has, or whether none runs."""
-
-        async def nothing(_change: Any) -> None: ...
-
-        state, capture = self.work.state, Capture(self.opened, nothing)
+        state, capture = self.work.state, Capture(self.opened)
         beats = {} if self.work.schema.stream_arn is None else await capture.beats(state)
         if not beats:
             await anyio.sleep(_PAUSE_SECONDS)

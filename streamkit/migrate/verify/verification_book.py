@@ -23,6 +23,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import msgspec
+
 from streamkit.errors import LeaseLost
 from streamkit.migrate.book.state_book import as_read, next_version
 from streamkit.migrate.verify.differences import ItemDifference
@@ -98,11 +100,8 @@ class VerificationBook:
     async def read(self) -> VerificationState:
         """Return the state; the one of the last verification if none is under way."""
         item = await self.store.item("verification", self.name)
-        if item is None:
-            return VerificationState()
-        found = json.loads(item["state"]["S"])
-        lists = {name: tuple(found[name]) for name in ("course", "chosen", "looks")}
-        return VerificationState(**{**found, **lists})
+        text = "{}" if item is None else item["state"]["S"]
+        return msgspec.json.decode(text, type=VerificationState)
 
     async def step(
         self, before: VerificationState, along: Sequence[Action] = (), **changes: Any

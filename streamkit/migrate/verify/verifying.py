@@ -28,12 +28,12 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.book.limits import Limit
-from streamkit.migrate.book.refusals import SEGMENTS_MOST, beside, require_latest
+from streamkit.migrate.book.refusals import beside, require_latest
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.run.chosen import reading
 from streamkit.migrate.run.opening import Opened
 from streamkit.migrate.run.passing import PAGE_WRITES, PassPace
-from streamkit.migrate.run.sampling import Wanted
+from streamkit.migrate.run.sampling import Wanted, random_segments
 from streamkit.migrate.run.work import MigrationWork
 from streamkit.migrate.verify.differences import ItemDifference, ItemInspection
 from streamkit.migrate.verify.findings import Findings, Found, Verified
@@ -45,7 +45,7 @@ from streamkit.migrate.verify.verification_book import Stage, VerificationBook, 
 from streamkit.progress.actions import Wire
 from streamkit.progress.activity import each_of
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.scan.pages import Reply, ScanPages
+from streamkit.progress.scan.pages import Reply
 from streamkit.progress.scan.places import strided
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -72,20 +72,10 @@ async def verify_migration(  # noqa: PLR0913 - each says one thing of the verifi
 ) -> Verified:
     """Compare a table with a migration, together with all processes that do the same.
 
-    A verification with the same `sample` and `repair` that is under way is joined, or continued if
-    its processes have stopped.
-
-    Args:
-        app: the app that declares the migration.
-        aws: open clients.
-        migration: the migration to verify.
-        sample: a share of the table, chosen at random; without it, all of it.
-        repair: bring what differs into the new shape.
-        again: give up a verification that is under way, and begin at the first page.
-        max_reads: read units a second that it uses at most, of the migration's limit, which it
-            shares with the processes that run it.
-        clock: time, for simulations.
-        rng: chooses the sample.
+    A verification with the same `sample` (a share of the table, chosen at random) and `repair` that
+    is under way is joined, or continued if its processes have stopped; `again` gives it up, and
+    begins at the first page. A repair brings what differs into the new shape. `max_reads` is in
+    units a second, of the migration's limit, which it shares with the processes that run it.
 
     Raises:
         ConfigurationError: never begun, the sample is no share, or a repair would undo a later one.
@@ -169,8 +159,7 @@ class _Checking:
         total = max(_SEGMENTS, min(self.work.state.segments, _SEGMENTS_MAX))
         chosen = strided(total)
         if self.share is not None and not self.work.state.in_order:
-            total = max(_SEGMENTS, min(SEGMENTS_MOST, round(_SEGMENTS / self.share)))
-            chosen = self.book.rng.sample(range(total), max(1, round(total * self.share)))
+            total, chosen = random_segments(self.share, _SEGMENTS, self.book.rng)
         await self.book.step(
             last,
             self.book.forgetting(last),
@@ -195,8 +184,7 @@ class _Checking:
             tables.append(self.work.transform.target.name)
         for number, table in enumerate(tables):
             visit = partial(self._visit, table, known.wants)
-            async with reading(self.work) as scan:
-                pages = ScanPages(scan, table, _PAGE)
+            async with reading(self.work, table, _PAGE, {}) as pages:
                 await self.book.scan(now, now.turn, number).run(pages, visit, self.owner)
         known = await self._known(now)
         if known.more and not known.found.is_full:

@@ -26,7 +26,6 @@ from streamkit.aws import Aws
 from streamkit.core.handler import fingerprint_of
 from streamkit.core.parked.queues import parked_queues
 from streamkit.core.tables import open_store
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
@@ -46,7 +45,7 @@ from streamkit.fleet.taken import reaches
 from streamkit.model.conditions import Attr
 from streamkit.model.json_fields import JsonFields
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused, joins_by_rebuild
-from streamkit.progress.actions import OURS, Action
+from streamkit.progress.actions import Action
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import CursorStore
@@ -234,8 +233,7 @@ class _Join:
         action = self.own.space.update("consumer")
         action.sets["host"] = {"S": JOINED}
         still = Attr("host").eq(JOINING) & Attr("generation").eq(theirs.number)
-        action.guards.append((Guard(still & same_consumer(theirs)), OURS))
-        return action
+        return action.only_if(still & same_consumer(theirs))
 
 
 def apart(mine: Mapping[str, Cursor], done: Mapping[str, Cursor]) -> tuple[list[str], list[str]]:

@@ -23,7 +23,7 @@ from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.operate.moves.passage import TIP_PAGES, open_reader
-from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
+from streamkit.progress.actions import MARK_GUARD, Action, GuardSource
 from streamkit.progress.activity import each_of
 from streamkit.progress.control import START, Cursor
 from streamkit.progress.verdicts import Invalid, RefusedCommit
@@ -156,7 +156,7 @@ class Marking:
         action.sets["expires"] = expiry(self.clock.time())  # parked queues are named last
         action.removes.add("done")
         before = any_of(absent, Attr("position").lt(position))
-        action.guards.append((Guard(before), OURS))
+        action.only_if(before)
         async with self._writers:
             with suppress(LeaseLost):  # the mark is further already
                 await self.store.write(action)

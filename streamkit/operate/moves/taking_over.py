@@ -19,7 +19,6 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import parked_queues
 from streamkit.core.tables import open_store
-from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER, every_cursor
@@ -35,7 +34,7 @@ from streamkit.fleet.taken import marks_of, own_store, taken_mark
 from streamkit.model.conditions import Attr
 from streamkit.model.json_fields import JsonFields
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused, joins_by_rebuild
-from streamkit.progress.actions import OURS, Action
+from streamkit.progress.actions import Action
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
@@ -183,5 +182,4 @@ class _Run:
         shut_out = self.own.space.update("cursor", LISTER)
         shut_out.sets["generation"] = {"N": str(then.number)}
         as_read = Attr("epoch").eq(lister.epoch) & Attr("commit").eq(lister.commit)
-        shut_out.guards.append((Guard(as_read), OURS))
-        return [transition(self.own, theirs, then), shut_out]
+        return [transition(self.own, theirs, then), shut_out.only_if(as_read)]

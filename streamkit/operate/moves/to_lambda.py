@@ -227,17 +227,13 @@ class _MoveToLambda:
     async def _list_one(self, queue: ParkedQueue, fence: MoveFence) -> None:
         chunk = chunk_of(queue.name, LAMBDA_CHUNKS)
         space = self.store.space
-        move, leave, enter = (
-            space.update("lane", queue.name),
-            space.update("holds", queue.chunk),
-            space.update("holds", chunk),
-        )
+        move = space.update("lane", queue.name)
+        leave = space.without_name(queue.name, "holds", queue.chunk, among="lanes")
+        enter = space.with_name(queue.name, "holds", chunk, among="lanes")
         move.sets["chunk"] = {"S": chunk}
         source = GuardSource("", queue.name, QUEUE)
         move.guards.append((Guard(Attr("chunk").eq(queue.chunk)), source))
-        leave.subtractions["lanes"] = {"SS": [queue.name]}
         enter.sets["chunk"] = {"S": chunk}
-        enter.unions["lanes"] = {"SS": [queue.name]}
         sent = await fence.transact([move, leave, enter], self.environment.rng)
         if isinstance(sent, Invalid):  # a refused queue has changed meanwhile, and is read again
             reason = f"functions have no room left for queue {queue.name} ({sent.code})"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.migrate.run.exports import Export
@@ -15,7 +14,7 @@ from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
 from streamkit.operate.past.past import PastChanges
 from streamkit.operate.restore.base_items import open_base
-from streamkit.progress.actions import OURS, Action, ItemRef, Verb, item_ref
+from streamkit.progress.actions import Action, ItemRef, Verb, item_ref
 from streamkit.progress.clock import utc
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
@@ -102,8 +101,7 @@ async def begin_restore(
     mark = space.update(*names)
     mark.sets |= {"what": {"S": what}, "run": {"S": run}}
     still = absent if there is None else Attr("run").eq(there["run"]["S"])
-    mark.guards.append((Guard(still), OURS))
-    await store.write(mark)
+    await store.write(mark.only_if(still))
     fenced = Fenced(store, Attr("run").eq(run), random.Random(), names, (target,))
     if there is None or "empty" not in there:
         # Another run may have ended between the look and the mark, and the table be in use.

@@ -10,7 +10,6 @@ other one it is inserted, because neither could read both images.
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -113,11 +112,12 @@ class Router:
         control_prefix: str,
         named: Iterable[type[Entity]] = (),
     ) -> None:
-        make = partial(_Candidate.of, has_sort_key=schema.sk is not None)
-        candidates = [make(entity) for entity in dict.fromkeys(entities)]
-        for other in map(make, named):
-            if not any(_are_alike(other, one, schema) for one in candidates):
-                candidates.append(other)
+        sorts, typed = schema.sk is not None, schema.type_attribute is not None
+        told = [*dict.fromkeys(entities)]
+        for other in named:
+            if not any(are_alike(other, one, typed=typed, has_sort_key=sorts) for one in told):
+                told.append(other)
+        candidates = [_Candidate.of(entity, has_sort_key=sorts) for entity in told]
         if schema.type_attribute is None:
             _refuse_equal_shapes(candidates)
             by_keys = _by_keys(schema, candidates, control_prefix)
@@ -138,11 +138,14 @@ class Router:
         return (*left, *come)
 
 
-def _are_alike(one: _Candidate, other: _Candidate, schema: TableSchema) -> bool:
+def are_alike(
+    one: type[Entity], other: type[Entity], *, typed: bool, has_sort_key: bool = True
+) -> bool:
     """Return whether one entity is a view of the other's items, as far as can be told."""
-    if schema.type_attribute is None:
-        return one.shape == other.shape
-    return spec_of(one.entity).type == spec_of(other.entity).type
+    if typed:
+        return spec_of(one).type == spec_of(other).type
+    first, second = (_Candidate.of(each, has_sort_key=has_sort_key) for each in (one, other))
+    return first.shape == second.shape
 
 
 def _by_type(candidates: Iterable[_Candidate]) -> dict[str, type[Entity]]:

@@ -99,7 +99,7 @@ def test_a_sample_is_all_of_a_table_or_one_item_at_least(text, wanted):
 
 
 def of(total, count):
-    return Sample(total, tuple(Part() for _ in range(count)))
+    return Sample(total, tuple(Part([], 0) for _ in range(count)))
 
 
 def test_the_error_of_a_total_is_that_of_the_mean_of_its_parts_without_those_that_were_read():
