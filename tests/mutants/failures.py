@@ -727,8 +727,8 @@ MUTANTS = (
     Mutant(
         "discarded-of-an-aggregate-that-goes",
         "operate/redrive.py",
-        '    action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))\n',
-        "",
+        '    return [action.only_if(Attr("generation").eq(newest.number))]\n',
+        "    return [action]\n",
         "a discard marks an aggregate that a roll-out has just taken away, and nothing can rebuild it",
         test="tests/simulation/test_discarded.py::test_an_aggregate_that_goes_while_its_change_is_discarded_is_not_marked",
     ),

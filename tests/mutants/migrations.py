@@ -1324,8 +1324,8 @@ MUTANTS = (
     Mutant(
         "noted-before-it-is-written",
         "migrate/book/old_writes.py",
-        '            await self._note_last(f"{state.run}.{_NEW}", round(at))\n            self._new = at',
-        '            self._new = at\n            await self._note_last(f"{state.run}.{_NEW}", round(at))',
+        '            await self._note_last(f"{state.run}.{_NEW}", at)\n            self._new = at',
+        '            self._new = at\n            await self._note_last(f"{state.run}.{_NEW}", at)',
         "a write of new code is not noted if the first try fails, and new items go",
         test="tests/unit/migrate/test_migration_old_writes.py::test_a_write_of_new_code_that_could_not_be_written_down_is_so_at_the_next_try",
     ),

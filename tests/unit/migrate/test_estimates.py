@@ -9,7 +9,7 @@ from streamkit.migrate.plan.estimates import forecast
 from streamkit.migrate.plan.expenses import Spent
 from streamkit.migrate.run.sampling import Part, Sample
 
-ALL = Sample(1, (Part(),))
+ALL = Sample(1, (Part([], 0),))
 IN_PLACE = {
     ("scan", "read", ""): 10,
     ("rewrite", "write", ""): 6,

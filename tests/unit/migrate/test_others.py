@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from streamkit import App
+from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import ConsumerEntry
 from streamkit.fleet.lag import Lag
 from streamkit.migrate.book.state import State
@@ -44,7 +45,7 @@ def beside(monkeypatch):
     monkeypatch.setattr(others, "entries", entries)
     monkeypatch.setattr(others, "longest_lags", longest_lags)
     monkeypatch.setattr(others, "StateBook", Book)
-    tables = SimpleNamespace(table=SHOP, control=SHOP)
+    tables = AppTables(SHOP, SHOP)
     here.others = Others(App("shop", table="Shop"), SimpleNamespace(dynamodb=None), tables, None)
     return here
 
