@@ -78,12 +78,12 @@ def test_others_are_looked_at_only_while_a_pass_runs(beside, phase, eased):
     beside.entries = [ConsumerEntry("Shop", "mail", LABEL)]
     beside.lags = {"mail": [Lag(900.0, "measured")]}
     said = []
-    rate = SimpleNamespace(ease=lambda reason, hold: said.append(reason))
+    rate = SimpleNamespace(ease=lambda *about, **more: said.append((*about, more["behind"])))
 
     async def main():
         with anyio.move_on_after(20):
             await beside.others.heed(rate, lambda: State("0001", phase=phase))
 
     run_virtually(main, seed=1)
-    assert said == ["lag"] * eased
+    assert said == [("lag", "mail")] * eased
     assert beside.asked == ["mail"] * eased
