@@ -37,7 +37,7 @@ def to_plain(body: Any) -> Any:
     if isinstance(body, Enum):
         return to_plain(body.value)
     if isinstance(body, Mapping):
-        return {str(name): to_plain(value) for name, value in body.items()}
+        return {_name(name): to_plain(value) for name, value in body.items()}
     if isinstance(body, AbstractSet):
         return sorted((to_plain(member) for member in body), key=str)
     if isinstance(body, list | tuple):
@@ -46,6 +46,11 @@ def to_plain(body: Any) -> Any:
         return to_plain(decode(encode(body)))
     except ValueError:
         raise TypeError(f"a {type(body).__name__} cannot be sent") from None
+
+
+def _name(key: object) -> str:
+    """Return a mapping's key as text: of an enum its value, as the table stores it."""
+    return str(key.value if isinstance(key, Enum) else key)
 
 
 def to_text(body: Any) -> str:

@@ -192,7 +192,7 @@ class Rig:
     def die_in_commit(self) -> Process:
         """Tell the worker's process to die before its next commit that writes, and return it."""
         process = self.worker.ensure()
-        process.faults = DeathInCommit(process)
+        process.faults = DeathInCommit(process, self.app, self.table)
         return process
 
     def stop(self) -> None:

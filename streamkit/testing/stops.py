@@ -14,7 +14,7 @@ is raised if it is not one of streamkit's own errors.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
@@ -22,10 +22,15 @@ from typing import Any, Literal, TypeVar, get_args
 import anyio
 import msgspec
 
+from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.entity import Entity
 from streamkit.errors import StreamkitError
+from streamkit.local.iterators import ShardIterator
 from streamkit.local.transport import Call, Response
 from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.stream.decode.envelope import POSITION_DIGITS
+from streamkit.table import Table
 from streamkit.testing.loop import VirtualClock
 from streamkit.testing.sightings import SeenCall
 from streamkit.testing.world import CrashPoint, Process, World
@@ -48,25 +53,57 @@ _PHASES = frozenset({"consumer", "migration", "verification"})
 class DeathInCommit:
     """Stands between a process's clients and the engine, and kills it before its next commit.
 
-    A commit without results of handlers is let through.
+    A commit that finishes no change of an entity with handlers is let through.
     """
 
     process: Process
+    app: App
+    table: Table
+    _read: dict[str, int] = field(default_factory=dict)
 
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
         """Pass a call on, or kill the process."""
-        if call.operation == "TransactWriteItems" and _writes_items(call):
-            self.process.kill()
-            await anyio.sleep_forever()
-        return apply()
+        if call.operation == "TransactWriteItems":
+            written = _written(call)
+            if _has_results(written) or any(map(self._finishes, written)):
+                self.process.kill()
+                await anyio.sleep_forever()
+        response = apply()
+        if call.operation == "GetRecords":
+            self._note(call, response)
+        return response
+
+    def _note(self, call: Call, response: Response) -> None:
+        """Note the first change of each shard that a handler may run for."""
+        iterator = msgspec.json.decode(call.payload)["ShardIterator"]
+        shard = ShardIterator.parse(iterator).shard_id
+        for record in msgspec.json.decode(response.body).get("Records", ()):
+            change = record["dynamodb"]
+            item = change.get("NewImage") or change.get("OldImage") or change["Keys"]
+            if any(self.table.is_of(entity, item) for entity in self._heard()):
+                self._read.setdefault(shard, int(change["SequenceNumber"]))
+
+    def _heard(self) -> set[type[Entity]]:
+        apps = (self.app, *self.app.listeners.values())
+        return {handler.entity for app in apps for handler in app.handlers}
+
+    def _finishes(self, written: dict[str, Any]) -> bool:
+        """Return whether a cursor gets a position behind a change that was read."""
+        key = str(written.get("Key"))
+        values = written.get("ExpressionAttributeValues", {}).values()
+        texts = [value["S"] for value in values if "S" in value]
+        found = [int(t) for t in texts if len(t) == POSITION_DIGITS and t.isdecimal()]
+        return any(shard in key and max(found, default=0) >= n for shard, n in self._read.items())
 
 
-def _writes_items(call: Call) -> bool:
-    """Return whether a transaction has results of handlers, beside streamkit's own progress."""
+def _written(call: Call) -> list[dict[str, Any]]:
     entries = msgspec.json.decode(call.payload)["TransactItems"]
-    written = [one for entry in entries for verb, one in entry.items() if verb != "ConditionCheck"]
-    keys = [one.get("Key") or one["Item"] for one in written]
-    texts = map(str, keys)
+    return [one for entry in entries for verb, one in entry.items() if verb != "ConditionCheck"]
+
+
+def _has_results(written: Iterable[dict[str, Any]]) -> bool:
+    """Return whether a transaction has results of handlers, beside streamkit's own progress."""
+    texts = [str(one.get("Key") or one["Item"]) for one in written]
     return any(CONTROL_PREFIX not in text or "#done#" in text or "#lane#" in text for text in texts)
 
 
