@@ -81,6 +81,12 @@ def test_what_is_not_an_app_is_answered_with_what_is(shop, text, name, said):
     assert said in done.stderr
 
 
+def test_an_app_with_two_names_and_a_listener_in_its_module_is_one_app(shop):
+    write(shop, "twice.py", "from shop import app\n\nsame = app\nsearch = app.listener('search')\n")
+    done = shop.run("check", "twice")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_app_in_a_module_of_the_package_that_was_named_is_offered(shop):
     (shop.folder / "store").mkdir()
     write(shop, "store/__init__.py", "")

@@ -1,6 +1,7 @@
 """The search sink against a stand-in that enforces external versions, over a socket."""
 
 import asyncio
+import json
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -80,6 +81,9 @@ async def test_what_another_worker_has_outdated_counts_as_delivered():
         late = [delivery(4, {"n": 4}), delivery(4, None), delivery(5, {"n": 1}, "b")]
         assert await second.deliver(late) == [None] * 3
     assert cluster.documents == {("orders", "a"): {"n": 5}}
+    trouble = {"a": failure(409, "another_conflict_exception")}
+    async with opened(SearchCluster(trouble=trouble)) as sender:
+        assert [type(e) for e in await sender.deliver([delivery(1, {"n": 1})])] == [Refused]
 
 
 NAMES = st.sampled_from("abc")
@@ -182,6 +186,29 @@ async def test_what_is_no_document_parks_its_change_and_the_rest_is_sent():
         assert await sender.deliver(sent[:1]) != [None]
     assert list(cluster.documents.values()) == [{"n": 1}]
     assert cluster.calls == 1
+
+
+async def test_what_spoils_a_whole_call_is_found_in_halves():
+    class Strict(SearchCluster):
+        def answer(self, request):
+            return (400, {}, b"") if b"spoilt" in request.body else super().answer(request)
+
+    async with opened(Strict()) as sender:
+        sent = [delivery(n, {"text": "spoilt" if n == 3 else "x"}, f"{n}") for n in range(8)]
+        errors = await sender.deliver(sent)
+    assert [type(error) for error in errors if error is not None] == [PoisonChange]
+    assert errors[3] is not None
+
+
+async def test_an_answer_for_fewer_operations_is_none_for_any_of_them():
+    class Forgetful(SearchCluster):
+        def answer(self, request):
+            status, headers, body = super().answer(request)
+            return (status, headers, json.dumps({"items": json.loads(body)["items"][1:]}).encode())
+
+    async with opened(Forgetful()) as sender:
+        with pytest.raises(Refused, match="does not belong to a bulk request"):
+            await sender.deliver([delivery(n, {"n": n}, f"{n}") for n in range(3)])
 
 
 async def test_a_call_that_is_too_large_is_made_in_halves():

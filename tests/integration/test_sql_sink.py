@@ -142,6 +142,8 @@ async def test_of_one_id_in_a_call_the_newest_wins_and_of_equal_ones_the_last(da
     assert await database.living(sink) == {"a": "last"}
     assert await deliver(sink, delivery(3, "made by the handler when it ran again")) == [None]
     assert await database.living(sink) == {"a": "made by the handler when it ran again"}
+    assert await deliver(sink, delivery(3, "in another call")) == [None]
+    assert await database.living(sink) == {"a": "in another call"}
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=12)
@@ -329,6 +331,7 @@ async def test_tombstones_are_purged_when_they_are_old_and_rows_never(database):
     clock.now = NOON + timedelta(days=7, hours=1)
     assert await sink.purge_tombstones() == 1
     assert await database.query("SELECT id FROM {table}") == [("a",)]
+    assert await sink.purge_tombstones(timedelta(days=1)) == 0
     with pytest.raises(ValueError, match="a day"):
         await sink.purge_tombstones(timedelta(hours=23))
 
@@ -431,6 +434,8 @@ async def test_sqlite_has_one_transaction_at_once():
     await engine.dispose()
 
 
-def test_two_columns_of_one_name_are_refused():
+@pytest.mark.parametrize("facts", [{"columns": {"id": String()}}, {"key": "body"}])
+def test_two_columns_of_one_name_are_refused(facts):
     with pytest.raises(DeclarationError, match="same name"):
-        SqlTable("orders", "sqlite+aiosqlite://", "orders", columns={"id": String()})
+        SqlTable("orders", "sqlite+aiosqlite://", "orders", **facts)
+    assert SqlTable("orders", "sqlite+aiosqlite://", "o", columns={"n": String()}, body="id")

@@ -180,4 +180,12 @@ MUTANTS = (
         "a listener does not say that it is idle while another consumer is not",
         test="tests/unit/test_process.py::test_each_worker_is_asked_whether_it_is_idle_even_behind_one_that_is_not",
     ),
+    Mutant(
+        "empty-pages-take-no-memory",
+        "stream/sharing.py",
+        "page.size if page.records else _EMPTY_BYTES",
+        "page.size",
+        "pages without records are kept without a bound",
+        test="tests/unit/test_shared_reads.py::test_pages_without_records_take_memory_too",
+    ),
 )

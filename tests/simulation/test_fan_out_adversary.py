@@ -530,3 +530,54 @@ def test_a_sink_that_answers_for_others_fails_its_deliveries_and_not_the_worker(
     harness.put(Deal(deal="1", brand="acme"))
     harness.settle()
     assert {parked.error for parked in harness.parked()} == {"TypeError"}
+
+
+class SlowQueries:
+    """Each page of an audience takes most of a second."""
+
+    async def intercept(self, call, apply):
+        if call.operation == "Query":
+            await asyncio.sleep(0.7)
+        return apply()
+
+
+def scattered(change: Inserted[Deal]) -> list[Query[Watch]]:
+    return [Watch.query(brand=brand) for brand in (*map(str, range(12)), change.new.brand)]
+
+
+def test_a_stretch_without_recipients_that_takes_longer_than_a_turn_is_got_over(harness_of):
+    """A fan-out goes on behind the pages that it has passed over, and not before them again."""
+    harness = harness_of(make_app(audience=scattered, inline=1))
+    watch(harness, 3)
+    harness.settle()
+    harness.worker.ensure().faults = SlowQueries()
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == users(3)
+
+
+def test_a_recipient_of_a_generator_that_fails_holds_up_the_rest_until_it_succeeds(harness_of):
+    """It could not be found again, so it is never parked apart."""
+    failing = {"u0001"}
+
+    async def people(change: Inserted[Deal], after: str | None):
+        for user in users(4):
+            if after is None or user > after:
+                yield user, user
+
+    app = App("deals", table="Deals", policy=Policy(retry_limit=3))
+
+    @app.fan_out(people, inline=0)
+    def tell(change: Inserted[Deal], to: str) -> Put[Note]:
+        if to in failing:
+            raise ValueError("not now")
+        return Put(Note(user=to, deal=change.new.deal))
+
+    harness = harness_of(app)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert (parked.to, notes(harness)) == ("", users(1))
+    failing.clear()
+    harness._run(redrive(app, harness._aws))
+    assert (harness.parked(), notes(harness)) == ([], users(4))

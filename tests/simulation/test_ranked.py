@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import pydantic
+import pytest
 
 from streamkit import (
     Aggregate,
@@ -27,6 +28,7 @@ from streamkit import (
 from streamkit.testing.loop import run_virtually
 from tests.rigs import Rig
 from tests.simulation.contest import Bid, Contest
+from tests.simulation.rebuilds import FAST, rebuild
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LAST_A = {"S": "LAST#a"}
@@ -180,6 +182,17 @@ def test_extremes_of_a_bucket_that_is_over_are_not_written(harness_of):
     assert kept.expires is not None
 
 
+def test_extremes_of_a_bucket_that_a_rebuild_computes_live_as_long_as_others(harness_of):
+    harness = harness_of(make_app(Daily), settings=FAST)
+    now = datetime.fromtimestamp(harness.world.clock.time(), UTC)
+    harness.put(Log(device="a", number=1, at=now, size=3))
+    harness.settle()
+    before = harness.scan(Daily)
+    rebuild(harness, aggregate="Daily")
+    assert harness.scan(Daily) == before
+    assert before[0].expires is not None
+
+
 def test_an_item_that_moves_leaves_one_group_and_enters_another(harness_of):
     class OfState(Aggregate[Log], pk="STATE#{state}#{device}", sk="STATE"):
         state: str
@@ -203,7 +216,12 @@ def test_an_item_that_moves_leaves_one_group_and_enters_another(harness_of):
         assert harness.get(OfState.key(state=state, device="a")).newest == newest
 
 
-def test_a_group_that_is_no_partition_is_found_out_before_it_is_wrong(harness_of):
+@pytest.mark.parametrize(
+    "members",
+    [lambda state: Log.query(device=state), lambda **_: Log.query(device="a").between(high=0)],
+    ids=["another partition", "another part of it"],
+)
+def test_a_group_that_is_no_partition_is_found_out_before_it_is_wrong(harness_of, members):
     class Newest(Aggregate[Log], pk="NEWEST", sk="{state}"):
         state: str
         newest: Annotated[int | None, Max("number")] = None
@@ -214,7 +232,7 @@ def test_a_group_that_is_no_partition_is_found_out_before_it_is_wrong(harness_of
 
         @classmethod
         def members(cls, state: str):
-            return Log.query(device=state)
+            return members(state=state)
 
     harness = harness_of(make_app(Newest))
     harness.put(log(1))

@@ -104,6 +104,17 @@ def test_an_unfenced_write_of_an_operation_is_found_by_freezes_alone():
     assert caught.value.__notes__ == ["the operation was frozen until its lease, before its call 1"]
 
 
+def test_calls_are_counted_from_the_scenario_on():
+    def begun():
+        harness = make()
+        harness.settle()
+        return harness
+
+    calls, writes = counted(likes_are_counted, begun, "worker")
+    assert writes
+    assert set(writes) < set(range(calls))
+
+
 async def by_steps(app, seen, aws):
     """Write the consumer's item twice, and let time pass after each."""
     store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))

@@ -23,6 +23,7 @@ from streamkit import (
     Top,
     Until,
 )
+from streamkit.fleet.catching_up import CatchUp
 from streamkit.kinds.aggregate.facts import list_aggregates
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
@@ -224,6 +225,7 @@ def test_all_ways_to_count_agree_on_items_of_which_a_field_does_not_fit(harness_
     assert harness.get(Visits.key(shop="a")).visits == visits
     found = verify(harness, Visits)
     assert (found.different, found.unsettled, found.unreadable) == ((), (), 1 - counts)
+    assert found.ok == counts
     app, clock = harness.app, harness.world.clock
     counted = harness.operate(lambda aws: rebuild_aggregate(app, aws, "Visits", clock=clock))
     assert counted.unreadable == 1 - counts
@@ -335,6 +337,90 @@ def test_a_group_that_is_written_while_its_items_rest_is_not_called_wrong(harnes
     assert [one.pk for one in found.unsettled] == ["PLAIN#a"]
 
 
+class Scripted:
+    """Writes something wrong into a group before or after some readings of the source.
+
+    The first reading adds up the source, the second looks for groups; then each look has two, one
+    after the group was read for the first time, and one after it was read for the second.
+    """
+
+    def __init__(self, harness, before, after=lambda reading: None):
+        self.harness, self.before, self.after, self.readings = harness, before, after, 0
+
+    async def intercept(self, call, apply):
+        if call.operation != "Scan":
+            return apply()
+        self.readings += 1
+        self.write(self.before(self.readings))
+        response = apply()
+        self.write(self.after(self.readings))
+        return response
+
+    def write(self, sales):
+        if sales is not None:
+            change(self.harness, "PLAIN#a", "SET sales = :n", n={"N": str(sales)})
+
+
+def verify_scripted(harness_of, *script, **options):
+    """Verify a group that holds 5 in place of 2, while a script is played."""
+    harness = harness_of(make_app(Plain), settings=QUICK)
+    harness.put(sale(1), sale(2))
+    harness.settle()
+    change(harness, "PLAIN#a", "SET sales = :n", n={"N": "5"})
+
+    async def verified():
+        process = Process("verifier", faults=Scripted(harness, *script))
+        async with harness.world.clients(process) as aws:
+            about = harness.app, aws, "Plain"
+            options.update(segments=1, clock=harness.world.clock)
+            return await verify_aggregate(*about, **options)
+
+    return harness._run(verified())
+
+
+def stored_in(differences):
+    return [one.stored for one in differences]
+
+
+def test_what_looks_wrong_once_and_is_right_at_the_next_look_is_not_called_wrong(harness_of):
+    found = verify_scripted(harness_of, {5: 2}.get)
+    assert found.ok
+    assert (found.unsettled, found.looks) == ((), 2)
+
+
+@pytest.mark.parametrize(("looks", "different", "unsettled"), [(3, [], [7]), (4, [7], [])])
+def test_two_looks_in_a_row_have_to_agree(harness_of, looks, different, unsettled):
+    found = verify_scripted(harness_of, {5: 7}.get, looks=looks)
+    assert (stored_in(found.different), stored_in(found.unsettled)) == (different, unsettled)
+
+
+def test_a_group_that_changes_between_any_two_looks_is_not_called_wrong(harness_of):
+    """Each look by itself finds it at rest."""
+    found = verify_scripted(harness_of, {}.get, lambda n: n + 5 if n % 2 == 0 else None)
+    assert (found.different, len(found.unsettled)) == ((), 1)
+
+
+def test_a_group_that_is_another_one_at_the_beginning_of_each_look_is_not_called_wrong(harness_of):
+    """At the end of each look it is as it was at the end of the one before."""
+    found = verify_scripted(
+        harness_of, lambda n: 5 if n % 2 else None, lambda n: None if n % 2 else 9
+    )
+    assert (found.different, len(found.unsettled)) == ((), 1)
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_consumer_that_falls_behind_at_a_look_ends_the_looks(harness_of, monkeypatch, looks):
+    answers = iter([*[True] * looks, False])
+
+    async def answer(self):
+        return next(answers)
+
+    monkeypatch.setattr(CatchUp, "with_all_until_now", answer)
+    found = verify_scripted(harness_of, {}.get)
+    assert (found.behind, found.looks) == (True, looks)
+    assert (stored_in(found.different), stored_in(found.unsettled)) == ([], [5])
+
+
 class Busy:
     """A table whose every reading takes a moment, and that is too busy for any for half a minute."""
 
@@ -406,6 +492,37 @@ def test_a_group_of_the_applications_that_is_not_there_is_no_difference(harness_
     harness.put(Shop(shop="a"), sale(1), sale(2, 1, "b"))
     harness.settle()
     assert verify(harness, OntoShop).ok
+
+
+class MadeOnto(Aggregate[Sale], onto=Shop, missing="create"):
+    count: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key[Shop]:
+        return Shop.key(shop=sale.shop)
+
+
+def test_a_group_of_the_applications_that_would_have_been_made_is_missed(harness_of):
+    harness = harness_of(make_app(MadeOnto), settings=QUICK)
+    harness.put(sale(1))
+    harness.settle()
+    harness.delete(Shop.key(shop="a"))
+    (missed,) = verify(harness, MadeOnto).different
+    assert (missed.sk, missed.stored, missed.expected) == ("a", None, 1)
+
+
+def test_an_item_that_does_not_fit_is_counted_once_however_often_the_source_is_read(harness_of):
+    harness = harness_of(make_app(Sales, policy=Policy(on_failure="skip")), settings=QUICK)
+    BROKEN.add(2)
+    harness.put(sale(1), sale(2))
+    harness.settle()
+    change(harness, "SHOP#a", "SET buyer = :odd", sk="SALE#1", odd={"BOOL": True})
+    harness.settle()
+    change(harness, "SALES#a", "ADD sales :one", one={"N": "1"})
+    found = verify(harness, Sales)
+    BROKEN.clear()
+    assert found.different
+    assert (found.items, found.unreadable) == (1, 2)
 
 
 def test_an_unknown_name_says_which_ones_there_are(harness_of):

@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.sinks import calls
-from streamkit.sinks.calls import BatchSender, CallEntry, Capacity, cut
+from streamkit.sinks.calls import NOT_ANSWERED, BatchSender, CallEntry, Capacity, cut, failed_codes
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
 from streamkit.sinks.kinesis import Kinesis
+from streamkit.sinks.notes import size_of
 from streamkit.sinks.s3 import S3Archive, S3Sender
 from streamkit.sinks.sink import Delivery, Limits
 from streamkit.sinks.sns import Sns
@@ -339,17 +340,28 @@ async def test_an_entry_that_the_reply_leaves_out_was_not_delivered(name):
         assert kinds(errors) == ["RetryableError", None, None]
 
 
+def test_what_is_not_ascii_counts_as_many_bytes_as_it_is_sent_as():
+    note = {"kind": {"DataType": "String", "StringValue": "é"}}
+    assert size_of("é€", note) == 5 + len("kind" + "String") + 2
+
+
+def test_a_failure_without_a_code_is_one():
+    reply = {"Successful": [{"Id": "1"}], "Failed": [{"Id": "0"}]}
+    assert failed_codes(reply, 2) == [NOT_ANSWERED, None]
+
+
 @pytest.mark.parametrize("name", ["SQS FIFO", "SNS FIFO"])
 async def test_fifo_has_the_item_as_group_and_the_key_as_deduplication_id(name):
     service = Service()
-    await SENDERS[name](service).deliver([delivery(7, "a", id="7", attributes={"kind": "sale"})])
+    one = delivery(7, "a", id="document", attributes={"kind": "sale"})
+    await SENDERS[name](service).deliver([one])
     (request,) = service.requests
     (entry,) = request.get("Entries") or request["PublishBatchRequestEntries"]
     assert (entry["MessageGroupId"], entry["MessageDeduplicationId"]) == ("a", f"{7:032x}")
     values = {n: a["StringValue"] for n, a in entry["MessageAttributes"].items()}
     assert values == {
         "key": f"{7:032x}",
-        "id": "7",
+        "id": "document",
         "group": "a",
         "sequence": f"{7:040}",
         "kind": "sale",
@@ -373,6 +385,7 @@ async def test_standard_ones_get_no_group_and_no_deduplication_id(name):
         {"attributes": {"kind": "\x00"}},
         {"body": "a\x00b"},
         {"body": "\ud800"},
+        {"body": "a\ufffe"},
         {"body": ""},
         {"body": UNSENDABLE},
     ],

@@ -14,6 +14,7 @@ from botocore.exceptions import (
 )
 
 from streamkit.archive.long_pages import NotDecided
+from streamkit.archive.shards import born
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.failures import report
 from streamkit.errors import ConfigurationError
@@ -115,3 +116,25 @@ def test_what_happens_before_any_answer_says_what_to_do(error, advice, capsys):
 def test_an_error_that_nobody_knows_gets_no_advice(capsys):
     assert report(refusal("Odd")) == ExitCode.AWS
     assert capsys.readouterr().err == "error: AWS answers DescribeTable with Odd\n"
+
+
+def raised(call):
+    """Return what a call raises, in the groups of two nested tasks."""
+    try:
+        call()
+    except Exception as error:
+        return ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
+
+
+def test_an_error_inside_groups_in_groups_is_told_as_it_is(capsys):
+    nested = raised(lambda: (_ for _ in ()).throw(ConfigurationError("mend the shape")))
+    assert report(nested) == ExitCode.AWS
+    assert capsys.readouterr().err == "error: mend the shape\n"
+
+
+def test_whose_code_has_raised_is_told_by_its_innermost_line(capsys):
+    """A path of streamkit in the text of an error says nothing of that, nor do tasks around it."""
+    assert report(raised(lambda: int("streamkit/cli/failures.py"))) == ExitCode.UNEXPECTED
+    assert capsys.readouterr().err.startswith("error: the app, or what it calls, raised\n")
+    assert report(raised(lambda: born(None))) == ExitCode.UNEXPECTED
+    assert capsys.readouterr().err.startswith("error: unexpected\n")

@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from streamkit import Aggregate, App, Count, Entity, Inserted, Query, Set
-from streamkit.cli.following import after_discard
+from streamkit.cli.following import after_discard, after_parked
+from streamkit.core.parking import Parked
 
 
 class User(Entity, pk="USER#{user}", sk="USER"):
@@ -63,3 +64,19 @@ def test_a_discarded_change_is_followed_by_what_mends_its_handlers_items() -> No
 def test_what_is_wrong_after_a_discard_is_said_with_the_handlers_name() -> None:
     for text, _ in after_discard(app_of_all_kinds(), {"Members", "copy_name", "mailOf"}):
         assert text.split()[0] == "Members" or "copy_name" in text or "mailOf" in text
+
+
+def test_what_is_parked_beside_fan_outs_that_are_served_is_looked_at_and_retried() -> None:
+    def followed(*queues: str) -> list[tuple[str, ...]]:
+        return list(
+            after_parked(
+                [Parked(queue, "told", "User", "shard", "1", 0) for queue in queues], {"served"}
+            )
+        )
+
+    assert followed("served", "one", "two") == [
+        ("parked show", "--queue", "one"),
+        ("parked redrive", "--all"),
+    ]
+    assert followed("served") == [("fan-outs list",)]
+    assert followed() == []

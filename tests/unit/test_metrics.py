@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -118,6 +119,17 @@ def test_several_hooks_are_told_the_same_and_none_may_be_missing():
     assert isinstance(join(None), NoMetrics)
 
 
+def test_what_a_handler_has_written_and_what_aws_has_throttled_is_counted():
+    registry = Registry()
+    meters = counted(registry)
+    meters.done("mail", 3, 5)
+    meters.throttle("Query")
+    assert registry.total("streamkit_changes_total", handler="mail") == 4
+    assert meters.handler("mail").effects.value == 5
+    assert registry.total("streamkit_throttles_total", operation="Query") == 1
+    assert (meters.used.throttled, meters.used.read) == (1, 0.5)
+
+
 # -- on Lambda -------------------------------------------------------------------------------------
 
 
@@ -160,3 +172,8 @@ def test_a_line_adds_up_handlers_and_never_has_more_values_than_cloudwatch_takes
     assert 50 <= len(values) <= 100
     assert values[0] == 0.0
     assert values[-1] > 900, "the last ones count as much as the first"
+    gaps = {after - before for before, after in pairwise(values)}
+    assert len(gaps) == 1, "so do those between them"
+    for number in range(3):
+        meters.handler("handler0").seconds.record(float(number))
+    assert json.loads(metrics.line(0.0))["streamkit_handler_seconds"] == [0.0, 1.0, 2.0]

@@ -283,3 +283,20 @@ def test_the_traceback_of_the_users_frames_is_logged_at_the_level_debug_alone(le
         assert f"in {line['handler']}" in text
         assert "streamkit/core" not in text
         assert "asyncio" not in text
+
+
+def test_a_traceback_has_causes_first_and_nothing_that_was_suppressed():
+    def chained(hidden):
+        try:
+            try:
+                raise OSError("inner")
+            except OSError as error:
+                raise ValueError("outer") from (None if hidden else error)
+        except ValueError as error:
+            return traceback_text(error)
+
+    shown = chained(hidden=False)
+    assert shown.index("OSError: inner") < shown.index("The above led to:")
+    assert shown.endswith("ValueError: outer")
+    assert "OSError: inner" not in chained(hidden=True)
+    assert "The above led to:" not in chained(hidden=True)

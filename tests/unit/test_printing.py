@@ -11,10 +11,11 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.explaining import _describe
 from streamkit.cli.following import after_check, after_explanation, after_status
 from streamkit.cli.migration_views import describe_lines, describe_state, progress_line
-from streamkit.cli.printing import say, say_next, table
+from streamkit.cli.printing import say, say_next, seconds, table
 from streamkit.cli.verdicts import verdict
 from streamkit.cli.watching import Lags, differences
-from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.directory import Halt
+from streamkit.fleet.hosting import ENDED, LAMBDA, TO_LAMBDA
 from streamkit.migrate.book.state import State
 from streamkit.migrate.book.tallies import Tally
 from streamkit.migrate.operate.progress import Progress
@@ -167,6 +168,7 @@ def test_a_fleet_that_only_stands_by_says_until_when(capsys):
         ({"workers": ()}, ("worker",)),
         ({"workers": fleet(silent=True)}, ("worker",)),
         ({"workers": fleet(state="waiting")}, ("status", "--watch")),
+        ({"workers": (*fleet(state="waiting"), *fleet())}, ("parked list",)),
         ({"paused": 1}, ("consumers resume",)),
         ({"stuck_queues": 1}, ("parked list", "--stuck")),
         ({}, ("parked list",)),
@@ -175,6 +177,10 @@ def test_a_fleet_that_only_stands_by_says_until_when(capsys):
         ({"fan_outs": (FanOutStatus("q", "told", "serving", 9, 0, 2, 0),)}, ()),
         ({"parked": {}, "needs_rebuild": ("Sales",)}, ("aggregate rebuild", "Sales")),
         ({"parked": {}, "unread_shards": ("s",)}, ("status", "--watch")),
+        ({"halts": (Halt("shop.told", 1, "gaps"),)}, ("parked list",)),
+        ({"halts": (Halt("shop.told", 1, "gaps"),), "parked": {}}, ("check",)),
+        ({"halts": (Halt(busy().consumer, 1, "gaps"),), "stuck_queues": 1}, ("check",)),
+        ({"workers": (), "host": LAMBDA}, ("parked list",)),
         ({"parked": {}}, ()),
     ],
 )
@@ -194,6 +200,39 @@ def test_a_missing_migration_without_which_nothing_starts_is_not_fine():
         found = verdict(busy(parked={}, **facts), alive=True, may_start=False)
         assert found[0] == code
         assert "a migration is missing" in found[1][-1]
+
+
+@pytest.mark.parametrize(
+    ("found", "of"),
+    [
+        (status(**KNOWN, lost=1), "the whole stream"),
+        (status(shard("s7", lost=1), shard("s8"), **KNOWN), "s7"),
+        (status(shard("s7"), shard("s8", lag="lost"), **KNOWN), "s8"),
+    ],
+)
+def test_a_loss_decides_the_verdict_whatever_else_is_wrong(found, of):
+    code, reasons = verdict(replace(found, paused=1.0), alive=False)
+    assert code == ExitCode.RETENTION_LOST
+    assert reasons[0] == f"changes may have been lost, of {of}"
+    assert reasons[1].startswith("it has been paused since")
+    assert reasons[2] == "no worker is alive"
+
+
+@pytest.mark.parametrize(
+    ("facts", "alive", "reason"),
+    [
+        ({"host": "workers"}, True, None),
+        ({"host": "workers"}, False, "no worker is alive"),
+        ({"host": "workers", "lag_seconds": None}, True, "its lag is not known"),
+        ({"host": LAMBDA, "lag_seconds": None}, False, None),
+        *(({"host": host, "lag_seconds": None}, False, None) for host in ENDED),
+        ({"host": TO_LAMBDA}, True, "it is being moved (to lambda); repeat the command that began"),
+    ],
+)
+def test_a_verdict_asks_for_workers_only_where_workers_run_it(facts, alive, reason):
+    code, reasons = verdict(busy(parked={}, **facts), alive=alive)
+    assert code == (ExitCode.PROBLEMS if reason else ExitCode.OK)
+    assert [one.startswith(reason) for one in reasons] == [True] * bool(reason)
 
 
 def test_fan_outs_under_way_are_not_counted_as_parked(capsys):
@@ -261,15 +300,47 @@ def test_a_budget_below_what_the_application_writes_is_the_reason_that_is_told(f
         assert told[0].endswith(f"raise it with `streamkit migrate limit --max-{units}`")
 
 
+def test_a_name_keeps_eight_characters_however_narrow_the_terminal_is(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [("a-long-name-1", "x" * 20), ("short", "y")]
+    lines = terminal(lambda: table(("name", "text"), rows, cut=("name",))).splitlines()
+    assert lines[1:] == ["…-name-1  " + "x" * 20, "short     y"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "?"),
+        (0.4, "0 s"),
+        (119.0, "119 s"),
+        (120.0, "2 min"),
+        (5400.0, "90 min"),
+        (7199.0, "120 min"),
+        (7200.0, "2.0 h"),
+        (90_000.0, "25.0 h"),
+    ],
+)
+def test_a_duration_has_the_unit_that_people_take(value, text):
+    assert seconds(value) == text
+
+
+def test_what_the_archive_refuses_is_not_fine():
+    found = verdict(busy(parked={}, refused=("the archive is full",)), alive=True)
+    assert found == (ExitCode.PROBLEMS, ["the archive is full"])
+
+
 def test_the_next_command_can_be_pasted(capsys):
     say_next("shop:app", ("parked show", "--queue", "a b"), "search")
     say_next(None, ("worker",))
     say_next("shop:app", ("worker",), "search")  # a worker runs all listeners of its app
     say_next("shop:app", ())
+    say_next("shop:app", ("aggregate rebuild", "Sales"), "search")
     assert capsys.readouterr().out.splitlines() == [
         "next: streamkit parked show shop:app --queue 'a b' --listener search",
         "next: streamkit worker",
         "next: streamkit worker shop:app",
+        "next: streamkit aggregate rebuild shop:app.search Sales",
     ]
 
 
@@ -364,6 +435,25 @@ def test_two_looks_differ_in_numbers_workers_and_shards():
         "late is new",
     ]
     assert list(differences(before, before)) == []
+    waiting, free = (status(shard("s", waits_for=waits), **known) for waits in (("a", "b"), ()))
+    assert list(differences(free, waiting)) == ["s waits for a, b"]
+    assert list(differences(waiting, free)) == ["s waits for no handler any more"]
+    again = status(*shards, **known | facts | {"paused": 8})
+    assert list(differences(status(*shards, **known | facts), again)) == [], (
+        "it is paused as before"
+    )
+
+
+def test_a_worker_that_falls_silent_or_is_throttled_is_news_once():
+    before = busy(workers=fleet(throttled=5))
+    for facts, news in (
+        ({"throttled": 7}, ["2 calls of a throttled", "2 calls of b throttled"]),
+        ({"throttled": 0}, []),  # it has started again
+        ({"throttled": 5, "silent": True}, ["worker a is silent", "worker b is silent"]),
+    ):
+        now = busy(workers=fleet(**facts))
+        assert sorted(differences(before, now)) == news
+        assert list(differences(now, now)) == []
 
 
 def test_a_consumer_that_reads_the_archive_has_its_oldest_change_there(terminal):

@@ -111,6 +111,47 @@ def test_handlers_consumers_and_events_are_summed_up_apart():
     assert [one["times"] for one in said if one.get("over")] == [3, 3, 3]
 
 
+def test_what_comes_within_a_minute_of_a_sum_belongs_to_it():
+    async def work():
+        await happens(2)
+        await anyio.sleep(90)
+        await happens(1)
+
+    said = lines(work)
+    assert [(one.get("times"), one.get("over")) for one in said] == [
+        (None, None),
+        (2, None),
+        (3, None),
+        (3, True),
+    ]
+
+
+def test_nothing_is_left_to_do_when_a_worker_has_ended():
+    broken = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: broken.append(about))
+        with counted_as(UNMETERED):
+            await happens(7)
+        await anyio.sleep(600)
+
+    with capture_logs() as logs:
+        run_virtually(main)
+    assert broken == []
+    assert len(logs) == 2
+
+
+def test_a_consumer_that_ends_leaves_what_is_counted_of_others_alone():
+    async def work():
+        await happens(3)
+        with counted_as(Meters(NoMetrics(), "another")):
+            await happens(1)
+        await happens(3)
+
+    said = lines(work)
+    assert [one.get("times") for one in said] == [None, None, 6, 6]
+
+
 def test_what_is_counted_when_a_worker_ends_is_said_before_it_has_ended():
     async def main():
         with counted_as(UNMETERED):

@@ -230,6 +230,71 @@ async def test_a_consumer_behind_the_kept_pages_reads_by_itself_and_comes_back()
 
 
 @scenario
+async def test_a_call_that_is_throttled_at_the_tail_lets_nobody_read_a_page_again():
+    world = World()
+    fast, slow = Consumer(world), Consumer(world)
+    await fast.read()
+    await slow.read()
+    world.service.write(9)
+    for _ in range(3):
+        await fast.read()
+    world.service.fail.append("ThrottlingException")
+    await fast.read()
+    before = len(world.service.reads)
+    for _ in range(3):
+        await slow.read()
+    assert (slow.got, len(world.service.reads) - before) == (list(range(1, 10)), 0)
+
+
+@scenario
+async def test_who_opens_a_shard_at_its_end_gets_the_end_that_others_have_read():
+    world = World()
+    first, other = Consumer(world), Consumer(world)
+    world.service.write(2)
+    world.service.closed = True
+    await first.read()
+    before = len(world.service.opened), len(world.service.reads)
+    late = Consumer(world, after=2)
+    await late.read()
+    assert late.reader.ended
+    assert (len(world.service.opened), len(world.service.reads)) == before
+    await other.read()
+    assert other.got == [1, 2]
+
+
+@scenario
+async def test_an_iterator_that_leads_to_itself_for_a_moment_is_read_again():
+    world = World()
+    read = world.service.get_records
+
+    async def same(iterator):
+        page = await read(iterator)
+        return page if page.records else msgspec.structs.replace(page, next_iterator=iterator)
+
+    world.service.get_records = same
+    one, other = Consumer(world), Consumer(world)
+    for _ in range(3):
+        await one.read()
+        await other.read()
+    world.service.write(2)
+    await one.read()
+    await other.read()
+    assert one.got == other.got == [1, 2]
+
+
+@scenario
+async def test_pages_without_records_take_memory_too():
+    world = World(limit=5_000)
+    fast, slow = Consumer(world), Consumer(world)
+    await fast.read()
+    await slow.read()
+    for _ in range(100):
+        await fast.read()
+        await anyio.sleep(1)
+    assert len(fast.pages.shard.pages) <= 10
+
+
+@scenario
 async def test_of_those_that_fell_behind_one_reads_at_a_time_and_each_has_its_turn():
     world = World()
     head = Consumer(world, after=3_000)

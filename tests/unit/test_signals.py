@@ -41,3 +41,10 @@ async def test_a_second_signal_in_the_middle_of_a_log_line_ends_the_process(monk
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(Ended, match="130"):
             sys.stderr.write("process.draining\n")
+
+
+async def test_signals_are_handled_as_before_when_the_work_is_over():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with signals.terminable(), signals.graceful(lambda: None):
+        pass
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

@@ -8,6 +8,7 @@ from streamkit import (
     Change,
     Completed,
     Completions,
+    ConfigurationError,
     Entity,
     Inserted,
     Put,
@@ -97,8 +98,9 @@ def test_a_parked_change_that_a_test_expects_passes(harness_of, parks):
 def test_a_test_that_expects_another_parked_change_or_one_that_does_not_come_fails(harness_of):
     harness = harness_of(an_app())
     harness.put(ANN)
-    with pytest.raises(UnexpectedlyParked, match="none is"):
-        harness.settle(parks=True)
+    for parks in (True, "logged"):
+        with pytest.raises(UnexpectedlyParked, match="none is"):
+            harness.settle(parks=parks)
     harness.update(ANN.item_key, status="WRONG")
     with pytest.raises(UnexpectedlyParked, match="logged parked"):
         harness.settle(parks="told")
@@ -198,3 +200,76 @@ def test_a_lenient_harness_keeps_sinks_and_lets_changes_be_parked():
         harness.put(ANN.model_copy(update={"status": "WRONG"}))
         assert app.sinks == [declared]
         assert harness.sent == {}
+
+
+def test_parked_changes_of_listeners_are_run_again_with_those_of_the_app(harness_of):
+    app, broken = an_app(), [True]
+
+    @app.listener("search").on
+    def indexed(change: Inserted[Order]) -> Put[Log]:
+        if broken:
+            raise RuntimeError("no index")
+        return Put(Log(order_id=change.new.order_id, kind="indexed"))
+
+    harness = harness_of(app)
+    harness.put(ANN)
+    harness.settle(parks="indexed")
+    broken.clear()
+    harness.redrive()
+    assert (harness.parked(), kinds(harness)) == ([], ["Inserted", "indexed"])
+
+
+def test_items_are_those_of_the_application(harness_of):
+    harness = harness_of(an_app())
+    harness.put(ANN)
+    harness.settle()
+    assert {item["PK"]["S"] for item in harness.items()} == {"CUSTOMER#ann", "LOG#7"}
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_what_writes_nothing_comes_again_too(harness_of, before):
+    app, seen = App("shop", table="Shop"), []
+    hook = app.sink(Webhook("hook", "https://shop.example/hook"))
+
+    @app.on
+    def told(change: Inserted[Order]) -> Send:
+        return Send(hook, {"order": change.new.order_id})
+
+    @app.listener("search").on
+    def noted(change: Inserted[Customer]) -> None:
+        seen.append(change.idempotency_key)
+
+    harness = harness_of(app)
+    for number in range(before):
+        harness.put(Order(username="ann", order_id=f"{number}"))
+        harness.settle()
+    for item, again in ((ANN, harness.sent["hook"].deliveries), (Customer(username="ann"), seen)):
+        known = len(again)
+        harness.put(item)
+        harness.redeliver()
+        assert again[known] == again[known + 1]
+        assert len(again) == known + 2
+    assert len(harness.sent["hook"].once) == before + 1
+
+
+def test_the_traceback_of_another_error_is_not_shown_for_a_parked_change(harness_of):
+    app = App("shop", table="Shop")
+
+    @app.on
+    def checked(change: Inserted[Order]) -> None:
+        raise {"7": ValueError, "8": KeyError}[change.new.order_id]("odd")
+
+    harness = harness_of(app)
+    harness.put(ANN)
+    harness.settle(parks=True)
+    harness.put(Order(username="ann", order_id="8"))
+    with pytest.raises(UnexpectedlyParked) as failed:
+        harness.settle()
+    assert "KeyError" in str(failed.value)
+    for one in harness.parked():
+        assert ("Traceback" in harness._told(one)) is (one.error == "KeyError")
+
+
+def test_what_never_expires_is_not_waited_for(harness_of):
+    with pytest.raises(ConfigurationError, match="has no TTL attribute, so nothing expires"):
+        harness_of(an_app()).expire()

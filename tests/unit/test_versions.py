@@ -55,6 +55,18 @@ def test_the_ends_of_each_range_meet_in_order():
     assert (version(0), version(1), version(2**31 - 1)) == (0, 1, 2**31 - 1)
 
 
+def test_a_number_has_the_same_version_in_every_release():
+    """An index keeps the versions that an older release has written, and compares them."""
+    known = {
+        5 * TICK + 2**31 - 1: 23_622_320_127,
+        5 * TICK + 2**31: 23_622_320_128,
+        5 * TICK + 10**15: 24_252_350_116,
+        2**30 * TICK: 6_365_482_337_837_658_368,
+        10**40 - 1: 7_022_673_846_181_130_898,
+    }
+    assert {number: version(number) for number in known} == known
+
+
 def test_published_numbers_of_one_lineage_rise_though_their_last_digits_fall():
     # The shards in the service model's example of DescribeStream, parents first.
     lineage = (

@@ -139,6 +139,22 @@ def test_an_update_is_charged_for_what_the_indexes_show_of_it(indexed, build, te
     assert arms(body) == expected
 
 
+@pytest.mark.parametrize(("before", "after"), [(2500, 10), (10, 2500)])
+def test_an_entry_of_an_index_is_charged_by_the_larger_of_its_two_sizes(
+    indexed, build, before, after
+):
+    """Where its place changes, both are charged: one is removed, and one is made."""
+    request = {"TableName": "table", "ReturnConsumedCapacity": "INDEXES"}
+
+    def put(size, place="g1"):
+        item = build.item(pk="a", sk="1", g=place, p="p" * size)
+        return arms(indexed("PutItem", Item=item, **request))
+
+    put(before)
+    assert put(after) == (6, 3, 3, None)
+    assert put(before, "g2") == (7, 3, 4, None)
+
+
 def test_writing_the_same_again_and_deleting_are_charged_as_aws_does(indexed, build):
     request = {"TableName": "table", "ReturnConsumedCapacity": "INDEXES"}
     item = build.item(pk="a", sk="1", **FULL)

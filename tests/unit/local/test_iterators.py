@@ -97,10 +97,19 @@ def test_latest_of_a_shard_whose_records_are_gone_can_be_read(world):
     assert world.read(iterator) == [2]
 
 
+def test_latest_of_a_shard_of_which_all_is_trimmed_sees_its_next_record(world):
+    world.change(1, 2)
+    world.shard.trim(world.now + 1)
+    iterator = world.iterator("LATEST")
+    world.change(3)
+    assert world.read(iterator) == [3]
+
+
 def test_at_and_after_a_sequence_number_differ_by_its_record(world):
     world.change(1, 2, 3)
     assert world.read(world.iterator("AT_SEQUENCE_NUMBER", world.numbers[1])) == [2, 3]
     assert world.read(world.iterator("AFTER_SEQUENCE_NUMBER", world.numbers[1])) == [3]
+    assert world.read(world.iterator("AFTER_SEQUENCE_NUMBER", str(world.shard.start))) == [1, 2, 3]
 
 
 def test_at_a_time_begins_with_the_first_record_of_that_second_or_later(world):

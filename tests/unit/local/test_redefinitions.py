@@ -265,6 +265,14 @@ def test_one_index_comes_or_goes_at_a_time(db, build):
     assert describe(db) == before
 
 
+def test_local_indexes_do_not_count_among_the_twenty_global_ones(db, build):
+    known = [build.gsi(f"index{n}", f"v{n}") for n in range(19)]
+    db.table(GlobalSecondaryIndexes=known, LocalSecondaryIndexes=[build.gsi("local", "pk", "w")])
+    db("UpdateTable", **create_index(build, "x"))
+    code, message = db.refused("UpdateTable", **create_index(build, "y", IndexName="more"))
+    assert (code, message[-2:]) == ("LimitExceededException", "20")
+
+
 UNITS = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
 
 
@@ -364,3 +372,17 @@ def test_options_that_mean_nothing_are_refused(db):
         ),
     ):
         assert db.invalid("UpdateTable", TableName="table", **changes) == INVALID + message
+
+
+def test_an_index_is_updated_once_in_a_request(db, build):
+    index = build.gsi("one", "v") | {"ProvisionedThroughput": UNITS}
+    db.table(BillingMode="PROVISIONED", ProvisionedThroughput=UNITS, GlobalSecondaryIndexes=[index])
+    update = {"IndexName": "one", "ProvisionedThroughput": UNITS | {"ReadCapacityUnits": 7}}
+    assert db.invalid(
+        "UpdateTable",
+        TableName="table",
+        GlobalSecondaryIndexUpdates=[{"Update": update}, {"Update": update}],
+    ) == (
+        f"{INVALID}Only one global secondary index update per index is allowed simultaneously. "
+        "Index: one"
+    )

@@ -100,6 +100,7 @@ HASHES = "HASH key attributes {} must have equality conditions specified in the 
             "tournament = :t AND #r = :r AND round > :n AND bracket = :b",
             EQUAL.format("round", "bracket"),
         ),
+        ("tournament = :t AND #r = :r AND #m = :c", EQUAL.format("round, bracket", "match")),
         ("tournament = :t", HASHES.format("region")),
         ("tournament = :t AND #r > :r", HASHES.format("region")),
         ("round = :n", HASHES.format("tournament, region")),
@@ -112,6 +113,8 @@ HASHES = "HASH key attributes {} must have equality conditions specified in the 
 )
 def test_a_query_with_a_gap_is_refused(db, build, table, text, expected):
     request = asked(build, text)
+    if "#m" in text:
+        request["ExpressionAttributeNames"]["#m"] = "match"
     if "#r" not in text:
         del request["ExpressionAttributeNames"]
     assert db.invalid("Query", **request) == expected
@@ -165,6 +168,15 @@ def test_a_starting_key_that_lacks_an_attribute_is_refused(db, build, table):
         assert db.invalid("Query", **within) == (
             "The provided starting key does not match the range key predicate"
         )
+    within = asked(build, f"{text} AND round > :n", ExclusiveStartKey=key | build.item(match="c"))
+    assert db.invalid("Query", **within) == (
+        "The provided starting key does not match the range key predicate"
+    )
+    text = f"{text} AND round = :n AND bracket > :b"
+    other = key | build.item(match="c", round=1, bracket="Z")
+    assert db.invalid("Query", **asked(build, text, ExclusiveStartKey=other)) == (
+        "The provided starting key does not match the range key predicate"
+    )
 
 
 @pytest.mark.parametrize("name", TYPES)

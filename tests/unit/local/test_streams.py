@@ -462,7 +462,7 @@ def test_pages_cross_chunks_and_begin_behind_any_number(world):
         numbers.append(stream.open_shards()[0].last)
         world.now += 60
     (shard,) = stream.shards()
-    for trimmed in (0, 10, 256, 300, 999, 1000):
+    for trimmed in (0, 10, 20, 256, 300, 301, 999, 1000):
         if trimmed:
             shard.trim(world.now - (1000 - trimmed) * 60)
         assert len(shard) == 1000 - trimmed
@@ -488,3 +488,13 @@ def test_the_same_seed_makes_the_same_stream():
 
     assert play(7) == play(7)
     assert play(7) != play(8)
+
+
+def test_a_stream_that_is_disabled_stays_so_since_then(world):
+    """Its table may be deleted hours later; what is left of it goes with its own day."""
+    stream = world.create()
+    stream.disable()
+    began = world.now
+    world.now += 3600
+    stream.disable()
+    assert stream.disabled == began

@@ -77,7 +77,8 @@ def test_all_four_actions_are_carried_out_together(db, table, build):
 
 
 def test_every_failed_condition_has_its_reason_in_its_position(db, table, build):
-    db("PutItem", TableName="table", Item=build.item(pk="a", n=1))
+    for pk in "ab":
+        db("PutItem", TableName="table", Item=build.item(pk=pk, n=1))
     reasons = cancelled(
         db,
         put(build, "new"),
@@ -89,12 +90,14 @@ def test_every_failed_condition_has_its_reason_in_its_position(db, table, build)
             }
         },
         check(build, "none", ReturnValuesOnConditionCheckFailure="ALL_OLD"),
+        check(build, "b", "attribute_not_exists(pk)"),
     )
     failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
-    assert reasons == [{"Code": "None"}, failed | {"Item": build.item(pk="a", n=1)}, failed]
     assert cancelled(db, check(build, "a", "attribute_not_exists(pk)")) == [failed]
-    assert db.everything() == [build.item(pk="a", n=1)]
-    assert len(db.records()) == 1
+    old = {"Item": build.item(pk="a", n=1)}
+    assert reasons == [{"Code": "None"}, failed | old, failed, failed]
+    assert {item["pk"]["S"] for item in db.everything()} == {"a", "b"}
+    assert len(db.records()) == 2
 
 
 def test_conditions_see_the_items_before_the_transaction(db, table, build):
@@ -218,6 +221,16 @@ def test_no_item_occurs_twice(db, table, build):
     assert db.invalid("TransactGetItems", TransactItems=gets) == message
 
 
+def test_equal_keys_in_two_tables_are_two_items(db, table, build):
+    db.table("other", keys="pk:S")
+    names = ("table", "other")
+    actions = [{"Put": put(build, "a")["Put"] | {"TableName": name}} for name in names]
+    db("TransactWriteItems", TransactItems=actions)
+    gets = [{"Get": {"TableName": name, "Key": build.item(pk="a")}} for name in names]
+    body = db("TransactGetItems", TransactItems=gets)
+    assert body == {"Responses": [{"Item": build.item(pk="a")}] * 2}
+
+
 def test_a_transaction_has_at_most_100_actions_and_4_mb(db, table, build):
     many = [put(build, f"{n}") for n in range(101)]
     message = db.invalid("TransactWriteItems", TransactItems=many)
@@ -226,6 +239,11 @@ def test_a_transaction_has_at_most_100_actions_and_4_mb(db, table, build):
         "equal to 100"
     )
     db("TransactWriteItems", TransactItems=many[:100])
+    rest = (4 << 20) - 10 * 409_600
+    whole = [put(build, f"y{n}", x="x" * (409_600 - 5)) for n in range(10)]
+    db("TransactWriteItems", TransactItems=[*whole, put(build, "yy", x="x" * (rest - 5))])
+    more = [*whole, put(build, "yy", x="x" * (rest - 4))]
+    assert "4 MB" in db.invalid("TransactWriteItems", TransactItems=more)
     large = [put(build, f"x{n}", x="x" * 380_000) for n in range(12)]
     assert "4 MB" in db.invalid("TransactWriteItems", TransactItems=large)
     db("TransactWriteItems", TransactItems=large[:11])
@@ -267,7 +285,7 @@ def test_a_token_carries_out_a_transaction_once_in_ten_minutes(db, table, build)
     ]
     assert db.everything() == [build.item(pk="a", n=1)]
     others = [add(build, "b")], [add(build, "c"), request["TransactItems"][1]]
-    for other in others:
+    for other in (*others, [add(build, "a")], [add(build, "a"), check(build, "a")]):
         code, _ = db.refused("TransactWriteItems", ClientRequestToken="token", TransactItems=other)
         assert code == "IdempotentParameterMismatchException"
     db.now += 1

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum, IntEnum
 from ipaddress import IPv4Address
 from uuid import UUID
 
@@ -26,6 +27,25 @@ class Renamed(Entity, pk="RENAMED#{number}", sk="RENAMED"):
     state: str = Field(alias="st")
 
 
+class Colour(str, Enum):  # noqa: UP042 - its text is not its value
+    RED = "red"
+
+
+class Rank(IntEnum):
+    FIRST = 1
+
+
+class Plain(Enum):
+    NAME = "name"
+
+
+class Box(Entity, pk="BOX#{number}", sk="BOX"):
+    number: int
+    colours: dict[Colour, int] = {}
+    rank: Rank = Rank.FIRST
+    made_by: str = Field("ann", alias="madeBy")
+
+
 @pytest.mark.parametrize(
     "value", [USUAL, time(9, 30), timedelta(minutes=90), IPv4Address("10.0.0.1")]
 )
@@ -40,6 +60,20 @@ def test_a_whole_entity_with_such_fields_can_be_sent():
         "collected": "09:30:00",
         "travelled": "PT1H30M",
     }
+
+
+def test_members_of_an_enum_are_sent_as_their_values_and_fields_by_their_names_in_the_table():
+    box = Box(number=1, colours={Colour.RED: 2})
+    stored = {"number": 1, "colours": {"red": 2}, "rank": 1, "madeBy": "ann"}
+    assert to_plain(box) == stored
+    assert {type(value) for value in to_plain([Colour.RED, Rank.FIRST])} == {str, int}
+    assert to_text({Plain.NAME: Colour.RED}) == '{"name":"red"}'
+    assert to_text(Colour.RED) == "red"
+
+
+def test_the_members_of_a_set_have_an_order():
+    assert to_plain({"b", "c", "a", "d"}) == ["a", "b", "c", "d"]
+    assert to_plain({2, "a", 1}) == [1, 2, "a"]
 
 
 def test_decimals_moments_and_bytes_keep_their_forms():

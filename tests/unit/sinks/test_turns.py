@@ -116,3 +116,101 @@ def test_what_waits_for_its_group_keeps_its_place_in_front_of_what_came_later():
 @pytest.mark.parametrize(("count", "late"), [(10, 0), (40, 24)])
 def test_those_in_front_are_no_reason_to_fail_until_twelve_calls_could_have_been_made(count, late):
     assert len(run_virtually(delivered, count)) == late
+
+
+def test_a_delivery_under_way_has_waited_too_so_that_no_more_are_added_to_a_slow_receiver():
+    async def waited():
+        async with anyio.create_task_group() as group:
+            batcher = Batcher("slow", Limits(), Slow(), group, VirtualClock())
+            one = Delivery("k", "i", "g", "0" * 40, {}, NOON)
+            group.start_soon(batcher.deliver, one)
+            await anyio.sleep(CALL_SECONDS - 1)
+            during = batcher.waited
+            await anyio.sleep(2)
+            return during, batcher.waited
+
+    assert run_virtually(waited) == (CALL_SECONDS - 1, 0.0)
+
+
+class Counting:
+    """A receiver that notes what it gets in each call, and takes its time.
+
+    It answers for so many deliveries `more` than it was given.
+    """
+
+    def __init__(self, more=0):
+        self.got, self.more = [], more
+
+    async def deliver(self, deliveries):
+        self.got.append([delivery.key for delivery in deliveries])
+        await anyio.sleep(CALL_SECONDS)
+        return [None] * (len(deliveries) + self.more)
+
+
+def noted(sender, limits, *keys, body=None):
+    """Deliver one after the other, without waiting; return the errors.
+
+    A key begins with a group. `body` is that of all, or of some by their keys.
+    """
+    errors = []
+
+    async def run():
+        async with anyio.create_task_group() as group:
+            batcher = Batcher("noting", limits, sender, group, VirtualClock())
+
+            async def deliver(key):
+                text = body.get(key, "x") if isinstance(body, dict) else body or "x"
+                one = Delivery(key, "i", key[0], "0" * 40, text, NOON)
+                try:
+                    await batcher.deliver(one)
+                except TypeError as error:
+                    errors.append(str(error))
+
+            for key in keys:
+                group.start_soon(deliver, key)
+                await anyio.sleep(0.1)
+
+    run_virtually(run)
+    return errors
+
+
+@pytest.mark.parametrize("keys", [["a1", "a2", "a3", "b1", "a4"], ["a1", "a2", "a3", "a4", "b1"]])
+def test_deliveries_that_wait_for_one_of_their_group_keep_their_order(keys):
+    sender = Counting()
+    assert noted(sender, Limits(items=2, calls=2), *keys) == []
+    assert sender.got == [["a1"], ["b1"], ["a2"], ["a3"], ["a4"]]
+
+
+@pytest.mark.parametrize(
+    ("size", "calls"),
+    [
+        (20, [["a1"], ["b1", "c1"], ["d1"]]),
+        (19, [["a1"], ["b1"], ["c1"], ["d1"]]),
+        (3, [["a1"], ["b1"], ["c1"], ["d1"]]),
+    ],
+)
+def test_a_call_is_filled_up_to_the_byte_and_what_alone_is_too_large_goes_alone(size, calls):
+    sender = Counting()
+    noted(sender, Limits(items=9, size=size, calls=1), "a1", "b1", "c1", "d1", body="x" * 10)
+    assert sender.got == calls
+
+
+def test_nothing_smaller_overtakes_what_was_too_large_for_the_rest_of_a_call():
+    sender = Counting()
+    large = {"a1": "x" * 15}
+    noted(sender, Limits(items=9, size=20, calls=1), "z1", "b1", "c1", "d1", "a1", "a2", body=large)
+    noted(sender, Limits(items=9, size=15, calls=1), "z1", "b1", "a1", "a2", body=large)
+    assert sender.got[1:3] == [["b1", "c1", "d1", "a1"], ["a2"]]
+    assert sender.got[4:] == [["b1"], ["a1"], ["a2"]]
+
+
+def test_what_does_not_fit_into_a_call_stays_first_and_nothing_of_its_item_overtakes_it():
+    sender = Counting()
+    noted(sender, Limits(items=2, calls=1), "a1", "b1", "c1", "b2", "d1", "b3")
+    assert sender.got == [["a1"], ["b1", "c1"], ["b2", "d1"], ["b3"]]
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_sink_that_answers_for_other_deliveries_than_it_was_given_has_failed_for_all(more):
+    errors = noted(Counting(more), Limits(), "a1")
+    assert errors == [f"noting answers {1 + more} of 1 deliveries"]
