@@ -552,6 +552,25 @@ def test_what_a_lagging_index_does_not_show_is_changed_because_it_was_written_la
     at(test, *orders(None, None, None, "PAID"))
 
 
+def test_an_unlisted_item_that_is_written_while_the_listed_ones_are_verified_is_changed():
+    async def test(place):
+        await place.begin("index:ByState")
+        book = await open_book(place.app, place.aws)
+
+        async def write_late():
+            while (phase := (await book.read("0001")).phase) not in ("verifying", "done"):
+                await anyio.sleep(0.001)
+            assert phase == "verifying"
+            await place.put(Order(number=0, user="bob"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write_late)
+            state = await place.runner().run()
+        assert (state.phase, place.labelled()) == ("done", [0, 1, 3])
+
+    at(test, *orders(None, "OPEN", None, "PAID"))
+
+
 def test_an_entry_that_an_index_shows_too_long_does_no_harm():
     async def test(place):
         place.world.engine.index_lag = HOUR
