@@ -152,6 +152,12 @@ def _unfit_to_undo(migration: Migration) -> Iterator[str]:
             "reverse= of a split needs the query that finds an item's parts, and the key of a"
             f" part's item: add {', '.join(lacks)}"
         )
+    if len(migration.makes) > 1:
+        made = ", ".join(one.__name__ for one in migration.makes)
+        yield (
+            f"reverse= of a split takes parts of one entity, and the function makes {made}: make"
+            " one of these, or split off one after the other, in a migration each"
+        )
     try:
         inspect.signature(migration.reverse).bind(None, None)
     except TypeError:

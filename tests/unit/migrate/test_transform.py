@@ -39,6 +39,11 @@ class Part(Entity, pk="C#{user}", sk="PART#{order_id}"):
     order_id: str
 
 
+class Other(Entity, pk="C#{user}", sk="OTHER#{order_id}"):
+    user: str
+    order_id: str
+
+
 def order(**fields):
     return plain(Order(user="ann", order_id="1", **fields).attributes(SCHEMA))
 
@@ -284,6 +289,10 @@ def parts(order: Order) -> list[Part]:
     return []
 
 
+def two_kinds(order: Order) -> list[Part | Other | Remove[Order]]:
+    return []
+
+
 def whole(order: Order, parts: list[Part]) -> Set[Order]:
     return Set(status="")
 
@@ -320,6 +329,7 @@ COLLECT, SOURCE = r"collect=lambda order: Part\.query", r"source=lambda part: Or
         ("0001", good, {"reverse": "back"}, "reverse= takes a function, not str"),
         ("0001", parts, {"mode": "split", "reverse": whole}, f"add {COLLECT}.*, {SOURCE}"),
         ("0001", parts, UNDONE | {"reverse": whole, "source": None}, f"add {SOURCE}"),
+        ("0001", two_kinds, UNDONE | {"reverse": whole}, "of one entity, and .* makes Part, Other"),
         ("0001", parts, UNDONE | {"reverse": good}, r"list of its parts, .*parts: list\[Part\]"),
         ("0001", good, {"reverse": no_such_field}, "has no field colour"),
         ("0001", good, {"reverse": waits, "mode": "touch"}, "use def"),
