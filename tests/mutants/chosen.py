@@ -269,4 +269,12 @@ MUTANTS = (
         "a sample that ends in the middle of a segment takes that for all of it",
         test="tests/unit/migrate/test_sampling.py::test_a_segment_that_is_left_in_the_middle_is_no_part_of_the_sample",
     ),
+    Mutant(
+        "unlisted-items-not-followed-to-the-end",
+        "migrate/run/phase_pass.py",
+        'ends = state.phase == "verifying" and bool(state.keys_from)',
+        "ends = False",
+        "an unlisted item that old code writes while the listed ones are verified stays in the old shape, and nobody finds it",
+        test="tests/unit/migrate/test_migration_sources.py::test_an_unlisted_item_that_is_written_while_the_listed_ones_are_verified_is_changed",
+    ),
 )
