@@ -126,8 +126,8 @@ class PhasePass:
         """Return how many items are not right; None if this process cannot know that yet.
 
         A change that is followed twice, because a process was killed, can raise an error that later
-        changes resolve: an error counts only once those are followed, too. So are all changes before
-        an end after which nobody finds them: `verify` looks at no item that is not chosen.
+        changes resolve: an error counts only once those are followed, too. Where items were chosen,
+        all changes are followed before the end: `verify` does not look at other items.
         """
         ends = state.phase == "verifying" and bool(state.keys_from)
         if not ends and not await self.part.work.failing():
