@@ -28,7 +28,8 @@ class Matcher:
         self._spec = spec_of(entity)
         self._is_spread = entity.__parts__ is not None
         mine = _literals(self._spec, schema)
-        self._nearer = [spec for spec in map(spec_of, others) if _literals(spec, schema) > mine]
+        self._others = [*map(spec_of, others)]
+        self._nearer = [spec for spec in self._others if _literals(spec, schema) > mine]
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Return whether an item, in wire form, belongs to the entity."""
@@ -45,11 +46,21 @@ class Matcher:
         told = self._told(item)
         if told is not None:
             return told == spec.type
-        return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)
+        return self._fits(spec, pk, sk) and not self._is_of_any(self._nearer, pk, sk)
 
     def is_anothers(self, item: Mapping[str, Any]) -> bool:
-        """Return whether a more specific entity has the item's key; a type decides first."""
-        return bool(self._nearer) and self._told(item) is None and self._is_nearer(*self._key(item))
+        """Return whether an item is of another entity: by its type, or by its key if it has none.
+
+        An item whose key fits no known entity may still be read: a view need not have its template.
+        """
+        told = self._told(item)
+        if told is not None:
+            return told != self._spec.type
+        if not self._others:
+            return False
+        pk, sk = self._key(item)
+        others = self._nearer if self._fits(self._spec, pk, sk) else self._others
+        return self._is_of_any(others, pk, sk)
 
     def _told(self, item: Mapping[str, Any]) -> str | None:
         """Return the type that an item has, if it is a text."""
@@ -62,8 +73,8 @@ class Matcher:
         sk = "" if schema.sk is None else key_text(item[schema.sk])
         return key_text(item[schema.pk]), sk
 
-    def _is_nearer(self, pk: str, sk: str) -> bool:
-        return any(self._fits(spec, pk, sk) for spec in self._nearer)
+    def _is_of_any(self, specs: Iterable[EntitySpec], pk: str, sk: str) -> bool:
+        return any(self._fits(spec, pk, sk) for spec in specs)
 
     def _fits(self, spec: EntitySpec, pk: str, sk: str) -> bool:
         if not spec.pk.matches(pk):

@@ -194,9 +194,14 @@ class ReadTracker:
         item: dict[str, Wire] | None,
         *,
         check: bool,
+        also: tuple[str, ...] = (),
     ) -> None:
-        """Record that an item was read; `item` is what the table held, without pending effects."""
-        expect = partial(unchanged, entity) if check else nothing_expected
+        """Record that an item was read; `item` is what the table held, without pending effects.
+
+        With `check`, attributes of the entity have to be the same at the commit, and those named
+        `also`.
+        """
+        expect = partial(unchanged, entity, also) if check else nothing_expected
         self.reads.append(Read(ref, seen, item, expect))
 
 
@@ -232,11 +237,13 @@ def _stands(action: Action, item: dict[str, Wire] | None) -> bool:
     return all(c is existence for c in conditions if isinstance(c, Existence))
 
 
-def unchanged(entity: type[Entity], item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
+def unchanged(
+    entity: type[Entity], also: tuple[str, ...], item: Mapping[str, Wire] | None
+) -> tuple[Condition, ...]:
     """Return conditions that an item is still the same, in all that the entity reads."""
     if item is None:
         return (absent,)
-    names = {*attribute_names(entity).values(), *entity.__also_read__}
+    names = {*attribute_names(entity).values(), *entity.__also_read__, *also}
     if entity.upcasts():
         # An older shape may have other attributes, and the result may follow from any of them.
         names |= item.keys() - {ORIGIN}

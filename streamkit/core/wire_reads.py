@@ -6,7 +6,7 @@ parts is one item. On failure: `Unavailable`, when the table throttles or does n
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from streamkit.core.availability import available
@@ -95,9 +95,12 @@ class WireReads:
         self, ref: ItemRef, entity: type[E], stored: dict[str, Wire] | None, *, check: bool
     ) -> dict[str, Wire] | None:
         versions, actions = self._tracker.pending.of(ref)
-        self._tracker.note(ref, versions, entity, stored, check=check)
+        told = self.schema.type_attribute  # an item of another type is not the entity's
+        also = () if told is None else (told,)
+        self._tracker.note(ref, versions, entity, stored, check=check, also=also)
         seen = applied(actions, stored)
-        return None if seen is None else {**seen, **ref.key(self.schema)}
+        item = None if seen is None else {**seen, **ref.key(self.schema)}
+        return None if item is None or self._matcher(entity).is_anothers(item) else item
 
     def _own(
         self, entity: type[Entity], stored: Mapping[str, Wire], *, on_table: bool
@@ -123,12 +126,12 @@ class WireReads:
         request["ConsistentRead"] = query.index is None if consistent is None else consistent
         pages = self._pages("query", request)
         written = [] if query.index is not None else self._written_under(query)
+        is_meant = partial(self._is_meant, query)
+        if query.entity.__parts__ is not None:
+            is_meant = partial(self.is_of, query.entity)
         async for item in self._merged(query, pages, written) if written else pages:
-            of_spread = query.entity.__parts__ is not None
-            if not (of_spread or self._is_meant(query, item)):
-                continue
             found = self._own(query.entity, item, on_table=query.index is None)
-            if found is not None:
+            if found is not None and is_meant(found):  # a pending effect may change its type
                 yield found
 
     def _written_under(self, query: Query[Any]) -> list[ItemRef]:
@@ -161,11 +164,12 @@ class WireReads:
             request["IndexName"] = index.name
         written = self._tracker.pending.refs() if index is None else set()
         async for item in self._pages("scan", request):
-            if written:
+            is_written = bool(written) and item_ref(self.schema, item) in written
+            if is_written:
                 written.discard(item_ref(self.schema, item))
-            if self.is_of(entity, item):
+            if is_written or self.is_of(entity, item):
                 found = self._own(entity, item, on_table=index is None)
-                if found is not None:
+                if found is not None and (not is_written or self.is_of(entity, found)):
                     yield found
         for ref in written:  # the remaining items are not in the table yet
             versions, actions = self._tracker.pending.of(ref)

@@ -328,6 +328,22 @@ MUTANTS = (
         test="tests/simulation/test_told_apart.py::test_a_fan_outs_audience_is_its_own_items_alone",
     ),
     Mutant(
+        "reads-ignore-types",
+        "core/matching.py",
+        "            return told != self._spec.type\n",
+        "            return False\n",
+        "a mirror deletes items of another type that share the keys of its copies",
+        test="tests/simulation/test_change_of_type.py::test_a_mirror_and_a_fan_out_leave_alone_what_shares_the_keys_of_their_copies",
+    ),
+    Mutant(
+        "types-not-checked",
+        "core/wire_reads.py",
+        "        also = () if told is None else (told,)\n",
+        "        also = ()\n",
+        "a result stands although the item that it read has got another type since",
+        test="tests/simulation/test_change_of_type.py::test_a_result_that_read_an_item_of_another_type_since_is_made_again",
+    ),
+    Mutant(
         "migration-knows-one-entity",
         "migrate/items/sources.py",
         "(*others, *migration.names)",

@@ -16,9 +16,11 @@ from streamkit import (
     Count,
     Entity,
     Inserted,
+    Min,
     Modified,
     Policy,
     Put,
+    Query,
     Removed,
     Set,
     Sum,
@@ -210,3 +212,170 @@ def test_an_event_has_both_sides_and_whoever_listens_to_all_changes_gets_its_own
         (one, two) = sorted(told)
         assert (one[0], two[0]) == ("Inserted", "Removed")
         assert one[1:] == two[1:]
+
+
+# -- entities that share their keys -----------------------------------------------------------------
+
+
+class Lowest(Aggregate[Order], pk="LOWEST#{user}", sk="LOWEST", type="lowest"):
+    user: str
+    orders: Annotated[int, Count()] = 0
+    lowest: Annotated[int | None, Min("total")] = None
+
+    @classmethod
+    def members(cls, user):
+        return Order.query(user=user)
+
+
+class Notice(Entity, pk="N#{user}", sk="N#{number}", type="notice"):
+    user: str
+    number: int
+
+
+class User(Entity, pk="U#{user}", sk="U", type="user"):
+    user: str
+    name: str
+
+
+class Robot(Entity, pk="U#{user}", sk="U", type="robot"):
+    user: str
+    name: str
+
+
+class Owned(Entity, pk="OWNED#{number}", sk="{user}", type="owned"):
+    user: str
+    number: int
+    name: str = ""
+
+
+class Lent(Entity, pk="OWNED#{number}", sk="{user}", type="lent"):
+    user: str
+    number: int
+    name: str = ""
+
+
+def test_the_next_best_is_an_item_of_the_source_alone(harness_of):
+    app = App("shop", table="Shop", type_attribute="type", entities=[Order, Bill])
+    app.aggregate(Lowest)
+    harness = harness_of(app)
+    harness.put(Order(user="a", number=1, total=1), Order(user="a", number=2, total=2))
+    harness.put(Order(user="a", number=3, total=3))
+    harness.settle()
+    harness.put(Bill(user="a", number=1, due=1), {"PK": "C#a", "SK": "O#2", "type": "draft"})
+    harness.settle()
+    assert harness.scan(Lowest) == [Lowest(user="a", orders=1, lowest=3)]
+
+
+def test_a_read_finds_no_item_of_another_type(harness_of):
+    app, found = shop(), []
+
+    @app.on
+    async def look(change: Inserted[Seen], table: Table) -> None:
+        key = Order.key(user="a", number=1)
+        found.append([one async for one in table.query(Order.query(user="a"))])
+        found.append([one async for one in table.scan(Order)])
+        found.append([await table.get(key), (await table.batch_get([key])).get(key)])
+
+    harness = harness_of(app)
+    other = Order(user="a", number=2, total=5)
+    harness.put(Bill(user="a", number=1, due=3), other, Seen(user="a"))
+    harness.settle()
+    assert found == [[other], [other], [None, None]]
+
+
+def test_a_read_sees_the_type_that_an_earlier_change_gives(harness_of):
+    app, found = shop(), {}
+
+    @app.on
+    def pay(change: Inserted[Notice]) -> Put[Bill]:
+        return Put(Bill(user=change.new.user, number=change.new.number, due=1))
+
+    @app.on
+    async def look(change: Inserted[Notice], table: Table) -> None:
+        for entity in (Order, Bill):
+            queried = [one.number async for one in table.query(entity.query(user="a"))]
+            scanned = [one.number async for one in table.scan(entity)]
+            found[change.new.number, entity] = queried, sorted(scanned)
+
+    harness = harness_of(app, shards=1)
+    harness.put(Order(user="a", number=1), Order(user="a", number=2))
+    harness.settle()
+    harness.put(Notice(user="a", number=1), Notice(user="a", number=3))
+    harness.settle()
+    assert (found[3, Order], found[3, Bill]) == (([2], [2]), ([1], [1]))
+
+
+def test_a_result_that_read_an_item_of_another_type_since_is_made_again(harness_of):
+    app, runs = shop(), []
+
+    @app.on
+    async def notice(change: Inserted[Seen], table: Table) -> Put[Notice] | None:
+        order = await table.get(Order.key(user="a", number=1))
+        runs.append(order)
+        if len(runs) == 1:
+            item = {"PK": {"S": "C#a"}, "SK": {"S": "O#1"}, "type": {"S": "draft"}}
+            item |= {"total": {"N": "5"}}
+            harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": item})
+        return Put(Notice(user="a", number=order.total)) if order else None
+
+    harness = harness_of(app)
+    harness.put({"PK": "C#a", "SK": "O#1", "type": "order", "total": 5})
+    harness.put(Seen(user="a"))
+    harness.settle()
+    assert (runs[-1], harness.scan(Notice)) == (None, [])
+
+
+def mirrored(*, gone="delete"):
+    app = App("shop", table="Shop", type_attribute="type", entities=[User, Robot, Owned, Lent])
+
+    @app.mirror(
+        copies=lambda user: Owned.query(number=1),
+        source=lambda copy: User.key(user=copy.user),
+        gone=gone,
+    )
+    def named(user: User, copy: Owned) -> Set[Owned]:
+        return Set(copy.item_key, name=user.name)
+
+    def owners(change: Modified[User]) -> Query[Owned]:
+        return Owned.query(number=1)
+
+    @app.fan_out(owners)
+    def tell(change: Modified[User], to: Owned) -> Put[Notice]:
+        return Put(Notice(user=to.user, number=1))
+
+    return app
+
+
+def test_a_mirror_and_a_fan_out_leave_alone_what_shares_the_keys_of_their_copies(harness_of):
+    harness = harness_of(mirrored())
+    lent = Lent(user="c", number=1, name="mine")
+    harness.put(User(user="a", name="ann"), Owned(user="a", number=1), lent)
+    harness.settle()
+    harness.put(User(user="a", name="anna"))
+    harness.settle()
+    assert harness.scan(Owned) == [Owned(user="a", number=1, name="anna")]
+    assert harness.scan(Lent) == [lent]
+    assert harness.scan(Notice) == [Notice(user="a", number=1)]
+
+
+def test_a_source_of_another_type_is_gone_for_its_copies(harness_of):
+    harness = harness_of(mirrored())
+    harness.put(User(user="a", name="ann"), Owned(user="a", number=1))
+    harness.settle()
+    harness.put(Robot(user="a", name="r2"))
+    harness.settle()
+    assert harness.scan(Owned) == []
+
+
+def test_what_shares_the_beginning_of_its_keys_alone_is_not_read(harness_of):
+    class Sent(Entity, pk="P#{user}", sk="{number}#SENT"):
+        user: str
+        number: int
+
+    class Held(Entity, pk="P#{user}", sk="{number}#HELD"):
+        user: str
+        number: int
+
+    harness = harness_of(App("post", table="Post", entities=[Sent, Held]))
+    harness.put(Sent(user="a", number=1), Held(user="a", number=2))
+    assert harness.query(Sent.query(user="a")) == [Sent(user="a", number=1)]
