@@ -33,12 +33,11 @@ class Matcher:
 
     def matches(self, item: Mapping[str, Any]) -> bool:
         """Return whether an item, in wire form, belongs to the entity."""
-        schema, spec = self.schema, self._spec
-        if schema.pk not in item:
+        spec = self._spec
+        key = self._key(item) if self.schema.pk in item else None
+        if key is None or key[0].startswith(CONTROL_PREFIX):
             return False
-        pk, sk = self._key(item)
-        if pk.startswith(CONTROL_PREFIX):
-            return False
+        pk, sk = key
         if is_part(sk or pk):
             if not self._is_spread:
                 return False
@@ -52,15 +51,15 @@ class Matcher:
         """Return whether an item is of another entity: by its type, or by its key if it has none.
 
         An item whose key fits no known entity may still be read: a view need not have its template.
+        One whose key is no text is of no entity.
         """
-        told = self._told(item)
+        told, key = self._told(item), self._key(item)
+        if key is None:
+            return True
         if told is not None:
             return told != self._spec.type
-        if not self._others:
-            return False
-        pk, sk = self._key(item)
-        others = self._nearer if self._fits(self._spec, pk, sk) else self._others
-        return self._is_of_any(others, pk, sk)
+        others = self._nearer if self._fits(self._spec, *key) else self._others
+        return self._is_of_any(others, *key)
 
     def _told(self, item: Mapping[str, Any]) -> str | None:
         """Return the type that an item has, if it is a text."""
@@ -68,10 +67,11 @@ class Matcher:
         told: str | None = None if attribute is None else item.get(attribute, {}).get("S")
         return told
 
-    def _key(self, item: Mapping[str, Any]) -> tuple[str, str]:
+    def _key(self, item: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the texts of an item's key; None if its bytes are no text."""
         schema = self.schema
-        sk = "" if schema.sk is None else key_text(item[schema.sk])
-        return key_text(item[schema.pk]), sk
+        pk, sk = key_text(item[schema.pk]), "" if schema.sk is None else key_text(item[schema.sk])
+        return (pk, sk) if pk and (sk or schema.sk is None) else None
 
     def _is_of_any(self, specs: Iterable[EntitySpec], pk: str, sk: str) -> bool:
         return any(self._fits(spec, pk, sk) for spec in specs)

@@ -344,6 +344,22 @@ MUTANTS = (
         test="tests/simulation/test_change_of_type.py::test_a_result_that_read_an_item_of_another_type_since_is_made_again",
     ),
     Mutant(
+        "keys-of-any-bytes",
+        "core/matching.py",
+        "        return (pk, sk) if pk and (sk or schema.sk is None) else None\n",
+        "        return pk, sk\n",
+        "one item whose key is no text keeps a fan-out from all its recipients",
+        test="tests/simulation/test_awkward_keys.py::test_an_item_whose_key_is_no_text_is_of_no_entity_and_in_nobodys_way",
+    ),
+    Mutant(
+        "routes-of-any-bytes",
+        "stream/decode/routing.py",
+        '    has_bytes = "B" in (schema.pk_type, schema.sk_type)\n    parse',
+        "    has_bytes = False\n    parse",
+        "items whose keys are no text have one name, and count as one item of a top list",
+        test="tests/simulation/test_awkward_keys.py::test_an_item_whose_key_is_no_text_is_of_no_entity_and_in_nobodys_way",
+    ),
+    Mutant(
         "migration-knows-one-entity",
         "migrate/items/sources.py",
         "(*others, *migration.names)",

@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "entity-of-any-template",
         "core/matching.py",
-        "return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)",
+        "return self._fits(spec, pk, sk) and not self._is_of_any(self._nearer, pk, sk)",
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",
         test="tests/simulation/test_migration_adversary.py::test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream",

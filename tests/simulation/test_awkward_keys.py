@@ -6,7 +6,20 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from streamkit import Aggregate, App, Count, Entity, Inserted, Modified, Set, Sum, TableShape
+from streamkit import (
+    Aggregate,
+    App,
+    Count,
+    Entity,
+    Inserted,
+    Modified,
+    Put,
+    Query,
+    Set,
+    Sum,
+    TableShape,
+    Top,
+)
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.verification import verify_aggregate
@@ -19,6 +32,7 @@ SHAPES = {
     "bytes as sort key": TableShape(pk="device", sk="hash", sk_type="B"),
     "no sort key": TableShape(pk="id", sk=None),
 }
+HASHED = TableShape(pk="device", sk="hash-of", sk_type="B")
 
 
 def make_app(shape):
@@ -94,3 +108,51 @@ def test_a_key_that_is_no_number_is_told_before_the_table_is_asked(harness_of):
         ConfigurationError, match=r"the key 'number' of .* is a number; 'x' is none"
     ):
         harness.operate(lambda aws: explain_item(app, aws, "R#a", "x"))
+
+
+@pytest.mark.parametrize("type_attribute", [None, "type"])
+def test_an_item_whose_key_is_no_text_is_of_no_entity_and_in_nobodys_way(
+    type_attribute, harness_of
+):
+    class File(Entity, pk="FILE#{owner}", sk="{hash}", type="file"):
+        owner: str
+        hash: str
+        size: int
+
+    class Note(Entity, pk="NOTE#{owner}", sk="{hash}", type="note"):
+        owner: str
+        hash: str
+
+    class Largest(Aggregate[File], pk="LARGEST#{owner}", sk="0", type="largest"):
+        owner: str
+        files: Annotated[int, Count()] = 0
+        sizes: Annotated[tuple[int, ...], Top(2, by="size")] = ()
+
+        @classmethod
+        def members(cls, owner):
+            return File.query(owner=owner)
+
+    app = App("files", table="Files", type_attribute=type_attribute, shape=HASHED)
+    app.aggregate(Largest)
+
+    def files(change: Inserted[Largest]) -> Query[File]:
+        return File.query(owner=change.new.owner)
+
+    @app.fan_out(files)
+    def noted(change: Inserted[Largest], to: File) -> Put[Note]:
+        return Put(Note(owner=to.owner, hash=to.hash))
+
+    harness = harness_of(app)
+    item = {"device": "FILE#a", "type": "file", "owner": "a", "hash": "strange"}
+    harness.put(*({**item, "hash-of": bytes([255, n]), "size": 9} for n in range(3)))
+    harness.put(*(File(owner="a", hash=name, size=n) for n, name in enumerate("abc")))
+    harness.settle()
+    assert {one.hash for one in harness.scan(Note)} == set("abc")
+    harness.delete(File.key(owner="a", hash="c"))
+    harness.settle()
+    assert harness.scan(Largest) == [Largest(owner="a", files=2, sizes=(1, 0))]
+    clock = harness.world.clock
+    assert harness.operate(lambda aws: verify_aggregate(app, aws, "Largest", clock=clock)).ok
+    harness.operate(lambda aws: rebuild_aggregate(app, aws, "Largest", clock=clock))
+    harness.settle()
+    assert harness.scan(Largest) == [Largest(owner="a", files=2, sizes=(1, 0))]

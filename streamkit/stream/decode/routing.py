@@ -125,7 +125,7 @@ class Router:
         else:
             types = _by_type(candidates)
             by_keys = _by_keys(schema, _without_equal_shapes(candidates), control_prefix)
-            self.route = _by_type_attribute(schema.type_attribute, types, by_keys)
+            self.route = _by_type_attribute(schema, types, by_keys)
 
     def sides(self, record: Record) -> tuple[Side, ...]:
         """Return the entities that a record concerns, each with the record as it sees it."""
@@ -237,14 +237,16 @@ def _dispatch_table(
 
 
 def _by_type_attribute(
-    attribute: str,
+    schema: TableSchema,
     types: dict[str, type[Entity]],
     by_keys: Callable[[Record], _Target | None],
 ) -> _Route:
     """Route by the type attribute, read alone out of each image; by keys if it is missing."""
+    names = {"type": schema.type_attribute}
     typed = msgspec.defstruct(
-        "Typed", [("type", dict[str, Any] | None, None)], rename={"type": attribute}, gc=False
+        "Typed", [("type", dict[str, Any] | None, None)], rename=names, gc=False
     )
+    has_bytes = "B" in (schema.pk_type, schema.sk_type)
     parse: Callable[[Raw], Any] = msgspec.json.Decoder(typed).decode
 
     def told(image: Raw, by_key: type[Entity] | None) -> type[Entity] | None:
@@ -259,6 +261,8 @@ def _by_type_attribute(
         target = by_keys(record)
         if target is CONTROL:
             return target
+        if has_bytes and not all(map(key_text, record.dynamodb.keys.values())):
+            return None  # bytes that are no text: no key of an entity could name the item
         old, new = record.old_image, record.new_image
         if new is None:
             return target if old is None else told(old, target)
