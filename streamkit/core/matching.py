@@ -37,11 +37,9 @@ class Matcher:
         key = self._key(item) if self.schema.pk in item else None
         if key is None or key[0].startswith(CONTROL_PREFIX):
             return False
-        pk, sk = key
-        if is_part(sk or pk):
-            if not self._is_spread:
-                return False
-            pk, sk = (pk, without_suffix(sk)) if sk else (without_suffix(pk), sk)
+        if is_part(key[1] or key[0]) and not self._is_spread:
+            return False
+        pk, sk = _of_group(*key)
         told = self._told(item)
         if told is not None:
             return told == spec.type
@@ -58,8 +56,9 @@ class Matcher:
             return True
         if told is not None:
             return told != self._spec.type
-        others = self._nearer if self._fits(self._spec, *key) else self._others
-        return self._is_of_any(others, *key)
+        pk, sk = _of_group(*key)
+        others = self._nearer if self._fits(self._spec, pk, sk) else self._others
+        return self._is_of_any(others, pk, sk)
 
     def _told(self, item: Mapping[str, Any]) -> str | None:
         """Return the type that an item has, if it is a text."""
@@ -82,6 +81,11 @@ class Matcher:
         if spec.sk is None or self.schema.sk is None:
             return True
         return (spec.sk.text != spec.pk.text or sk == pk) and spec.sk.matches(sk)
+
+
+def _of_group(pk: str, sk: str) -> tuple[str, str]:
+    """Return the key of the group for a part's key, and any other key as it is."""
+    return (pk, without_suffix(sk)) if sk else (without_suffix(pk), sk)
 
 
 def _literals(spec: EntitySpec, schema: TableSchema) -> tuple[int, bool]:

@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "reads-unguarded",
         "migrate/items/writes.py",
-        "    names = sorted(reads - schema.key_attributes)\n",
+        "    names = sorted((reads | told) - schema.key_attributes)\n",
         "    names = sorted(reads & set())\n",
         "what an application writes between the read and the write is lost",
         test="tests/simulation/test_migration_rows.py::test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version",
@@ -141,6 +141,22 @@ MUTANTS = (
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",
         test="tests/simulation/test_migration_adversary.py::test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream",
+    ),
+    Mutant(
+        "another-entitys-rewritten",
+        "migrate/run/in_place.py",
+        "            if there is None or not self.transform.matches(there):",
+        "            if there is None:",
+        "an item that became another entity's meanwhile is rewritten, too",
+        test="tests/simulation/test_migration_adversary.py::test_an_item_that_has_become_another_entitys_since_it_was_read_is_not_rewritten",
+    ),
+    Mutant(
+        "type-not-held",
+        "migrate/items/writes.py",
+        "    names = sorted((reads | told) - schema.key_attributes)\n",
+        "    names = sorted(reads - schema.key_attributes)\n",
+        "an item that became another entity's meanwhile is rewritten as it was read",
+        test="tests/simulation/test_migration_adversary.py::test_an_item_that_has_become_another_entitys_since_it_was_read_is_not_rewritten",
     ),
     Mutant(
         "phase-over-unasked",

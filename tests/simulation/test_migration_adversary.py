@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec import Raw
 
-from streamkit import App, Entity
+from streamkit import App, Entity, Set
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.book.errors import ErrorBook, error_id
 from streamkit.migrate.book.state import State
@@ -467,3 +467,36 @@ def test_an_item_that_became_another_entitys_is_not_rewritten_by_a_retry():
     errors, item = run(tried_again_though_it_is_another_item)
     assert errors == 0
     assert "status_day" not in item
+
+
+class Paper(Entity, pk="DESK#{desk}", sk="{number}", type="paper"):
+    desk: str
+    number: int
+    pages: int = 1
+    length: str = ""
+
+
+class Scrap(Entity, pk="DESK#{desk}", sk="{number}", type="scrap"):
+    desk: str
+    number: int
+    pages: int = 1
+
+
+def measured(pages: int) -> Set[Paper]:
+    return Set(length=f"{pages} p.")
+
+
+async def rewritten_as_it_was_read(now):
+    app = App("desk", table="Desk", type_attribute="type", entities=[Paper, Scrap])
+    app.migration("0001", Paper)(measured)
+    async with site_of(app) as site:
+        await site.put(now)
+        read = Paper(desk="a", number=1).attributes(site.schema)
+        tally = await work_of(site, "scanning").in_place.reconcile(read, live=True)
+        return tally.errors, await site.get(now)
+
+
+@pytest.mark.parametrize("pages", [1, 2])
+def test_an_item_that_has_become_another_entitys_since_it_was_read_is_not_rewritten(pages):
+    errors, item = run(rewritten_as_it_was_read, Scrap(desk="a", number=1, pages=pages))
+    assert (errors, item["type"], "length" in item) == (0, {"S": "scrap"}, False)

@@ -34,10 +34,13 @@ def origin_text(writer: str, *, deleting: bool = False) -> str:
 def unchanged(schema: TableSchema, item: WireItem, reads: AbstractSet[str]) -> list[Condition]:
     """Return the conditions that an item exists and is what was read, in these attributes.
 
+    It is also of the same type: of another entity's item, the migration's function says nothing.
+
     Raises:
         TransformError: too many attributes for one expression.
     """
-    names = sorted(reads - schema.key_attributes)
+    told = set() if schema.type_attribute is None else {schema.type_attribute}
+    names = sorted((reads | told) - schema.key_attributes)
     text = sum(_PRESENT if name in item else _ABSENT for name in names)
     if len(names) >= TERMS_MAX or text > TEXT_MAX:
         raise TransformError(

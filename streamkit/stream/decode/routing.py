@@ -125,7 +125,7 @@ class Router:
         else:
             types = _by_type(candidates)
             by_keys = _by_keys(schema, _without_equal_shapes(candidates), control_prefix)
-            self.route = _by_type_attribute(schema, types, by_keys)
+            self.route = _by_type_attribute(schema, schema.type_attribute, types, by_keys)
 
     def sides(self, record: Record) -> tuple[Side, ...]:
         """Return the entities that a record concerns, each with the record as it sees it."""
@@ -238,13 +238,13 @@ def _dispatch_table(
 
 def _by_type_attribute(
     schema: TableSchema,
+    attribute: str,
     types: dict[str, type[Entity]],
     by_keys: Callable[[Record], _Target | None],
 ) -> _Route:
     """Route by the type attribute, read alone out of each image; by keys if it is missing."""
-    names = {"type": schema.type_attribute}
     typed = msgspec.defstruct(
-        "Typed", [("type", dict[str, Any] | None, None)], rename=names, gc=False
+        "Typed", [("type", dict[str, Any] | None, None)], rename={"type": attribute}, gc=False
     )
     has_bytes = "B" in (schema.pk_type, schema.sk_type)
     parse: Callable[[Raw], Any] = msgspec.json.Decoder(typed).decode
