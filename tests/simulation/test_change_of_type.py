@@ -27,9 +27,11 @@ from streamkit import (
     Table,
     absent,
 )
+from streamkit.core.matching import Matcher
 from streamkit.testing import every_crash, trial
 from streamkit.testing.crew import TrialCrew
 from streamkit.testing.hosts import Functions
+from streamkit.testing.trial import Different
 from tests.rigs import Rig
 from tests.seeds import seeds
 
@@ -58,6 +60,16 @@ class Bills(Aggregate[Bill], pk="BILLS#{user}", sk="BILLS"):
     due: Annotated[int, Sum("due")] = 0
 
 
+class Lowest(Aggregate[Order], pk="LOWEST#{user}", sk="LOWEST", type="lowest"):
+    user: str
+    orders: Annotated[int, Count()] = 0
+    lowest: Annotated[int | None, Min("total")] = None
+
+    @classmethod
+    def members(cls, user):
+        return Order.query(user=user)
+
+
 class Seen(Entity, pk="SEEN#{user}", sk="SEEN"):
     """What handlers were told: how often orders, and bills, came and went."""
 
@@ -71,6 +83,7 @@ def shop(*, handlers=False, policy=None):
     app = App("shop", table="Shop", type_attribute="type", entities=known, policy=policy)
     app.aggregate(Orders)
     app.aggregate(Bills)
+    app.aggregate(Lowest)
     if handlers:
 
         @app.on
@@ -112,6 +125,9 @@ class Traffic:
         wanted = [Orders(user=u, orders=n, total=total[u]) for u, n in orders.items()]
         yield final.compare(Orders, wanted)
         yield final.compare(Bills, [Bills(user=u, bills=n, due=due[u]) for u, n in bills.items()])
+        lowest = {u: min(o.total for o in final[Order] if o.user == u) for u in orders}
+        wanted = [Lowest(user=u, orders=n, lowest=lowest[u]) for u, n in orders.items()]
+        yield final.compare(Lowest, wanted)
         for seen in final[Seen]:
             assert (seen.orders, seen.bills) == (orders[seen.user], bills[seen.user])
 
@@ -121,6 +137,12 @@ class Traffic:
 @pytest.mark.parametrize("handlers", [False, True])
 def test_counts_follow_items_that_change_their_type(handlers, host, seed):
     trial(shop(handlers=handlers), Traffic(), seed=seed, acts=60, host=host)
+
+
+def test_a_read_that_does_not_look_at_types_is_found(monkeypatch):
+    monkeypatch.setattr(Matcher, "is_anothers", lambda matcher, item: False)
+    with pytest.raises(Different, match="Lowest"):
+        test_counts_follow_items_that_change_their_type(False, TrialCrew, 0)
 
 
 def scenario(harness):
@@ -217,16 +239,6 @@ def test_an_event_has_both_sides_and_whoever_listens_to_all_changes_gets_its_own
 # -- entities that share their keys -----------------------------------------------------------------
 
 
-class Lowest(Aggregate[Order], pk="LOWEST#{user}", sk="LOWEST", type="lowest"):
-    user: str
-    orders: Annotated[int, Count()] = 0
-    lowest: Annotated[int | None, Min("total")] = None
-
-    @classmethod
-    def members(cls, user):
-        return Order.query(user=user)
-
-
 class Notice(Entity, pk="N#{user}", sk="N#{number}", type="notice"):
     user: str
     number: int
@@ -255,9 +267,7 @@ class Lent(Entity, pk="OWNED#{number}", sk="{user}", type="lent"):
 
 
 def test_the_next_best_is_an_item_of_the_source_alone(harness_of):
-    app = App("shop", table="Shop", type_attribute="type", entities=[Order, Bill])
-    app.aggregate(Lowest)
-    harness = harness_of(app)
+    harness = harness_of(shop())
     harness.put(Order(user="a", number=1, total=1), Order(user="a", number=2, total=2))
     harness.put(Order(user="a", number=3, total=3))
     harness.settle()

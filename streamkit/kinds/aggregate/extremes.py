@@ -6,7 +6,8 @@
 
 Items can be ordered by numbers, strings, dates and moments, each stored as its field's type stores
 it. If two items are equal the one with the larger key wins for `Max`, `Last` and `Top`, with the
-smaller for `Min` and `First`. An item whose value (or `by`) is None is left out.
+smaller for `Min` and `First`. Keys are compared as text, also those that are numbers. An item whose
+value (or `by`) is None is left out.
 """
 
 from abc import ABC, abstractmethod
