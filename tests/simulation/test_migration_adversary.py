@@ -473,7 +473,7 @@ class Paper(Entity, pk="DESK#{desk}", sk="{number}", type="paper"):
     desk: str
     number: int
     pages: int = 1
-    length: str = ""
+    length: str | None = None
 
 
 class Scrap(Entity, pk="DESK#{desk}", sk="{number}", type="scrap"):
