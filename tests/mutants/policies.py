@@ -271,4 +271,28 @@ MUTANTS = (
         "what a partial function is given by keyword cannot be read",
         test="tests/unit/test_iam.py::test_what_annotations_keywords_and_nested_functions_name_may_be_read[reads1-keys1]",
     ),
+    Mutant(
+        "another-item-in-the-old-place-is-the-old-one",
+        "migrate/families/families.py",
+        "            if one and not (transform.matches(one) and (record is None or self._is_ours(one))):\n",
+        "            if one and record and not self._is_ours(one):\n",
+        "an item that became another entity's is stamped, and the copy of what it was counts for ever",
+        test="tests/simulation/test_migration_occupied.py::test_an_item_that_became_another_entitys_is_gone_and_the_other_one_is_left_alone",
+    ),
+    Mutant(
+        "another-item-overwritten-in-the-old-place",
+        "migrate/families/families.py",
+        "        if taken := [place for place in before.others if after.old.get(place)]:\n",
+        "        if taken := []:\n",
+        "what new code makes where another item has the old place is never carried, and no error says so",
+        test="tests/simulation/test_migration_occupied.py::test_what_new_code_makes_where_another_item_has_the_old_place_is_left_to_people",
+    ),
+    Mutant(
+        "another-item-in-the-old-place-must-be-absent",
+        "migrate/families/family_writes.py",
+        "            return check(schema, schema.key_of(other), unchanged(schema, other, {COPY}))\n",
+        "            return check(schema, schema.key_of(other), [absent])\n",
+        "a family whose old place has another item cannot be written any more, and blocks the migration",
+        test="tests/simulation/test_migration_occupied.py::test_an_item_that_became_another_entitys_is_gone_and_the_other_one_is_left_alone",
+    ),
 )

@@ -27,8 +27,9 @@ import anyio
 
 from streamkit.core.querying import query_request
 from streamkit.errors import USER_ERRORS
+from streamkit.migrate.book.errors import place_id
 from streamkit.migrate.book.tallies import Tally
-from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views
+from streamkit.migrate.families.family import Family, FamilyPlan, Rules, Views, undecided
 from streamkit.migrate.families.family_writes import FamilyWrites
 from streamkit.migrate.families.plans import Plans
 from streamkit.migrate.families.records import PairRecords
@@ -82,10 +83,11 @@ class Families:
         transform, key = self.transform, self.transform.sources.family(key)
         record = await self.records.read(Family(key).name)
         old: dict[str, WireItem | None] = {}
+        others: dict[str, WireItem | None] = {}
         for place in transform.sources.places(key):
-            old[place] = await self.calls.get(transform.schema.name, place_of(place))
-            if record and not self._is_ours(old[place]):
-                old[place] = None
+            old[place] = one = await self.calls.get(transform.schema.name, place_of(place))
+            if one and not (transform.matches(one) and (record is None or self._is_ours(one))):
+                old[place], others[place] = None, one
         places = set() if record is None else record.places
         if new is not None:
             places.add(place_text(new))
@@ -95,7 +97,7 @@ class Families:
             places |= await self._collected(item)
         # Old code's item may look like a new one: its key fits both.
         own = old.keys() if transform.target.name == transform.schema.name else set[str]()
-        family = Family(key, record, old, await self._at(places - own))
+        family = Family(key, record, old, await self._at(places - own), others)
         more = self._said_at_stubs(family) - places - own
         return replace(family, new=await self._at((places - own) | more)) if more else family
 
@@ -115,10 +117,10 @@ class Families:
             return set(self.plans.views.of(family).targets)
         return set()
 
-    def _is_ours(self, old: WireItem | None) -> bool:
+    def _is_ours(self, old: WireItem) -> bool:
         """Return whether an item is no copy that another migration keeps."""
         mine = f"{self.transform.migration.id}:"
-        return old is None or COPY not in old or str(old[COPY]["S"]).startswith(mine)
+        return COPY not in old or str(old[COPY]["S"]).startswith(mine)
 
     async def _collected(self, old: WireItem) -> set[str]:
         """Return the places of parts that are there, whether or not they follow from the item."""
@@ -275,8 +277,15 @@ class Families:
     # -- writing -------------------------------------------------------------------------------
 
     async def send(self, plan: FamilyPlan) -> Any:
-        """Send the transaction of a plan."""
+        """Send the transaction of a plan.
+
+        Raises:
+            Undecided: an old item would have to be put where another one is.
+        """
         before, after = plan.before, plan.after
+        if taken := [place for place in before.others if after.old.get(place)]:
+            text = f"another item is in its old place, {place_id(min(taken))}"
+            raise undecided(before, "taken", text)
         actions = self._writes.of(plan)
         same = before.record is not None and before.record == after.record
         if not same and (before.record is not None or after.record is not None):

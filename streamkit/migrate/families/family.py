@@ -44,12 +44,17 @@ Only = Literal["", "old", "new"]
 
 @dataclass(frozen=True)
 class Family:
-    """One family: `old` and `new` have a place for each item; see `sources` about its `key`."""
+    """One family: `old` and `new` have a place for each item; see `sources` about its `key`.
+
+    `others` are items that are in places of old ones, and are none: of another type, or copies that
+    another migration keeps.
+    """
 
     key: Key
     record: PairRecord | None = None
     old: Items = field(default_factory=dict)
     new: Items = field(default_factory=dict)
+    others: Items = field(default_factory=dict)
 
     @cached_property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from streamkit.migrate.items.rewrites import Items, Key, TransformError, WireIte
 from streamkit.migrate.items.transform import Transform
 from streamkit.migrate.items.writes import check, delete, put, unchanged, update
 from streamkit.model.conditions import Condition, absent, as_it_was
-from streamkit.model.copies import PAIR
+from streamkit.model.copies import COPY, PAIR
 from streamkit.model.origin import ORIGIN
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action
@@ -57,6 +57,8 @@ class FamilyWrites:
         """
         held: list[Condition] | None = None
         schema, old, then = self.shapes.transform.schema, before.old[place], after.old[place]
+        if (other := before.others.get(place)) is not None:
+            return check(schema, schema.key_of(other), unchanged(schema, other, {COPY}))
         carried = bool(then and old and self.shapes.is_split and visible(old) != visible(then))
         if self.shapes.is_split and old is not None and not carried:
             rewrite = self.shapes.rewrite(before.old)
