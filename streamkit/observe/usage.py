@@ -70,6 +70,8 @@ class Usage:
     def marks(self, lately: str, until: int) -> list[UsageMark]:
         """Return the sums at every known moment, the oldest first, as read from a heartbeat.
 
+        A later release may add numbers to a mark.
+
         Args:
             lately: what the heartbeat says of a while ago.
             until: the time of the heartbeat.
@@ -77,7 +79,7 @@ class Usage:
         found = [UsageMark(self.since), UsageMark(until, self.read, self.write, self.stream)]
         for text in filter(None, lately.split(";")):
             at, *units = text.split()
-            found.append(UsageMark(int(at), *map(float, units)))
+            found.append(UsageMark(int(at), *map(float, units[:3])))
         return sorted(found, key=lambda mark: mark.at)
 
     @property

@@ -77,3 +77,7 @@ def test_what_a_heartbeat_carries_is_read_as_it_was():
         UsageMark(BEGAN),
         UsageMark(2_000, usage.read, usage.write, usage.stream),
     ]
+
+
+def test_a_mark_in_which_a_later_release_says_more_is_read():
+    assert begun().marks(f"{BEGAN + 60} 1 2 3 4", 2_000)[1] == UsageMark(BEGAN + 60, 1.0, 2.0, 3.0)

@@ -117,19 +117,27 @@ class Reporter:
         self._spent: tuple[float, float, dict[str, float]] | None = None
 
     async def run(self) -> None:
-        """Report until it is cancelled; then remove the report."""
+        """Report until it is cancelled; then remove the report.
+
+        What AWS refuses is tried again at the next report: people give a lost permission back.
+        """
         runner = self._runner
         while runner.state.phase == "new":  # noqa: ASYNC110 - it sets no event
             await anyio.sleep(0.05)
         book = ReportBook(runner.book.store, runner.migration.id)
+        joined = False
         try:
-            await book.join(runner.owner, await runner.book.store.time(runner.clock))
             while True:
-                await book.write(await self._report())
-                await runner.opened.old_writes.flush()
+                try:
+                    if not joined:
+                        await book.join(runner.owner, await runner.book.store.time(runner.clock))
+                    joined = True
+                    await book.write(await self._report())
+                    await runner.opened.old_writes.flush()
+                except AwsError as error:
+                    kind = type(error).__name__
+                    log.often("migration.unreported", level="warning", by=kind, error=kind)
                 await anyio.sleep(REPORT_SECONDS)
-        except AwsError as error:
-            log.warning("migration.unreported", error=type(error).__name__)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await self._leave(book)

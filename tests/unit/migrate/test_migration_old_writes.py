@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from streamkit import App, Item, Set
 from streamkit.cli.migration_views import old_write_lines
@@ -17,7 +17,7 @@ from streamkit.migrate.book.state import State
 from streamkit.migrate.book.state_book import open_book
 from streamkit.migrate.items.writes import origin_text
 from streamkit.migrate.operate import steps
-from streamkit.migrate.run.reports import Reporter
+from streamkit.migrate.run.reports import ReportBook, Reporter
 from streamkit.migrate.run.running import Runner
 from streamkit.model.origin import ORIGIN
 from streamkit.progress.cursor import CursorStore
@@ -97,6 +97,31 @@ def test_in_place_writes_count_that_are_not_in_the_new_shape(mode):
     (rate,) = found.values()
     assert (rate.phase, list(rate.by_hour.values())) == ("done", [1, 2])
     assert rate.lately(rate.last, 3) == [0, 1, 2]
+
+
+def test_a_process_reports_again_once_it_may(monkeypatch):
+    join, refused = ReportBook.join, []
+
+    async def refuse_twice(book, name, now):
+        if len(refused) < 2:
+            refused.append(name)
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "UpdateItem")
+        await join(book, name, now)
+
+    async def test(site):
+        await site.begin("0001")
+
+        async def act():
+            await put(site, 7)
+            book = await open_book(site.app, site.aws)
+            reports = await ReportBook(book.store, "0001").all()
+            assert [report.name for report in reports] == refused[:1]
+
+        return await while_it_runs(site, act)
+
+    monkeypatch.setattr(ReportBook, "join", refuse_twice)
+    found = at_table(test, shop(labelled, mode="in_place"))
+    assert list(found["done"].by_hour.values()) == [1]
 
 
 def test_writes_at_old_keys_count_before_and_after_the_switch_and_copies_do_not():
