@@ -295,4 +295,20 @@ MUTANTS = (
         "a family whose old place has another item cannot be written any more, and blocks the migration",
         test="tests/simulation/test_migration_occupied.py::test_an_item_that_became_another_entitys_is_gone_and_the_other_one_is_left_alone",
     ),
+    Mutant(
+        "reports-end-at-the-first-refusal",
+        "migrate/run/reports.py",
+        '                    log.often("migration.unreported", level="warning", by=kind, error=kind)\n',
+        "                    return\n",
+        "a permission lost for a minute ends the counts of what old code writes",
+        test="tests/unit/migrate/test_migration_old_writes.py::test_a_process_reports_again_once_it_may",
+    ),
+    Mutant(
+        "marks-of-a-later-release",
+        "observe/usage.py",
+        "*map(float, units[:3])",
+        "*map(float, units)",
+        "status fails beside a worker of a later release whose heartbeat says more",
+        test="tests/unit/test_usage.py::test_a_mark_in_which_a_later_release_says_more_is_read",
+    ),
 )
