@@ -222,14 +222,14 @@ async def migrated(*, after_scan=None, kind=Runner):
         clock = site.world.clock
         await commands.begin(site.app, site.aws, site.migration, segments=1, clock=clock)
         runner = kind(site.app, site.aws, site.migration, clock=clock, rng=random.Random(1))
-        catch_up = runner._catching_up
+        act, pending = runner._act, [after_scan] if after_scan is not None else []
 
-        async def catching_up(state):
-            if after_scan is not None:
-                await after_scan(site)
-            await catch_up(state)
+        async def acting(state):
+            if state.phase == "catching up" and pending:
+                await pending.pop()(site)
+            return await act(state)
 
-        runner._catching_up = catching_up
+        runner._act = acting
         await runner.run()
         return (await site.get(ORDER)).get("status_day")
 
@@ -306,8 +306,11 @@ class DeafRunner(Runner):
     async def _capture(self):
         self._captured.set()
 
-    async def _catching_up(self, state):
+    async def _act(self, state):
+        if state.phase != "catching up":
+            return await super()._act(state)
         await self._step(state, PhaseStep("verifying"))
+        return True
 
 
 def test_without_a_capture_what_old_writers_write_after_the_scan_stays_as_it_is(monkeypatch):
