@@ -11,7 +11,7 @@ WAYS_BACK = {True: both_shapes.moved_back, False: both_shapes.without_its_note}
 @pytest.mark.parametrize("right", [True, False])
 def test_orders_that_come_back_without_their_notes_are_found(right):
     app = both_shapes.app_of(WAYS_BACK[right])
-    ran, wrong = run_whole("back", app, items=20, seed=11, acts=30, processes=2)
+    ran, wrong = run_whole("back", app, items=20, seed=6, acts=30, processes=2)
     assert ran.states[-1].phase == "rolled back"
     assert bool(wrong) is not right
 

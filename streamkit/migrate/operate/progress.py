@@ -222,8 +222,8 @@ def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
     """Add what the processes report."""
     names = sorted({name for report in reports for name in report.writes})
     works = found.phase not in ENDED and found.desired != "pause"
-    waits = [(report.reason, report.behind) for report in reports if report.reason and works]
-    reason, behind = next(iter(waits), ("", ""))
+    waits = [report.reason for report in reports if report.reason and works]
+    reason, _, behind = next(iter(waits), "").partition(" of ")
     return replace(
         found,
         processes=len(reports),

@@ -47,8 +47,8 @@ class Look:
 class Report:
     """The report of one process: units a second, `writes` by index ("" is the table).
 
-    `at` is the table's time, in epoch seconds. `reason` says why it waits, and `behind` which
-    consumer lags, if that is why. `looks` are of the pass
+    `at` is the table's time, in epoch seconds. `reason` says why it waits: for a consumer that lags
+    it is `lag of CONSUMER`, since an earlier release reads no other field. `looks` are of the pass
     `of`, oldest first. `worker` is the name under which it captures changes, empty while it does
     not.
     """
@@ -61,7 +61,6 @@ class Report:
     reason: str = ""
     looks: tuple[Look, ...] = ()
     worker: str = ""
-    behind: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,9 +159,10 @@ class Reporter:
             tally = await runner.tallies.read(self._of)
             self._looks.append(Look(now, tally.scanned, tally.changed, tally.conflicts))
         looks = tuple(self._looks)
-        worker, reason = runner.capture.worker, runner.rate.told()
+        worker, reason = runner.capture.worker, str(runner.rate.told())
         at = await runner.book.store.time(runner.clock)
-        behind = runner.rate.behind if reason == "lag" else ""
+        if reason == "lag" and runner.rate.behind:
+            reason = f"{reason} of {runner.rate.behind}"
         return Report(
             runner.owner,
             at,
@@ -172,7 +172,6 @@ class Reporter:
             reason=reason,
             looks=looks,
             worker=worker,
-            behind=behind,
         )
 
     def _speeds(self, now: float) -> tuple[float, dict[str, float]]:

@@ -357,7 +357,7 @@ def test_a_process_that_waits_for_its_own_consumer_says_so_and_only_while_it_wai
 
 def test_status_names_the_other_consumer_whose_lag_slows_a_migration_down():
     waits = Progress("1", "in_place", "scanning", "run", "forward", "")
-    reports = [Report("a", 100.0), Report("b", 100.0, reason="lag", behind="shop.search")]
+    reports = [Report("a", 100.0), Report("b", 100.0, reason="lag of shop.search")]
     line = progress_line(with_reports(waits, reports))
     assert "slowed by the lag of other consumers: shop.search is minutes behind" in line
     assert "`streamkit status` of its app says why" in line
