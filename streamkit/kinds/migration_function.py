@@ -182,8 +182,6 @@ def _misplaced(migration: Migration) -> Iterator[str]:
         )
     if mode != "derive" and migration.owner is not None:
         yield "owner= goes with mode='derive'"
-    if not isinstance(migration.owner, str | None):
-        yield "owner= is the name of the @app.derive handler, as a text"
     if reverses and pairs and not moves:
         yield "what comes beside an item is deleted on rollback; leave reverse= out"
     if mode != "touch" and migration.index is not None:

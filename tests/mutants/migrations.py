@@ -143,6 +143,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_adversary.py::test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream",
     ),
     Mutant(
+        "refused-and-not-read-again",
+        "migrate/run/in_place.py",
+        "                there = await self._calls.get(self.transform.schema.name, key)\n",
+        "                return GONE\n",
+        "with a limit an item whose rewrite was refused is never migrated",
+        test="tests/simulation/test_migration_budgets.py::test_items_that_are_written_often_are_no_errors_however_long_their_writes_wait",
+    ),
+    Mutant(
         "another-entitys-rewritten",
         "migrate/run/in_place.py",
         "            if there is None or not self.transform.matches(there):",

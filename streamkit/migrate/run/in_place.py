@@ -93,6 +93,8 @@ class InPlace:
         async def attempt(seen: WireItem | None) -> Any:
             nonlocal answer
             there, answer = seen or answer, None
+            if there is None:
+                there = await self._calls.get(self.transform.schema.name, key)
             # What is read again may have become another entity's.
             if there is None or not self.transform.matches(there):
                 return GONE

@@ -334,7 +334,7 @@ COLLECT, SOURCE = r"collect=lambda order: Part\.query", r"source=lambda part: Or
         ("0001", good, {"reverse": no_such_field}, "has no field colour"),
         ("0001", good, {"reverse": waits, "mode": "touch"}, "use def"),
         ("0001", good, {"owner": "x"}, "goes with mode='derive'"),
-        ("0001", parts, {"owner": parts, "mode": "derive"}, "the name of the @app.derive handler"),
+        ("0001", parts, {"owner": parts, "mode": "derive"}, "owner is a text or None"),
         ("0001", good, {"mode": "rekey", "conflict": "keep"}, "is for mode='derive'"),
         ("0001", good, {"to": "Other"}, "another table goes with"),
     ],
