@@ -786,7 +786,7 @@ MUTANTS = (
         'cursors = sorted(map(read_cursor, items), key=attrgetter("name"))\n',
         "cursors = list(map(read_cursor, items))\n",
         "workers look at shards in different orders, and more of them move than need to",
-        test="tests/simulation/test_balance.py::test_the_death_of_a_worker_moves_its_shards_and_few_others",
+        test="tests/unit/test_leases.py::test_cursors_are_in_the_order_of_their_names_whatever_order_a_reply_has",
     ),
     Mutant(
         "pages-of-others-end-the-search",

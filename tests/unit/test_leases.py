@@ -344,3 +344,11 @@ async def test_an_older_roll_out_does_not_take_over_what_begins_at_that_moment()
         assert await join_generation(store, "old", [], take_over=True) is None
         assert (await join_generation(store, "newest", [], take_over=False)).number == 3
         assert (await join_generation(store, "old", [], take_over=True)).number == 4
+
+
+async def test_cursors_are_in_the_order_of_their_names_whatever_order_a_reply_has(monkeypatch):
+    async def items(self, names, *, fresh=True):
+        return [cursor_attributes(Cursor(name)) for name in ("b", "c", "a")]
+
+    monkeypatch.setattr(CursorStore, "items", items)
+    assert list(await CursorStore(None, SPACE).read_many("cab")) == ["a", "b", "c"]
