@@ -13,8 +13,8 @@ without reading anything again, and reads only if that is refused. Where a place
 next ones are looked at before.
 
 In: a key. Out: what was done, in a `Tally`. On failure: a record of the family's error; `conflict`
-if both sides have written the same field, `taken` if another item is in a new one's place, and
-`early` if new code has written what a rollback cannot bring back.
+if both sides have written the same field, `taken` if another item is in the place of one, `early`
+if new code has written what a rollback cannot bring back, and `alone` if a part has no item.
 """
 
 from collections.abc import Awaitable, Callable

@@ -236,10 +236,8 @@ class Plans:
         """Leave a stub of an old item that is exactly as agreed; or nothing, and no record."""
         record, split = family.record, self.shapes.is_split
         if record is None and split and not self.shapes.targets(family.old):
-            rest = self._rest(family)  # of an item from which nothing is moved out
-            return (
-                None if rest == family.old else FamilyPlan(family, replace(family, old=rest), "old")
-            )
+            rest = replace(family, old=self._rest(family))  # nothing is moved out of this item
+            return None if rest == family else FamilyPlan(family, rest, "old")
         if record is None or record.left:
             return None
         if not self.rules.stubs:

@@ -114,7 +114,7 @@ class BothShapes:
         return places_there(old) if self.is_merge else {}
 
     def spared(self, old: Items, lost: AbstractSet[str], new: Items = EMPTY) -> frozenset[Field]:
-        """Return the fields that follow from others of several old items than those that are lost.
+        """Return the fields that follow from old items that are there, and from none that is lost.
 
         A field follows from an item if it would be different without that item. One that only `new`
         items have follows from those into which `reverse=` puts it; it may be none.
